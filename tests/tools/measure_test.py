@@ -19,7 +19,7 @@ TRAINER = f"""for last; do :; done
 echo '{STEP % (300, "ours")}' >$last"""
 PYTHON = f"""[[ $1 != -c ]] || exit 0
 if [[ $* == *--compile* ]]; then echo '{STEP % (200, "theirs")}'; else echo '{STEP % (150, "theirs")}'; fi"""
-README = f"# Title\n{measured_rows.BEGIN}\nold\n{measured_rows.END}\nrest\n"
+PAGE = f"# Title\n{measured_rows.BEGIN}\nold\n{measured_rows.END}\nrest\n"
 
 
 def results(measurements):
@@ -40,10 +40,10 @@ class Tools(Programs):
 
 class Measure(Tools):
     def measure(self, *arguments, python=PYTHON):
-        (self.root / "README.md").write_text(README, encoding="utf-8")
+        (self.root / "page.md").write_text(PAGE, encoding="utf-8")
         return self.run_tool("measure", "--trainer", self.program("trainer", TRAINER), "--python",
-                             self.program("python", python), "--json", str(self.root / "all.json"), "--readme-file",
-                             str(self.root / "README.md"), *arguments)
+                             self.program("python", python), "--json", str(self.root / "all.json"), "--page-file",
+                             str(self.root / "page.md"), *arguments)
 
     def test_sets_what_is_reached_beside_what_must_be_and_keeps_every_round(self):
         result = self.measure("--rounds", "2", "--only", "lenet-fp32")
@@ -54,7 +54,7 @@ class Measure(Tools):
         written = json.loads((self.root / "all.json").read_text(encoding="utf-8"))
         self.assertEqual(200, written["measurements"]["lenet-fp32"]["rounds"][1]["compiled"]["images_per_second"])
         self.assertEqual({"tutti": "of ours", "pytorch": "of theirs"}, written["libraries"])
-        self.assertEqual(README, (self.root / "README.md").read_text(encoding="utf-8"))
+        self.assertEqual(PAGE, (self.root / "page.md").read_text(encoding="utf-8"))
 
     def test_measures_itself_and_says_how_to_get_the_peer_where_there_is_none(self):
         result = self.measure("--quick", "--only", "lenet-fp32", python="exit 1")
@@ -68,26 +68,26 @@ class Measure(Tools):
         self.assertRegex(result.stdout, r"lenet fp32.* 300\.0 +150\.0 +2\.00 .* stretch\n")
         self.assertIn("lenet-fp32: without compiled, which failed: compiled ended with 1: why", result.stdout)
 
-    def test_writes_the_readme_from_figures_that_are_there(self):
+    def test_writes_the_page_from_figures_that_are_there(self):
         figures = self.root / "figures.json"
         rounds = [{"auto": {"gigabytes_per_second": fast}, "blocking": {"gigabytes_per_second": 2.0}}
                   for fast in (6.0, 8.0, 10.0)]
         figures.write_text(json.dumps(results({"sum": measurement(*rounds, others=0.5)})), encoding="utf-8")
-        self.assertEqual(0, self.measure("--from", str(figures), "--readme").returncode)
-        readme = (self.root / "README.md").read_text(encoding="utf-8")
-        self.assertTrue(readme.startswith(f"# Title\n{measured_rows.BEGIN}\nWritten by `tools/peers/measure` on 2030"))
-        self.assertTrue(readme.endswith(f"|\n{measured_rows.END}\nrest\n"), readme)
-        self.assertIn("against MPI_Allreduce | 8.00 | 2.00 | 4.00 (3.00-5.00) |", readme)
-        self.assertRegex(readme.replace("\n", " "), "Other programs used up to 0.5 of the cores meanwhile")
+        self.assertEqual(0, self.measure("--from", str(figures), "--page").returncode)
+        page = (self.root / "page.md").read_text(encoding="utf-8")
+        self.assertTrue(page.startswith(f"# Title\n{measured_rows.BEGIN}\nWritten by `tools/peers/measure` on 2030"))
+        self.assertTrue(page.endswith(f"|\n{measured_rows.END}\nrest\n"), page)
+        self.assertIn("against MPI_Allreduce | 8.00 | 2.00 | 4.00 (3.00-5.00) |", page)
+        self.assertRegex(page.replace("\n", " "), "Other programs used up to 0.5 of the cores meanwhile")
 
     def test_refuses_names_that_it_does_not_know(self):
         result = self.measure("--only", "resnet")
         self.assertEqual(2, result.returncode)
         self.assertIn("nothing is called resnet", result.stderr)
 
-    def test_finds_its_marks_in_the_readme(self):
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertIn("\nnew figures\n", measured_rows.with_section(readme, "new figures"))
+    def test_finds_its_marks_in_the_documentation(self):
+        page = (ROOT / "docs/measuring.md").read_text(encoding="utf-8")
+        self.assertIn("\nnew figures\n", measured_rows.with_section(page, "new figures"))
         with self.assertRaises(ValueError):
             measured_rows.with_section("# Title\n", "new figures")
 

@@ -1,11 +1,11 @@
-"""Runs the commands of the README, and of those beside what they tell of, as a reader would type them.
+"""Runs the commands of the documentation as a reader would type them, and checks its links.
 
     readme_test.py --trainer BUILD/trainer --mpiexec MPIEXEC [--whole]
 
-Commands stand in blocks of kind sh, one a line. They run file by file and in their order, in a folder that looks like
-a checkout after the build, with a home that holds the data sets they name. Without --whole they train on little data
-and measure a few small messages. What wants another machine, or a build of its own, is listed with the file that runs
-it instead.
+Commands are in blocks of kind sh, one per line. They run file by file and in order, in a folder that looks like a
+checkout after the build, with a home that contains the data sets that they name. The pages of docs share one such
+folder, in which getting-started.md runs first. Without --whole, trainings use little data and benchmarks few small
+messages. Commands that need another machine or a separate build are listed with the test that runs them instead.
 """
 
 import argparse
@@ -23,7 +23,11 @@ import time
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("README.md", "jobs/README.md", "tools/README.md", "tests/README.md")
+FIRST_PAGE = ROOT / "docs/getting-started.md"
+PAGES = [FIRST_PAGE, *sorted(set((ROOT / "docs").glob("*.md")) - {FIRST_PAGE})]
+# Each group of files shares a folder.
+GROUPS = [["README.md"], ["jobs/README.md"], ["tools/README.md"], ["tests/README.md"],
+          [str(page.relative_to(ROOT)) for page in PAGES]]
 
 # By the beginning of a command, the file under test that runs it.
 ELSEWHERE = {
@@ -45,6 +49,7 @@ ELSEWHERE = {
     "tools/export": "tests/tools/export_test.py",
     "./trainer data fetch": "tests/companions/data_fetch_test.py",
     "sbatch": "tools/cluster-test",
+    "TUTTI_OUT=": "tools/cluster-test",
     "srun": "tools/cluster-test",
     "jobs/chain": "tools/cluster-test",
     "./trainer forecast": "tests/companions/forecast_test.py",  # a busy machine may have it refused
@@ -74,7 +79,8 @@ def shortened(command: str, whole: bool) -> str:
         if re.search(rf"trainer bench ({BENCHES})", segment):
             if not whole:
                 segment = segment.replace("resnet18", f"mlp --data {LITTLE_DATA}")
-            return f"{segment} --batch-size 16 --warmup-steps 1 --timed-steps 2"
+            steps = "--rounds 1" if "bench checkpoint" in segment else "--warmup-steps 1 --timed-steps 2"
+            return f"{segment} --batch-size 16 {steps}"
         if trains and not whole and not re.search("--data|--resume", segment):
             segment = re.sub("(--digest-every|--steps) [0-9]+", r"\1 6", segment) + f" --data {LITTLE_DATA}"
         if "trainer sweep" in segment:
@@ -82,6 +88,60 @@ def shortened(command: str, whole: bool) -> str:
         return f"{segment} --steps 2" if trains and "resnet" in segment and "--steps" not in segment else segment
 
     return " && ".join(short(segment) for segment in command.split(" && "))
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    anchors: dict[str, int] = {}
+    for heading in re.findall(r"^#+ +(.+?) *$", without_code_blocks(text), re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        number = anchors.get(anchor, -1) + 1
+        anchors[anchor] = number
+        if number > 0:
+            anchors[f"{anchor}-{number}"] = 0
+    return set(anchors)
+
+
+def without_code_blocks(text: str) -> str:
+    return re.sub(r"^(```.*?^```$|    [^\n]*$)", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def links_of(text: str) -> list[str]:
+    """The targets of a page's links and images, except those to other sites."""
+    prose = re.sub(r"`[^`\n]*`", "", without_code_blocks(text))
+    targets = re.findall(r"\]\(<?([^)\s>]+)", prose) + re.findall(r"^\[[^]]+\]: +(\S+)", prose, re.MULTILINE)
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def broken_links(root: pathlib.Path) -> list[str]:
+    """Relative links of all Markdown files below `root` whose file or heading does not exist."""
+    broken = []
+    for path in sorted(root.rglob("*.md")):
+        if set(path.relative_to(root).parts) & {".git", "build", "runs", "node_modules"}:
+            continue
+        for link in links_of(path.read_text(encoding="utf-8")):
+            target, _, anchor = link.partition("#")
+            file = path.parent / target if target else path
+            is_missing = not file.exists()
+            if is_missing or anchor and anchor not in anchors_of(file.read_text(encoding="utf-8")):
+                broken.append(f"{path.relative_to(root)}: {link}: no such {'file' if is_missing else 'heading'}")
+    return broken
+
+
+def check_the_link_check() -> None:
+    """On files with known links."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "docs").mkdir()
+        (root / "docs/a.md").write_text("# exit.json: `x`\n## Two\n## Two\n```sh\n# No\n```\n", encoding="utf-8")
+        (root / "b.md").write_text("# Top\n[1](docs/a.md) [2](docs/a.md#exitjson-x) [3](docs/a.md#two-1) [4](#top)\n"
+                                   "[5](https://example.org/x) `[6](c.md)`\n\n    [7](c.md)\n", encoding="utf-8")
+        assert broken_links(root) == [], broken_links(root)
+        (root / "docs/c.md").write_text("![1](b.png) [2](../b.md#two)\n[3](a.md#no) [4](#x)\n", encoding="utf-8")
+        found = [text.split(": ")[1:] for text in broken_links(root)]
+        assert found == [["b.png", "no such file"], ["../b.md#two", "no such heading"],
+                         ["a.md#no", "no such heading"], ["#x", "no such heading"]], found
 
 
 def idx(magic: int, shape: list[int], values: bytes) -> bytes:
@@ -158,12 +218,16 @@ def main() -> None:
     parser.add_argument("--mpiexec", required=True)
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
+    check_the_link_check()
+    broken = broken_links(ROOT)
+    print(*broken, sep="\n", flush=True)
     failed = 0
-    for name in FILES:
+    for files in GROUPS:
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder).resolve()
-            failed += run(name, root, make_checkout(root, options), options.whole)
-    sys.exit(f"{failed} commands failed" if failed else 0)
+            environment = make_checkout(root, options)
+            failed += sum(run(name, root, environment, options.whole) for name in files)
+    sys.exit(f"{failed} commands failed, {len(broken)} links are broken" if failed or broken else 0)
 
 
 if __name__ == "__main__":

@@ -124,8 +124,8 @@ def notes(measurements: dict[str, dict]) -> list[str]:
     return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
 
 
-def readme_section(results: dict) -> str:
-    """The README's figures: what was measured, on what, and how much others disturbed it."""
+def page_section(results: dict) -> str:
+    """The figures of docs/measuring.md: what was measured, on what, and how much others disturbed it."""
     machine, measurements = results["machine"], results["measurements"]
     counts = [len(one["rounds"]) for one in measurements.values()]
     rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
@@ -143,9 +143,9 @@ def readme_section(results: dict) -> str:
     return "\n".join(lines).rstrip()
 
 
-def with_section(readme: str, section: str) -> str:
-    """The README with this between its two marks; ValueError when they are not there."""
-    before, begin, rest = readme.partition(BEGIN + "\n")
+def with_section(page: str, section: str) -> str:
+    """The page with this between its two marks; ValueError when they are not there."""
+    before, begin, rest = page.partition(BEGIN + "\n")
     _, end, after = rest.partition(END + "\n")
     if not begin or not end:
         raise ValueError(f"no lines '{BEGIN}' and '{END}', between which the figures go")
