@@ -229,7 +229,7 @@ std::vector<RunOption> watching_options(RunConfig& c) {
       {"allow-mixed-processors", trust,
        "with --exchange exact: allow processors with different instruction sets, which change the bits", changeable,
        &c.allow_mixed_processors},
-      {"rehearse", trust, "inject a fault, such as kill:rank=2,step=17; see the README", call,
+      {"rehearse", trust, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", call,
        checked(c.rehearse, check_rehearsal)},
   };
 }

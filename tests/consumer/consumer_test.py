@@ -81,9 +81,11 @@ class Consumer(unittest.TestCase):
         self.assertTrue((self.prefix / "libexec/tutti/plotting/command_line.py").resolve().is_file())
         self.assertTrue((self.prefix / "bin/tutti-plot").resolve().is_file())
         documents = self.prefix / "share/doc/tutti"
-        links = re.findall(r"\]\((?!http)([^)#]+)", (documents / "README.md").read_text(encoding="utf-8"))
-        self.assertIn("jobs/README.md", links)
-        self.assertEqual([], [link for link in links if not (documents / link).is_file()])
+        pages = [documents / "README.md", *(documents / "docs").glob("*.md")]
+        links = [page.parent / link for page in pages
+                 for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8"))]
+        self.assertIn(documents / "docs/getting-started.md", links)
+        self.assertEqual([], [link for link in links if not link.is_file()])
 
     def test_is_shown_and_tried_out_as_what_is_built_in(self):
         self.train(1, "stripes", "data", "show", "stripes", self.folder / "stripes.png")

@@ -72,6 +72,7 @@ class Package(unittest.TestCase):
                      "./usr/share/man/man1/tutti.1.gz",
                      "./usr/share/bash-completion/completions/tutti", "./usr/share/doc/tutti/changelog.gz",
                      "./usr/share/doc/tutti/examples/jobs/train.sbatch", "./usr/share/doc/tutti/README.md",
+                     "./usr/share/doc/tutti/docs/README.md",
                      "./usr/bin/tutti-export", "./usr/bin/tutti-plot"):
             self.assertIn(path, program)
         self.assertIn("./usr/include/tutti/app/program.hpp", development)

@@ -60,9 +60,10 @@ foreach(tool IN ITEMS export plot)
   install(FILES ${PROJECT_BINARY_DIR}/alias/tutti-${tool} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endforeach()
 
-# What the README links to lies as in the checkout, with a link to the jobs.
+# Documents are laid out as in the checkout, with a link to the jobs, so that links between them hold.
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES ${PROJECT_SOURCE_DIR}/tools/README.md ${PROJECT_SOURCE_DIR}/tools/GPU-STATUS.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/plots DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT program)

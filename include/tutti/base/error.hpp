@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// The exit statuses of the program; the README lists those in use. Only main ends a process.
+// The exit statuses of the program; docs/exit-status.md explains them. Only main ends a process.
 enum class ExitStatus : int {
   done = 0,
   negative_result = 1,
