@@ -7,8 +7,8 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/written_checkpoint.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/written_checkpoint.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/victim.hpp"
+#include "storage/victim.hpp"
 #include "support/allocation_watch.hpp"
 #include "support/lone_child.hpp"
 #include "support/thrown.hpp"

@@ -1,7 +1,7 @@
 #include "tutti/storage/checkpoint_writer.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gmock/gmock.h>

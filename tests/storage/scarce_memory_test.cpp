@@ -4,7 +4,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/sample_state.hpp"
+#include "storage/sample_state.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Checkpoints whose bytes were changed, without anybody's ill will: each change is refused or does no harm.
 
-#include "checkpoint/victim.hpp"
+#include "storage/victim.hpp"
 
 #include <filesystem>
 

@@ -1,10 +1,10 @@
 // Writes the golden checkpoint anew; only for a new format version, or for files of other bytes. From the root of the
 // checkout:
-//   cmake --build --preset release --target checkpoint_write_golden
-//   build/release/tests/checkpoint_write_golden tests/checkpoint/golden/format-2
+//   cmake --build --preset release --target storage_write_golden
+//   build/release/tests/storage_write_golden tests/storage/golden/format-2
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/written_checkpoint.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/written_checkpoint.hpp"
 #include "storage/checkpoint_files.hpp"
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fputs("usage: checkpoint_write_golden FOLDER\n", stderr);
+    std::fputs("usage: storage_write_golden FOLDER\n", stderr);
     return 64;
   }
   try {

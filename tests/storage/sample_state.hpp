@@ -1,6 +1,6 @@
 #pragma once
 // A small training state with every kind of content, the same whenever it is asked for. The files in
-// tests/checkpoint/golden/format-2 hold it; write_golden.cpp made them.
+// tests/storage/golden/format-2 hold it; write_golden.cpp made them.
 
 #include "tutti/storage/train_state.hpp"
 

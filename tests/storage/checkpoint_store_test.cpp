@@ -2,8 +2,8 @@
 
 #include "tutti/storage/whole_file.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
