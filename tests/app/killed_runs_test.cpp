@@ -236,14 +236,13 @@ void KilledRuns::compare(const std::string& out) {
   EXPECT_EQ(account.epochs, whole_.epochs);
   const ChildResult diff = run_trainer({"diff", out, unbroken(1)});
   EXPECT_EQ(diff.status, 0) << diff.out << diff.err;
-  auto files = names_in(out + "/checkpoints");
-  for (const int step : {40, 38, 36, 34}) {
-    const auto pair =
-        files.erase(fmt::format("step-000000{}.h5", step)) + files.erase(fmt::format("step-000000{}.json", step));
-    // There is one too many if the last kill came between saving and deleting the oldest.
-    EXPECT_TRUE(pair == 2 || (step == 34 && pair == 0)) << "of step " << step;
-  }
-  EXPECT_EQ(files, std::set<std::string>());
+  // The newest three, and a fourth if the last kill came between saving and deleting the oldest. Ranks that lose their
+  // launcher may also save at a step of their own.
+  std::map<std::string, int> files;  // per checkpoint
+  for (const std::string& name : names_in(out + "/checkpoints")) ++files[name.substr(0, name.find('.'))];
+  for (const auto& [checkpoint, count] : files) EXPECT_EQ(count, 2) << checkpoint;
+  EXPECT_TRUE(files.size() == 3 || files.size() == 4) << ::testing::PrintToString(files);
+  for (const char* newest : {"step-00000038", "step-00000040"}) EXPECT_TRUE(files.contains(newest)) << newest;
   for (const std::string& name : names_in(out)) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
   for (std::size_t i = 1; i < account.steps.size(); ++i) {
     const int again = std::max(0, account.steps[i - 1] - account.steps[i] + 1);
