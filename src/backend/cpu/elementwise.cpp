@@ -1,6 +1,6 @@
 #include "tutti/base/random.hpp"
 
-#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
@@ -24,7 +24,7 @@ class AddLayer final : public PlannedLayer {
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const void* residual = residual_.load(cpu_stream(stream), pass.residual);
-    channel_kernels<T>().add({elements_, static_cast<const T*>(pass.input), static_cast<const T*>(residual),
+    layer_loops<T>().add({elements_, static_cast<const T*>(pass.input), static_cast<const T*>(residual),
                               static_cast<T*>(pass.output), spec_.relu});
   }
 
@@ -32,7 +32,7 @@ class AddLayer final : public PlannedLayer {
     require_training(pass);
     T* const copy = wants_input_gradient_ ? static_cast<T*>(pass.input_gradient) : nullptr;
     const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
-    channel_kernels<T>().sum_gradients({elements_, gradients_of<T>(pass), output, copy});
+    layer_loops<T>().sum_gradients({elements_, typed_gradients<T>(pass), output, copy});
     residual_.deliver_gradient(cpu_stream(stream), pass.output_gradients[0], pass.residual_gradient);
   }
 

@@ -50,6 +50,6 @@ std::unique_ptr<Layer> make_converting_layer(
 
 // The first step of backward passes. If an activation has more than three gradients, an extra pass adds the others to
 // the third. Asynchronous.
-GradientSum gradients_of(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output);
+GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output);
 
 }  // namespace tutti::cuda

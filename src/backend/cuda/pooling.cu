@@ -236,7 +236,7 @@ class Pool2dLayer final : public CudaLayer {
     require_training(pass);
     if (!wants_input_gradient_) return;
     CudaStream& ours = as_cuda_stream(stream);
-    const PoolGradient work{extents_, gradients_of(ours, pass, output_), places_.data(), pass.input_gradient};
+    const PoolGradient work{extents_, reduce_to_three(ours, pass, output_), places_.data(), pass.input_gradient};
     const Runs runs = rows_of_input(extents_);
     launch(is_bf16() ? pool_gradient_of<Bf16>() : pool_gradient_of<float>(), runs.grid(), native(ours), work, runs);
   }
@@ -322,7 +322,7 @@ class GlobalAveragePoolLayer final : public CudaLayer {
     CudaStream& ours = as_cuda_stream(stream);
     const Runs inputs{layout_.samples, static_cast<int>(layout_.pixels() * packs_of(layout_, type_))};
     launch(is_bf16() ? global_average_gradient<Bf16> : global_average_gradient<float>, inputs.grid(), native(ours),
-           GlobalAverageGradient{layout_.pixels(), gradients_of(ours, pass, output_), pass.input_gradient}, inputs);
+           GlobalAverageGradient{layout_.pixels(), reduce_to_three(ours, pass, output_), pass.input_gradient}, inputs);
   }
 
  private:

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
 
 constexpr std::size_t kAlignment = 256;
 // As many as a large GPU runs at once, not more, since each writes partial sums in training.
-constexpr std::int64_t kSumBlocks = 4 * 132;
+constexpr std::int64_t kSumBlocks = 4 * kMultiprocessors;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -126,7 +126,7 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc
     : CudaLayer(request, layer.output, {.input = true, .output = layer.relu}),
       layer_(layer),
       layout_(layout_of(layer.output)),
-      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)),
+      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kElementwiseBlocks)),
       filters_(weights.packed(layer.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
@@ -154,7 +154,7 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
 }
 
 void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const {
-  const GradientSum gradients = gradients_of(stream, pass, layer_.output);
+  const GradientSum gradients = reduce_to_three(stream, pass, layer_.output);
   const bool differs = gradients.second != nullptr || layer_.relu;
   if (!differs && partials == nullptr) return;
   launch(is_bf16() ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
