@@ -3,6 +3,8 @@
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/weights.hpp"
+#include "backend/planned_layer.hpp"
+#include "backend/requests.hpp"
 
 #include <cmath>
 
@@ -95,7 +97,7 @@ template <class T>
 class BatchNormLayer final : public PlannedLayer {
  public:
   BatchNormLayer(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, request.input, {.input = true, .output = spec.relu}),
+      : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
         layout_(desc_of(request.input)),
         loops_(layer_loops<T>()),
@@ -237,8 +239,8 @@ void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
     for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
     // In reverse order, since the last segments are still in the cache.
     for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
-      loops_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
-                          mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
+      loops_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output), mean_.of(block),
+                        factor_.of(block), offset_.of(block), spec_.relu});
     });
   });
 }
@@ -279,7 +281,7 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
     clear_sums(group);
     for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
       loops_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
-                                    sums_.second(block, slab), scratch_of(slab)});
+                                  sums_.second(block, slab), scratch_of(slab)});
     });
     for (std::int64_t block = group.begin; block < group.end; ++block) {
       sums_.fold(block);
@@ -288,7 +290,7 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
     if (!wants_input_gradient_) return;
     for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
       loops_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
-                          factor_.of(block), slope_.of(block), offset_.of(block)});
+                        factor_.of(block), slope_.of(block), offset_.of(block)});
     });
   });
   if (residual_) residual_->deliver_gradient(ours, gradients[0], pass.residual_gradient);

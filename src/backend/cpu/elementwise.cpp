@@ -4,6 +4,8 @@
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
+#include "backend/planned_layer.hpp"
+#include "backend/requests.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -15,7 +17,7 @@ template <class T>
 class AddLayer final : public PlannedLayer {
  public:
   AddLayer(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, request.input, {.output = spec.relu}),
+      : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
         elements_(static_cast<std::int64_t>(output_.bytes / sizeof(T))),
         residual_(engine, desc_of(request.residual), desc_of(request.input)) {}
@@ -25,7 +27,7 @@ class AddLayer final : public PlannedLayer {
   void forward(Stream& stream, const LayerForward& pass) override {
     const void* residual = residual_.load(cpu_stream(stream), pass.residual);
     layer_loops<T>().add({elements_, static_cast<const T*>(pass.input), static_cast<const T*>(residual),
-                              static_cast<T*>(pass.output), spec_.relu});
+                          static_cast<T*>(pass.output), spec_.relu});
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
@@ -47,7 +49,7 @@ template <class T>
 class DropoutLayer final : public PlannedLayer {
  public:
   DropoutLayer(const DropoutSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, request.input),
+      : PlannedLayer(request, request.input, backward_reads(spec)),
         layout_(desc_of(request.input)),
         purpose_(request.random_purpose),
         drop_below_(static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32))),

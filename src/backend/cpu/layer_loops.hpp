@@ -6,7 +6,6 @@
 
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/format.hpp"
-#include "backend/requests.hpp"
 
 #include <span>
 #include <vector>

@@ -217,7 +217,7 @@ const float* values_of(const CudaWeights& weights, std::size_t index) {
 class BatchNormLayer final : public CudaLayer {
  public:
   BatchNormLayer(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, request.input, {.input = true}),
+      : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),

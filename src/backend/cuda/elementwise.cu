@@ -87,7 +87,7 @@ void launch_gradient(cudaStream_t stream, ElementType type, const AdditionGradie
 class AddLayer final : public CudaLayer {
  public:
   AddLayer(const Processor& processor, const AddSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, request.input),
+      : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
         grid_(share_rows(layout_of(request.input), type_, kElementwiseBlocks)) {
     if (spec.relu && mode_ == LayerMode::training) {
@@ -231,7 +231,7 @@ __global__ void dropout_gradient(DropoutGradient work, Runs samples) {
 class DropoutLayer final : public CudaLayer {
  public:
   DropoutLayer(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, request.input) {
+      : CudaLayer(request, request.input, backward_reads(spec)) {
     if (mode_ == LayerMode::evaluation) return;
     place_ = allocate_cuda(processor.device, sizeof(BatchPosition));
     kept_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
@@ -284,6 +284,10 @@ std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, con
   return std::make_unique<AddLayer>(processor, spec, request);
 }
 
+std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request) {
+  return std::make_unique<DropoutLayer>(processor, spec, request);
+}
+
 GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output) {
   const auto& gradients = pass.output_gradients;
   const auto at = [&](std::size_t i) -> void* { return i < gradients.size() ? gradients[i] : nullptr; };
@@ -295,10 +299,6 @@ GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const
                      .summed = at(2)});
   }
   return {at(0), at(1), at(2)};
-}
-
-std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request) {
-  return std::make_unique<DropoutLayer>(processor, spec, request);
 }
 
 }  // namespace tutti::cuda

@@ -123,7 +123,7 @@ class WeightedLayer final : public CudaLayer {
 
 WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc& layer, CudaWeights& weights,
                              const LayerRequest& request)
-    : CudaLayer(request, layer.output, {.input = true, .output = layer.relu}),
+    : CudaLayer(request, layer.output, layer.reads),
       layer_(layer),
       layout_(layout_of(layer.output)),
       grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kElementwiseBlocks)),
@@ -206,7 +206,8 @@ WeightedLayerDesc weighted_layer_of(Precision precision, const LayerSpec& spec, 
                                       .channels = images.channels,
                                       .padded_outputs = results.padded_channels,
                                       .padded_channels = images.padded_channels},
-                          .output = output};
+                          .output = output,
+                          .reads = backward_reads(spec)};
   if (const auto* convolution = std::get_if<Conv2dSpec>(&spec)) {
     layer.convolution.kernel_height = convolution->kernel;
     layer.convolution.kernel_width = convolution->kernel;
