@@ -3,8 +3,8 @@
 #include "backend/cpu/library.hpp"
 #include "backend/cpu_layouts.hpp"
 #include "backend/layout_contract.hpp"
-#include "backend/norm_contract.hpp"
-#include "backend/small_layer_contract.hpp"
+#include "backend/special_values_contract.hpp"
+#include "backend/small_network_contract.hpp"
 #include "reference/conv2d.hpp"
 #include "support/thrown.hpp"
 
@@ -24,7 +24,7 @@ const BackendUnderTest kCpuWithoutTiles{"cpu without tiles",
 bool computes_in_bf16() { return cpu::compiles_for(dnnl::cpu_isa::avx512_core); }
 
 // Own layers only, which need no instructions for bf16.
-const BackendUnderTest kCpuOnBf16{"cpu on bf16", make_cpu, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
+const BackendUnderTest kCpuWithBf16Activations{"cpu on bf16", make_cpu, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),
@@ -33,16 +33,16 @@ INSTANTIATE_TEST_SUITE_P(CpuWithoutTiles, LayerContract,
                          ::testing::Combine(::testing::Values(kCpuWithoutTiles),
                                             ::testing::ValuesIn(tiled_convolution_cases())),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(Cpu, SmallLayerContract,
+INSTANTIATE_TEST_SUITE_P(Cpu, SmallNetworkContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(small_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, LayoutContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(layout_cases())),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(CpuOnBf16, LayoutContract,
-                         ::testing::Combine(::testing::Values(kCpuOnBf16), ::testing::ValuesIn(plain_layout_cases())),
+INSTANTIATE_TEST_SUITE_P(CpuWithBf16Activations, LayoutContract,
+                         ::testing::Combine(::testing::Values(kCpuWithBf16Activations), ::testing::ValuesIn(own_layer_layout_cases())),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(Cpu, NormContract, ::testing::Values(kCpu));
+INSTANTIATE_TEST_SUITE_P(Cpu, SpecialValuesContract, ::testing::Values(kCpu));
 
 TEST(CpuPrecision, Bf16IsRefusedWhereTheProcessorCannotAndServedElsewhere) {
   if (computes_in_bf16()) {
