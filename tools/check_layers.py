@@ -58,7 +58,7 @@ SYSTEM_HEADERS = re.compile(
     r"(dirent|dlfcn|fcntl|glob|ifaddrs|netdb|poll|pthread|pwd|sched|spawn|syscall|termios|time|unistd|utime)\.h|"
     r"(cpuid|\w+intrin)\.h")
 
-SOURCES = {".cpp", ".cu"}
+SOURCES = {".cpp", ".cu", ".inc"}
 HEADERS = {".hpp", ".cuh"}
 LINES_PER_SOURCE = 400
 LINES_PER_HEADER = 200

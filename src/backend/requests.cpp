@@ -59,11 +59,6 @@ void require_residual(const LayerSpec& spec, const LayerRequest& request) {
                           type_name(spec), request.residual.shape.text(), request.input.shape.text()));
 }
 
-void PlannedLayer::require_training(const LayerBackward& pass) const {
-  require(mode_ == LayerMode::training, "backward() needs a plan made for training");
-  require(!pass.output_gradients.empty(), "backward() needs a gradient of the output");
-}
-
 void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
   require_fixed_point(grid, request.values, request.sums, request.largest);
 }

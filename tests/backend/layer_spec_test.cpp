@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace tutti {
 namespace {
 
@@ -68,6 +70,20 @@ TEST(LayerSpec, OnlyAddsTakeAResidual) {
   EXPECT_TRUE(takes_residual(BatchNormSpec{.add = true}));
   EXPECT_FALSE(takes_residual(BatchNormSpec{}));
   EXPECT_FALSE(takes_residual(Conv2dSpec{8, 3}));
+}
+
+TEST(LayerSpec, BackwardPassesReadTheOutputForReluAndTheInputForSumsOfProducts) {
+  const auto reads = [](const LayerSpec& spec) {
+    const LayerReads found = backward_reads(spec);
+    return std::pair(found.input, found.output);
+  };
+  EXPECT_EQ(reads(Conv2dSpec{.relu = true}), std::pair(true, true));
+  EXPECT_EQ(reads(LinearSpec{.relu = false}), std::pair(true, false));
+  EXPECT_EQ(reads(BatchNormSpec{.relu = true}), std::pair(true, true));
+  EXPECT_EQ(reads(AddSpec{.relu = true}), std::pair(false, true));
+  EXPECT_EQ(reads(Pool2dSpec{}), std::pair(false, false));
+  EXPECT_EQ(reads(GlobalAveragePoolSpec{}), std::pair(false, false));
+  EXPECT_EQ(reads(DropoutSpec{}), std::pair(false, false));
 }
 
 TEST(LayerSpec, LinearFlattensWhateverItIsGiven) {

@@ -7,8 +7,8 @@
 
 namespace tutti::testing_support {
 
-// The layers that need no library.
-inline std::vector<NetworkCase> plain_layout_cases() {
+// The layers whose loops are our own on all backends, not a library's.
+inline std::vector<NetworkCase> own_layer_layout_cases() {
   std::vector<NetworkCase> cases;
   const auto add = [&](const std::string& name, std::int64_t batch, const Shape& sample) {
     cases.push_back({"Norm" + name, batch, sample, {BatchNormSpec{kNoAdd, kNoRelu}}});
@@ -32,7 +32,7 @@ inline std::vector<NetworkCase> plain_layout_cases() {
 }
 
 inline std::vector<NetworkCase> layout_cases() {
-  std::vector<NetworkCase> cases = plain_layout_cases();
+  std::vector<NetworkCase> cases = own_layer_layout_cases();
   cases.push_back({"MaxPool", 2, {20, 9, 8}, {Pool2dSpec{Pooling::max, 3, 2, 1}}});
   cases.push_back({"AveragePool", 2, {32, 6, 6}, {Pool2dSpec{Pooling::average, 2, 2, 1}}});
   cases.push_back({"Conv", 2, {16, 6, 6}, {Conv2dSpec{20, 3, 1, 1, kBias, kRelu}}});

@@ -16,6 +16,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -122,6 +125,28 @@ type = "global-average-pool"
       {"f", GlobalAveragePoolSpec{}}};
   EXPECT_EQ(network.layers, expected);
   EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
+}
+
+// No value is the one that a file may leave out.
+LayerSpec written_in_full(const Conv2dSpec&) { return Conv2dSpec{4, 3, 2, 1, false, true}; }
+LayerSpec written_in_full(const Pool2dSpec&) { return Pool2dSpec{Pooling::average, 3, 2, 1}; }
+LayerSpec written_in_full(const LinearSpec&) { return LinearSpec{7, false, true}; }
+LayerSpec written_in_full(const BatchNormSpec&) { return BatchNormSpec{true, true}; }
+LayerSpec written_in_full(const AddSpec&) { return AddSpec{true}; }
+LayerSpec written_in_full(const GlobalAveragePoolSpec&) { return GlobalAveragePoolSpec{}; }
+LayerSpec written_in_full(const DropoutSpec&) { return DropoutSpec{0.125}; }
+
+template <std::size_t... indices>
+std::vector<LayerSpec> one_of_each_layer(std::index_sequence<indices...>) {
+  return {written_in_full(std::variant_alternative_t<indices, LayerSpec>())...};
+}
+
+TEST(ModelFile, ReadsBackEveryKeyOfEveryLayer) {
+  for (const LayerSpec& spec : one_of_each_layer(std::make_index_sequence<std::variant_size_v<LayerSpec>>())) {
+    NetworkSpec network{.name = "one", .layers = {{"a", spec}}};
+    if (takes_residual(spec)) network.layers.front().residual = kImageName;
+    EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
+  }
 }
 
 TEST(ModelFile, ReadsBackItsTextWhateverTheNetworkIsCalled) {

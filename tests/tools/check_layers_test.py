@@ -161,17 +161,19 @@ class LayerCheck(unittest.TestCase):
         self.expect({"src/app/a.cpp": lines(400)}, "src/app/a.cpp", 400, "has 400 lines")
         self.expect({"src/app/a.hpp": "#pragma once\n" + lines(199)}, "src/app/a.hpp", 200, "has 200 lines")
         self.expect({"tests/app/a_test.cpp": lines(400)}, "tests/app/a_test.cpp", 400, "has 400 lines")
+        self.expect({"src/app/a.inc": lines(400)}, "src/app/a.inc", 400, "has 400 lines")
 
     def test_function_lengths_are_held_to_the_line(self):
         self.expect_nothing({"src/app/a.cpp": function_of(59)})
-        self.expect({"src/app/a.cpp": "\n\n" + function_of(60)}, "src/app/a.cpp", 3, "a function of 60 lines")
+        for path in ("src/app/a.cpp", "src/app/a.inc"):
+            self.expect({path: "\n\n" + function_of(60)}, path, 3, "a function of 60 lines")
 
 
     def test_no_line_is_longer_than_120_columns(self):
-        for path in ("src/app/a.cpp", "tests/app/a_test.cpp", "src/app/CMakeLists.txt", "tools/cmake/Tests.cmake",
-                     "tools/plot.py", "jobs/slurm.bash"):
+        for path in ("src/app/a.cpp", "src/app/a.inc", "tests/app/a_test.cpp", "src/app/CMakeLists.txt",
+                     "tools/cmake/Tests.cmake", "tools/plot.py", "jobs/slurm.bash"):
             with self.subTest(path):
-                comment = "//" if path.endswith(".cpp") else "#"
+                comment = "//" if path.endswith((".cpp", ".inc")) else "#"
                 self.expect_nothing({path: comment.ljust(120, "x") + "\n"})
                 self.expect({path: "\n" + comment.ljust(121, "x") + "\n"}, path, 2, "121 columns")
 

@@ -347,6 +347,15 @@ class Models(unittest.TestCase):
         self.assertEqual(["/statistics/norm/mean", "/statistics/norm/variance", "/parameters/head/weight"],
                          [place for _, _, place in read.arrays()][-3:])
 
+    def test_have_the_types_of_layers_that_trainer_knows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "none.toml"
+            file.write_text('name = "n"\n[[layer]]\nname = "l"\ntype = "none"\n', encoding="utf-8")
+            done = subprocess.run([TRAINER, "--model", file, "--data", DATA, "--dry-run"], capture_output=True,
+                                  text=True, check=False, timeout=300)
+        _, _, known = done.stderr.strip().partition("'none' is no layer type: ")
+        self.assertEqual(list(model.SPECS), known.split(", "), done.stderr)
+
     def test_of_a_newer_trainer_are_refused_by_layer(self):
         for text, fault in ((EVERY_TYPE.replace('"dropout"', '"attention"'), "layer drop is of the type 'attention'"),
                             (EVERY_TYPE.replace("rate = 0.25", "rate = 0.25\nshape = 3"), "'shape'"),

@@ -148,8 +148,8 @@ def layer_of(table: dict, earlier: list[str], origin: str) -> Layer:
             raise ExportError(f"{origin}: layer {name} has {field} = {value!r}, which is no {FIELDS[field]} that a "
                               "layer can have: trainer has not written this model")
     if word not in SPECS:
-        raise ExportError(f"{origin}: layer {name} is of the type '{word}', which is not known here: use the "
-                          "tools/export that came with the trainer")
+        raise ExportError(f"{origin}: layer {name} is of the type '{word}', but tools/export knows only "
+                          f"{', '.join(SPECS)}")
     if word.endswith("-pool2d"):
         keys.setdefault("stride", keys["kernel"])
     return Layer(name, SPECS[word](**keys), source, residual)
