@@ -34,7 +34,7 @@ TEST(CheckOnDisks, NamesRanksThatDoNotSeeTheFolderOfTheRun) {
 }
 
 // The run agrees with the findings of the check, on disks of all sizes. A checkpoint takes 0.19 MiB.
-TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
+TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllRetainedOnes) {
   bool has_failed = false;
   bool has_been_warned = false;
   for (const int kib : {140, 280, 340, 420, 500, 620, 760, 860, 1000}) {

@@ -39,7 +39,7 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
   EXPECT_EQ(invocation.given, (std::set<std::string>{"lr", "nesterov"}));
 }
 
-TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
+TEST(CommandLine, SuggestsACorrectionForAMisspeltWord) {
   EXPECT_EQ(refusal({"--modle", "lenet"}), "unknown option '--modle': did you mean '--model'? See trainer --help");
   EXPECT_EQ(refusal({"-epochs=5"}), "unknown option '-epochs': did you mean '--epochs'? See trainer --help");
   EXPECT_EQ(refusal({"eval", "--chekpoint", "run"}),
@@ -59,7 +59,7 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
   EXPECT_EQ(refusal({"frobnicate"}), "unknown command 'frobnicate': see trainer --help");
 }
 
-TEST(CommandLine, SaysWhatAValueOrAnOperandHasToBe) {
+TEST(CommandLine, NamesTheAllowedValuesAndOperands) {
   EXPECT_EQ(refusal({"--epochs", "five"}), "--epochs cannot be 'five': give a whole number; see trainer --help");
   EXPECT_EQ(refusal({"--epochs", "1.5"}), "--epochs cannot be '1.5': give a whole number; see trainer --help");
   EXPECT_EQ(refusal({"--resume=maybe"}),
@@ -115,7 +115,7 @@ TEST(CommandLine, RefusesWordsAndNumbersThatMeanNothing) {
   EXPECT_EQ(parse({"--keep-checkpoints", "0"}).run.keep_checkpoints, 0);
 }
 
-TEST(CommandLine, LeavesItToCheckToListAllFaultsOfValues) {
+TEST(CommandLine, LetsCheckListAllInvalidValues) {
   const Invocation check = parse({"check", "--exchange", "nearly", "--epochs", "0", "--lr", "0.5"});
   ASSERT_EQ(check.faults.size(), 2U);
   EXPECT_EQ(check.faults[1], "--exchange nearly: must be one of auto, ring, exact, sharded, central");
@@ -127,7 +127,7 @@ TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
   EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.out, "caf\xC3\xA9");
 }
 
-TEST(CommandLine, TellsTheBenchesApart) {
+TEST(CommandLine, DistinguishesTheBenchmarks) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
   const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
   EXPECT_EQ(input.called, "bench input");
@@ -171,7 +171,7 @@ TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
   EXPECT_EQ(parse({"--optimizer", "lars"}).run.optimizer.momentum, 0.9);
 }
 
-TEST(CommandLine, TellsWhatToDoWithData) {
+TEST(CommandLine, ReadsTheCommandsOfData) {
   const Invocation convert =
       parse({"data", "convert", "glyphs", "g.h5", "--validation-ratio", "0.2", "--image-size=16"});
   EXPECT_EQ(convert.called, "data convert");
@@ -197,7 +197,7 @@ TEST(CommandLine, TellsWhatToDoWithData) {
   EXPECT_NE(refusal({"data", "info", "glyphs", "--lr", "1"}).find("--lr"), std::string::npos);
 }
 
-TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
+TEST(CommandLine, RefusesInOneLineThatNamesTheHelp) {
   for (const auto& words : std::vector<std::vector<const char*>>{{"--epoch", "3"},
                                                                  {"--epochs", "three"},
                                                                  {"trian"},

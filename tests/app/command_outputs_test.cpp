@@ -38,8 +38,8 @@ TEST(BestClasses, AreThoseOfTheGreatestOutputsAndTheFirstOfEquals) {
   EXPECT_THAT(numbers(best_classes(scores, 1, 9)), ElementsAre(1, 2, 3, 0));
 }
 
-// Their probabilities are the same double.
-TEST(BestClasses, TellOutputsApartWhoseProbabilitiesAreEqual) {
+// The probabilities of these outputs are the same double.
+TEST(BestClasses, DistinguishOutputsWithEqualProbabilities) {
   const std::vector<SampleScore> samples{{.exponentials = 1, .predicted = 0}};
   const std::vector<float> logits{1000, -2000, -1000};
   const ChunkScores scores{.classes = 3, .samples = samples, .logits = logits};
@@ -48,7 +48,7 @@ TEST(BestClasses, TellOutputsApartWhoseProbabilitiesAreEqual) {
   EXPECT_EQ(best[1].probability, best[2].probability);
 }
 
-TEST(Confusion, TellsWhatIsTakenForWhat) {
+TEST(Confusion, CountsWhichClassIsMistakenForWhich) {
   Confusion confusion({"cat", "dog", "ox"});
   std::vector<SampleScore> samples;
   for (int i = 0; i < 10; ++i) samples.push_back({.label = i < 8 ? 0 : 1, .predicted = i < 5 ? 0 : i < 6 ? 1 : 2});
@@ -66,7 +66,7 @@ TEST(Confusion, TellsWhatIsTakenForWhat) {
             " 2  ox           0  0  0\n");
 }
 
-TEST(Confusion, LeavesTheMatrixAwayWhereItDoesNotFitATerminal) {
+TEST(Confusion, OmitsTheMatrixWhereItDoesNotFitATerminal) {
   std::vector<std::string> names;
   for (int i = 0; i < 21; ++i) names.push_back(std::to_string(i));
   EXPECT_EQ(Confusion(names).text().find("true, predicted"), std::string::npos);
@@ -93,7 +93,7 @@ TEST(Mistakes, KeepTheMostConfidentOfMany) {
   EXPECT_NEAR(sorted[2].probability, 0.97, 1e-6);
 }
 
-TEST(SmallPng, HasNoSideThatIsLonger) {
+TEST(SmallPng, LimitsBothSides) {
   std::vector<std::uint8_t> pixels(3 * 300 * 100, 100);
   const auto big_endian = [](const std::vector<std::byte>& png, std::size_t at) {
     return std::to_integer<int>(png[at + 2]) * 256 + std::to_integer<int>(png[at + 3]);
@@ -128,7 +128,7 @@ TEST(ContactSheet, EnlargesSmallImagesAndFillsRowsEvenly) {
   EXPECT_EQ(size_of(sheet), std::pair(10 + 6 * (112 + 10), 10 + 2 * (112 + 10)));
 }
 
-TEST(ContactSheet, ShowsOriginalsOfOtherProportionsBesideInABoxOfTheSameSize) {
+TEST(ContactSheet, ShowsOriginalsOfOtherProportionsInABoxOfTheSameSize) {
   const std::vector<std::uint8_t> pixels(200 * 200, 77);
   const std::vector<std::uint8_t> wide(400 * 100);
   SheetEntry entry = entry_of(pixels, 200);

@@ -25,7 +25,7 @@ CudaDevice gpu(const std::string& host, int number) {
   return {.name = "NVIDIA H200", .uuid = fmt::format("GPU-{}-{}", host, number)};
 }
 
-// A rank on a host that sees these of its GPUs, as its launcher left them.
+// A rank on a host to which its launcher made these GPUs visible.
 DeviceClaim rank_on(const std::string& host, const std::vector<int>& visible, const DeviceRequest& request = {}) {
   DeviceClaim claim{
       .request = request, .host = host, .visible = {}, .unavailable_reason = visible.empty() ? "no driver" : ""};
@@ -80,7 +80,7 @@ TEST(DeviceChoice, FollowsCudaVisibleDevicesThatDifferByRank) {
   EXPECT_THAT(devices_of({masked, masked}), ElementsAre(0, 1));
 }
 
-TEST(DeviceChoice, GivesRanksBoundToTheSameFewOneEach) {
+TEST(DeviceChoice, AssignsOneGpuToEachRankOfASharedMask) {
   const DeviceClaim low = rank_on("a", {0, 1});
   const DeviceClaim high = rank_on("a", {2, 3});
   EXPECT_THAT(devices_of({low, low, high, high}), ElementsAre(0, 1, 0, 1));
@@ -95,7 +95,7 @@ TEST(DeviceChoice, RefusesMoreRanksThanGpus) {
 }
 
 TEST(DeviceChoice, RefusesTwoRanksOnOneUuidAndNamesBoth) {
-  // Containers with host names of their own on one machine.
+  // Containers on one machine have different host names.
   std::vector<DeviceClaim> claims{rank_on("a", {0}), rank_on("b", {0})};
   claims[1].visible = claims[0].visible;
   EXPECT_THAT(refusal_of(claims), AllOf(HasSubstr("rank 0 on a and rank 1 on b would both use GPU-a-0 (NVIDIA H200)"),
@@ -119,7 +119,7 @@ TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
             "rank 1 on b has no GPU: no driver; choose --device cpu, or auto");
 }
 
-TEST(DeviceChoice, LetsRanksWithAndWithoutGpuMeetOnlyInHostMemory) {
+TEST(DeviceChoice, LetsRanksWithAndWithoutGpuCommunicateOnlyInHostMemory) {
   const DeviceRequest cuda{.device = Device::cuda, .mixed = true};
   const DeviceRequest cpu{.device = Device::cpu, .mixed = true};
   EXPECT_THAT(devices_of({rank_on("a", {0, 1}, cpu), rank_on("a", {0, 1}, cuda), rank_on("b", {}, cpu),

@@ -1,5 +1,5 @@
-// Trains as the program does, watched, on data that one rank cannot read: for the test that its failure ends the job,
-// and is not taken for a stall.
+// Trains as the program does, with its stall watch, on data that one rank cannot read. A test checks that this failure
+// ends the job and is not reported as a stall.
 
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// A data set whose samples cannot be read from a certain one on.
+// A data set whose samples cannot be read from a given one on.
 class TornData : public Dataset {
  public:
   TornData(std::int64_t samples, std::int64_t torn_from) : torn_from_(torn_from) {

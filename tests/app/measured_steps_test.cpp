@@ -20,7 +20,7 @@ StepTimes step_of(double compute, double waiting) {
           .update = 0.03};
 }
 
-TEST(StepAccount, TellsTheWaitForLateRanksFromThatForTheExchange) {
+TEST(StepAccount, SeparatesTheWaitForLateRanksFromTheExchange) {
   World& world = test_world();
   const double late = 0.1 * world.rank();
   const double latest = 0.1 * (world.size() - 1);
