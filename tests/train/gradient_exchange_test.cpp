@@ -18,7 +18,7 @@ class NoStream : public Stream {
   void synchronize() override {}
 };
 
-// Remembers which element ranges were given to it, and in which order.
+// Records the element ranges of its calls in their order.
 class RecordingCommunicator : public Communicator {
  public:
   explicit RecordingCommunicator(const float* block) : block_(block) {}
@@ -72,7 +72,7 @@ class GradientExchangeTest : public testing::Test {
 
 using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
+TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheRequestedSize) {
   const Ownership own = owned_by_everyone(64);
   GradientExchange sync(*communicator, own, gradients, nullptr);
   EXPECT_EQ(own.bucket_ends(), (std::vector<std::int64_t>{16, 128, 144, 208}));
@@ -80,7 +80,7 @@ TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {16, 128}, {128, 144}, {144, 208}}));
 }
 
-TEST_F(GradientExchangeTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
+TEST_F(GradientExchangeTest, StartsABucketAsSoonAsItsLastGradientIsFinal) {
   const Ownership own = owned_by_everyone(128 * sizeof(float));
   GradientExchange sync(*communicator, own, gradients, nullptr);
   EXPECT_FALSE(sync.is_due(16));
@@ -96,7 +96,7 @@ TEST_F(GradientExchangeTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
   EXPECT_EQ(communicator->finished, 1);
 }
 
-TEST_F(GradientExchangeTest, BeginsAnewWithEveryStep) {
+TEST_F(GradientExchangeTest, RestartsWithEveryStep) {
   const Ownership own = owned_by_everyone(1 << 20);
   GradientExchange sync(*communicator, own, gradients, nullptr);
   for (int step = 0; step < 3; ++step) {

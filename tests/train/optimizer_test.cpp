@@ -23,7 +23,7 @@ using testing_support::random_floats;
 constexpr int kSteps = 4;
 constexpr double kRate = 0.1;
 
-// Odd extents, every kind, and one tensor longer than a block of the norms.
+// The layout has odd extents, every kind of parameter, and one tensor longer than a block of the norms.
 ParameterLayout odd_layout() {
   ParameterLayout layout;
   layout.add("head/weight", ParameterKind::weight, Shape{3, 7});
@@ -89,7 +89,7 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   Ownership ownership_{Owners::all, layout_, cut_buckets(layout_, 1), {}};
 };
 
-TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
+TEST_P(OptimizerFormula, IsThatOfPyTorchOverMultipleSteps) {
   const OptimizerOptions& options = GetParam().options;
   const auto optimizer = make_optimizer(options, {device_.backend(), *communicator_, layout_, ownership_});
   const auto start = device_.download<float>(arena_.weights());
@@ -141,7 +141,7 @@ const std::vector<Case> kCases{
 INSTANTIATE_TEST_SUITE_P(Kinds, OptimizerFormula, testing::ValuesIn(kCases),
                          [](const auto& that) { return that.param.name; });
 
-TEST(Optimizer, RefusesOptionsThatMakeNoSense) {
+TEST(Optimizer, RefusesInvalidOptions) {
   const std::vector<std::pair<OptimizerOptions, std::string>> mistakes{
       {{.momentum = 1}, "--momentum 1"},
       {{.weight_decay = -1}, "--weight-decay -1"},

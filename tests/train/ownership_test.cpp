@@ -24,7 +24,7 @@ using testing_support::same_bits;
 constexpr int kSteps = 3;
 constexpr std::size_t kOneBucket = std::size_t{1} << 30;
 
-// Around the blocks of the norms, and padded.
+// The sizes are around the blocks of the norms, and padded.
 ParameterLayout uneven_layout() {
   ParameterLayout layout;
   layout.add("head/bias", ParameterKind::bias, Shape{5});
@@ -36,7 +36,7 @@ ParameterLayout uneven_layout() {
   return layout;
 }
 
-TEST(Ownership, CutsABucketIntoLikeSharesWhereBlocksOfTheNormsBegin) {
+TEST(Ownership, CutsABucketIntoEqualSharesAtBlocksOfTheNorms) {
   const ParameterLayout layout = uneven_layout();
   for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
@@ -62,7 +62,7 @@ TEST(Ownership, CutsABucketIntoLikeSharesWhereBlocksOfTheNormsBegin) {
   }
 }
 
-TEST(Ownership, IsOfEverythingForEveryoneOrForTheFirst) {
+TEST(Ownership, IsOfAllElementsOnEveryRankOrOnTheFirst) {
   const ParameterLayout layout = uneven_layout();
   const std::vector<IndexRange> everything{{0, layout.block_elements()}};
   for (const int rank : {0, 2}) {
@@ -72,7 +72,7 @@ TEST(Ownership, IsOfEverythingForEveryoneOrForTheFirst) {
   }
 }
 
-TEST(Ownership, PlacesOneOwnedRangeBehindTheOther) {
+TEST(Ownership, PlacesOwnedRangesOneAfterTheOther) {
   ParameterLayout layout;
   for (const char* name : {"a", "b"}) layout.add(name, ParameterKind::weight, Shape{2 * kNormBlock});
   const Ownership second(Owners::sharded, layout, cut_buckets(layout, 1), {1, 2});
@@ -95,7 +95,7 @@ struct Manner {
   std::size_t bucket_bytes = 1;
 };
 
-// One rank's weights and optimizer, fed with the gradients of what it owns.
+// One rank's weights and optimizer, which gets the gradients of the elements that the rank owns.
 class OwnedRank {
  public:
   OwnedRank(std::unique_ptr<Communicator> communicator, const Manner& manner)
@@ -108,7 +108,7 @@ class OwnedRank {
     set_weights(random_floats(layout_.block_elements(), "weights"));
   }
 
-  // What a rank does not own holds nothing that could be used; padding is zero.
+  // Elements that a rank does not own are poisoned. Padding is zero.
   void step(int step) {
     std::vector<float> block(static_cast<std::size_t>(layout_.block_elements()),
                              std::numeric_limits<float>::quiet_NaN());
@@ -170,7 +170,7 @@ const std::vector<OptimizerOptions> kOptimizers{
     {.kind = OptimizerKind::lars, .weight_decay = 0.05, .exempts_norms_and_biases = true, .clip_norm = 3},
 };
 
-TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
+TEST(Owners, UpdateTheirWeightsToTheBitsOfASingleRank) {
   for (const OptimizerOptions& options : kOptimizers) {
     OwnedRank alone(make_solo_communicator(), {options, Owners::all});
     for (int step = 1; step <= kSteps; ++step) alone.step(step);
@@ -187,7 +187,7 @@ TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
   }
 }
 
-TEST(Owners, KeepTheStateOfTheirElementsAlone) {
+TEST(Owners, AllocateTheStateOfTheirElementsOnly) {
   const OptimizerOptions adamw{.kind = OptimizerKind::adamw};
   const std::size_t whole = OwnedRank(make_solo_communicator(), {adamw}).state_bytes();
   EXPECT_EQ(whole, 2 * static_cast<std::size_t>(uneven_layout().trained_elements()) * sizeof(float));
@@ -211,7 +211,7 @@ TEST(Owners, KeepTheStateOfTheirElementsAlone) {
   EXPECT_EQ(bytes_by_rank(Owners::root), at_first);
 }
 
-TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
+TEST(Owners, RestoreTheStateOfAnyNumberOfRanks) {
   const OptimizerOptions options{.kind = OptimizerKind::adamw, .weight_decay = 0.1, .clip_norm = 3};
   OwnedRank alone(make_solo_communicator(), {options});
   OwnedRank before(ring_over(test_world()), {options, Owners::sharded, 17000});

@@ -17,10 +17,10 @@ TEST(PartMap, IsInProportionToSpeed) {
   EXPECT_EQ(assign_by_speed(16, {1, 2}).parts_by_rank(), (Counts{11, 5}));
   EXPECT_EQ(assign_by_speed(16, {4, 1}).parts_by_rank(), (Counts{3, 13}));
   EXPECT_EQ(assign_by_speed(16, {1, 1, 4, 1}).parts_by_rank(), (Counts{5, 5, 1, 5}));
-  EXPECT_EQ(assign_by_speed(3, {1, 100, 1}).parts_by_rank(), (Counts{1, 1, 1})) << "nobody is without a part";
+  EXPECT_EQ(assign_by_speed(3, {1, 100, 1}).parts_by_rank(), (Counts{1, 1, 1})) << "every rank has a part";
 }
 
-TEST(PartMap, OfLikeRanksIsTheEvenOne) {
+TEST(PartMap, OfEqualRanksIsEven) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int parts = ranks; parts <= 30; ++parts) {
       EXPECT_EQ(assign_by_speed(parts, SecondsPerPart(static_cast<std::size_t>(ranks), 0.1)), PartPlan(parts, ranks));
@@ -50,7 +50,7 @@ TEST(PartMap, HasTheLeastStepTimeOfAllMaps) {
   }
 }
 
-TEST(PartMap, IsDealtAnewOnlyForMoreThanATwentieth) {
+TEST(PartMap, ChangesOnlyForAGainOfMoreThanFivePercent) {
   const PartPlan even(16, 2);
   EXPECT_EQ(reassign(even, {1, 1.04}), even);
   EXPECT_EQ(reassign(even, {1, 2}).parts_by_rank(), (Counts{11, 5}));
@@ -59,7 +59,7 @@ TEST(PartMap, IsDealtAnewOnlyForMoreThanATwentieth) {
   EXPECT_EQ(reassign(fine, {1, 1}), fine);
 }
 
-TEST(PartMap, SaysWhatItPromisesAndWhetherSlowRanksAreWorthIt) {
+TEST(PartMap, ReportsThePredictedGainAndWhetherSlowRanksAreWorthIt) {
   EXPECT_EQ(
       map_note(PartPlan(Counts{6, 2}), {0.006, 0.015}),
       "parts 6,2 on 2 ranks: step 36.0 ms predicted, even map 60.0 ms; without rank 1 48.0 ms: it is worth keeping");

@@ -1,4 +1,4 @@
-// What ranks hand over of one state, each its share.
+// The shares of one state that each rank saves.
 
 #include "tutti/base/error.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -26,7 +26,7 @@ class SnapshotRanks : public testing::Test {
     options_.file_share = share();
   }
 
-  // Of two files, made by the second rank and the last.
+  // The second rank and the last one write two files.
   static std::optional<FileShare> share() {
     const int rank = test_world().rank();
     if (rank == 0) return std::nullopt;
@@ -40,7 +40,7 @@ class SnapshotRanks : public testing::Test {
   OwnedData data_ = open_small("synthetic:100x1x8x8:3");
 };
 
-TEST_F(SnapshotRanks, HoldOnlyTheArraysOfTheirShareUnderEveryExchange) {
+TEST_F(SnapshotRanks, HaveOnlyTheArraysOfTheirShareWithEveryExchange) {
   for (const Exchange kind : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
     options_.exchange.kind = kind;
     options_.checkpoint_every_steps = 2;
@@ -72,7 +72,7 @@ TEST_F(SnapshotRanks, HoldOnlyTheArraysOfTheirShareUnderEveryExchange) {
   }
 }
 
-TEST_F(SnapshotRanks, MakeTogetherWhatIsLoadedAsOne) {
+TEST_F(SnapshotRanks, SaveSharesThatLoadAsOneState) {
   RankRun run(test_world(), small_resnet(), data_.pair, options_);
   run.trainer.step();
   std::optional<ScratchFolder> folder;
@@ -88,8 +88,8 @@ TEST_F(SnapshotRanks, MakeTogetherWhatIsLoadedAsOne) {
   EXPECT_EQ(loaded->state.progress.step, 1);
 }
 
-// Weight decay that carries the weights beyond all bounds, of which one rank has some; velocities are still within.
-TEST_F(SnapshotRanks, RefuseAStateThatIsNoLongerFiniteAllTogether) {
+// Weight decay makes weights infinite that only one rank saves. The velocities are still finite.
+TEST_F(SnapshotRanks, AllRefuseAStateThatIsNoLongerFinite) {
   options_.learning_rate.base = 1e30;
   options_.optimizer.weight_decay = 1e30;
   RankRun run(test_world(), small_resnet(), data_.pair, options_);

@@ -1,4 +1,4 @@
-// What a trainer hands over for a checkpoint, and what it takes back.
+// The state that a trainer saves and restores.
 
 #include "tutti/data/split_batch_sampler.hpp"
 
@@ -66,7 +66,7 @@ class Snapshot : public testing::Test {
   TrainState whole_;
 };
 
-TEST_F(Snapshot, OfSeveralSharesMakesTheWholeState) {
+TEST_F(Snapshot, OfMultipleSharesIsTheWholeState) {
   for (const int files : {2, 3}) {
     TrainState merged;
     for (int file = 0; file < files; ++file) {
@@ -88,7 +88,7 @@ TEST_F(Snapshot, OfSeveralSharesMakesTheWholeState) {
   }
 }
 
-TEST_F(Snapshot, WithoutAShareHoldsNoArrays) {
+TEST_F(Snapshot, WithoutAShareHasNoArrays) {
   const TrainState state = run_->trainer.snapshot({});
   EXPECT_EQ(state.progress, whole_.progress);
   EXPECT_EQ(state.configuration, whole_.configuration);
@@ -96,7 +96,7 @@ TEST_F(Snapshot, WithoutAShareHoldsNoArrays) {
               state.exchange.empty());
 }
 
-TEST(Progress, TellsWhereTheSamplerStands) {
+TEST(Progress, HasThePositionOfTheSampler) {
   for (const LastBatch last : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     TrainerOptions options = small();
     options.last_batch = last;
@@ -131,7 +131,7 @@ TEST(Progress, TellsWhereTheSamplerStands) {
   }
 }
 
-TEST(Progress, ThatDoesNotFitIsRefusedByNameWithBothValues) {
+TEST(Progress, ThatDoesNotMatchIsRefusedByNameWithBothValues) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   options.checkpoint_every_steps = 9;
@@ -160,7 +160,7 @@ TEST(Progress, ThatDoesNotFitIsRefusedByNameWithBothValues) {
 }
 
 // Batches of more than the data set: every third epoch has a step.
-TEST(Progress, GoesOnBehindEpochsWithoutSteps) {
+TEST(Progress, SkipsEpochsWithoutSteps) {
   TrainerOptions options = small();
   options.batch_size = 250;
   options.last_batch = LastBatch::rollover;
@@ -183,13 +183,13 @@ TEST(Progress, GoesOnBehindEpochsWithoutSteps) {
 constexpr std::array kSchedules{Schedule::constant, Schedule::step, Schedule::cosine};
 constexpr std::array kLastBatches{LastBatch::keep, LastBatch::discard, LastBatch::rollover};
 
-TEST(Progress, OfLegsThatStepsEndGivesTheBitsOfTheUnbrokenRun) {
+TEST(Progress, OfAResumedRunGivesTheBitsOfAnUninterruptedOne) {
   std::minstd_rand random(31);
   const auto below = [&](std::int64_t limit) { return static_cast<std::int64_t>(random()) % limit; };
-  for (int course = 0; course < 30; ++course) {
+  for (int run = 0; run < 30; ++run) {
     TrainerOptions options = small();
     options.last_batch = kLastBatches.at(static_cast<std::size_t>(below(3)));
-    options.learning_rate = {.schedule = kSchedules.at(static_cast<std::size_t>(course % 3)),
+    options.learning_rate = {.schedule = kSchedules.at(static_cast<std::size_t>(run % 3)),
                              .period_epochs = {1 + below(2)},
                              .warmup_epochs = 0.25 * static_cast<double>(below(5))};
     if (below(3) == 0) options.schedule_epochs = 2 + below(4);
@@ -205,12 +205,12 @@ TEST(Progress, OfLegsThatStepsEndGivesTheBitsOfTheUnbrokenRun) {
       state = leg.trainer.snapshot();
       done = state->progress.step;
     }
-    EXPECT_EQ(state->progress.learning_rate, whole.trainer.snapshot().progress.learning_rate) << course;
+    EXPECT_EQ(state->progress.learning_rate, whole.trainer.snapshot().progress.learning_rate) << run;
     expect_equal(state->parameters, whole.trainer.snapshot().parameters);
   }
 }
 
-TEST(Progress, OfARunMadeLongerFollowsTheScheduleThatItBeganWith) {
+TEST(Progress, OfAnExtendedRunFollowsItsFirstSchedule) {
   TrainerOptions options = small();
   options.learning_rate.schedule = Schedule::cosine;
   options.schedule_epochs = 6;
@@ -227,7 +227,7 @@ TEST(Progress, OfARunMadeLongerFollowsTheScheduleThatItBeganWith) {
   EXPECT_EQ(longer.trainer.weights_digest(), whole.trainer.weights_digest());
 }
 
-TEST(Progress, OfAnOlderRunFollowsTheScheduleThatItsStepsEnd) {
+TEST(Progress, OfAnOlderRunFollowsTheScheduleThatEndsWithItsSteps) {
   TrainerOptions options = small();
   options.learning_rate.schedule = Schedule::cosine;
   options.schedule_epochs = kScheduleOfLaunch;
@@ -237,7 +237,7 @@ TEST(Progress, OfAnOlderRunFollowsTheScheduleThatItsStepsEnd) {
   EXPECT_DOUBLE_EQ(run.trainer.learning_rate(), 0.05 / 2);
 }
 
-TEST(BestTest, IsTheEarliestEvaluationOfTheMostCorrectAnswersAndIsKeptInACheckpoint) {
+TEST(BestTest, IsTheEarliestEvaluationWithTheMostCorrectAnswersAndIsSaved) {
   TrainerOptions options = small();
   options.epochs = 12;
   options.checkpoint_at_best = true;
@@ -252,22 +252,22 @@ TEST(BestTest, IsTheEarliestEvaluationOfTheMostCorrectAnswersAndIsKeptInACheckpo
     improved.push_back(epoch.step);
   }
   EXPECT_LT(improved.size(), seen.epochs.size());
-  std::vector<std::int64_t> kept;
+  std::vector<std::int64_t> saved;
   for (const TrainState& state : seen.checkpoints) {
-    kept.push_back(state.progress.best.step);
+    saved.push_back(state.progress.best.step);
     EXPECT_EQ(state.progress.step, state.progress.best.step);
   }
-  EXPECT_EQ(kept, improved);
+  EXPECT_EQ(saved, improved);
   EXPECT_EQ(run.trainer.snapshot().progress.best, best);
   TrainingRun rest(options);
   rest.trainer.restore(seen.checkpoints.at(0));
   Recorder after;
   rest.trainer.run(after);
-  EXPECT_EQ(after.checkpoints.size() + 1, kept.size());
+  EXPECT_EQ(after.checkpoints.size() + 1, saved.size());
   EXPECT_EQ(rest.trainer.snapshot().progress.best, best);
 }
 
-TEST(Samples, AreToldOfEveryStepAsTheSamplerDealsThem) {
+TEST(Samples, AreReportedForEveryStepAsTheSamplerAssignsThem) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   options.shuffle = Shuffle::partition;
@@ -279,18 +279,18 @@ TEST(Samples, AreToldOfEveryStepAsTheSamplerDealsThem) {
   options.reports_samples = true;
   Recorder seen;
   TrainingRun(options).trainer.run(seen);
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const auto parts = SplitBatchSampler::for_parts(kSamples, kBatch, 3, {0, 3}, options.last_batch, rule);
     for (std::int64_t step = 0; step < parts[0].steps(epoch); ++step) {
-      const SampleReport& report = seen.samples.at(told++);
-      EXPECT_EQ(report.step, static_cast<std::int64_t>(told));
+      const SampleReport& report = seen.samples.at(reported++);
+      EXPECT_EQ(report.step, static_cast<std::int64_t>(reported));
       EXPECT_EQ(report.epoch, epoch + 1);
       ASSERT_EQ(report.parts.size(), 3u);
       for (std::size_t part = 0; part < 3; ++part) EXPECT_EQ(report.parts[part], parts[part].indices(epoch, step));
     }
   }
-  EXPECT_EQ(told, seen.samples.size());
+  EXPECT_EQ(reported, seen.samples.size());
 }
 
 class StartFrom : public testing::Test {
@@ -323,7 +323,7 @@ TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
   EXPECT_EQ(run.evaluate(), trained_.evaluate());
 }
 
-TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {
+TEST_F(StartFrom, KeepsTheInitialValuesOfAHeadWithOtherClassesOrName) {
   const RunData five{.name = "synthetic:100x1x8x8:5", .model = small_resnet()};
   const std::vector<std::string> head{"head/weight", "head/bias"};
   const auto drawn = TrainingRun(small(), five).trainer.snapshot().parameters;
@@ -340,7 +340,7 @@ TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {
   }
 }
 
-TEST_F(StartFrom, RefusesAnyOtherMisfitByNameAndShapes) {
+TEST_F(StartFrom, RefusesAnyOtherMismatchByNameAndShapes) {
   array("stem.conv/weight").shape = Shape{8, 3, 3, 3};
   EXPECT_TRUE(refusal().starts_with("stem.conv/weight is 8x3x3x3 in the checkpoint, but 8x1x3x3 in this model"))
       << refusal();

@@ -9,7 +9,7 @@ namespace {
 using testing_support::LateDevice;
 using testing_support::MemoryBackend;
 
-TEST(StepPace, LetsTheHostBeSoManyStepsAheadAndNoMore) {
+TEST(StepPace, LetsTheHostBeAtMostNStepsAhead) {
   for (const int steps_ahead : {0, 1, 2}) {
     int furthest = 0;
     for (unsigned seed = 0; seed < 20; ++seed) {
@@ -31,7 +31,7 @@ TEST(StepPace, LetsTheHostBeSoManyStepsAheadAndNoMore) {
   }
 }
 
-TEST(StepPace, CountsNoTimeWhileNoStepIsUnderWay) {
+TEST(StepPace, CountsNoTimeBetweenSteps) {
   MemoryBackend host;
   const auto stream = host.make_stream();
   StepPace pace(host, *stream, 1);
