@@ -51,7 +51,7 @@ class NcclFaults : public testing::Test {
   static std::string place() { return fmt::format("rank {} on {} ", test_world().rank(), test_world().host()); }
 };
 
-TEST_F(NcclFaults, AreNoneOtherwise) { EXPECT_FALSE(train("", 60)); }
+TEST_F(NcclFaults, DoNotOccurUnlessInjected) { EXPECT_FALSE(train("", 60)); }
 
 TEST_F(NcclFaults, OfARankThatStallsEndAllRanksAtTheDeadline) {
   const auto error = train("stall", 0.5);
@@ -96,10 +96,10 @@ TEST_F(NcclFaults, OfARankThatFailsEndAllRanksAtOnce) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->source(), ErrorSource::nccl);
   EXPECT_EQ(error->exit_status(), ExitStatus::internal);
-  const std::string told = error->what();
-  EXPECT_TRUE(told.starts_with(place() + "stopped in sum ")) << told;
-  const char* const cause = test_world().rank() == 1 ? "told to fail" : "another rank failed";
-  EXPECT_NE(told.find(cause), std::string::npos) << told;
+  const std::string message = error->what();
+  EXPECT_TRUE(message.starts_with(place() + "stopped in sum ")) << message;
+  const char* const cause = test_world().rank() == 1 ? "injected failure" : "another rank failed";
+  EXPECT_NE(message.find(cause), std::string::npos) << message;
   test_world().barrier();
 }
 
