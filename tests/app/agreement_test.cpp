@@ -27,7 +27,7 @@ TEST(Agreement, NamesTheRanksThatDifferAndTheirValues) {
 
 TEST(Agreement, FindsNothingWhereAllRanksRunTheSameProgram) {
   EXPECT_THAT(compare_programs(test_world()).all(), testing::IsEmpty());
-  EXPECT_THAT(compare(test_world(), version_claims("Open MPI 4.1.4")).all(), testing::IsEmpty());
+  EXPECT_THAT(compare(test_world(), agreed_versions("Open MPI 4.1.4")).all(), testing::IsEmpty());
 }
 
 // Slurm's tasks may be in different control groups.

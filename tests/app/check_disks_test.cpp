@@ -52,7 +52,7 @@ TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllRetainedOnes) {
       EXPECT_THAT(result.out, HasSubstr(" is deleted only after the next one is verified: make room for 0."));
     } else {
       EXPECT_EQ(result.status, 0) << result.err;
-      EXPECT_EQ(result.err.find("deleted the oldest ") == std::string::npos, !warned) << result.err;
+      EXPECT_EQ(result.err.find("evicted ") == std::string::npos, !warned) << result.err;
       EXPECT_THAT(result.err, Not(HasSubstr("is not saved")));
     }
     if (fails && kib < 300) {

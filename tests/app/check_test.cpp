@@ -54,7 +54,7 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
   for (const char* line :
-       {"error: --watch-interface eth99: this host has none of that name that is up, ",
+       {"error: --watch-interface eth99: no interface of that name is up ",
         "error: 3 ranks cannot share 2 parts: this run has 2, so it can use at most 2 ranks", "error: --momentum 7",
         "/proc/none: cannot make /proc/none/checkpoints", "\nwill fail: 4 errors; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));

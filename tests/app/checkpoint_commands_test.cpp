@@ -156,7 +156,7 @@ TEST_F(Checkpoints, AreRequestedWhereAnotherFileOrFolderIsNamed) {
   const ChildResult data = run_trainer(2, {"eval", "--checkpoint", photos});
   EXPECT_EQ(data.status, 66) << data.err;
   EXPECT_THAT(data.err, HasSubstr("'" + photos +
-                                  "' is no checkpoint (it is a data set): give a run's folder, or one "
+                                  "' is not a checkpoint (it is a data set): give a run's folder, or one "
                                   "of its checkpoints"));
   std::ofstream(folder_.file("1.jpg")) << "an image";
   const ChildResult image = run_trainer({"inspect", folder_.file("1.jpg")});
@@ -220,7 +220,7 @@ TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
                                                         "--momentum", "0", "--init-from", alone()}));
   ASSERT_EQ(same.status, 0) << same.err;
   EXPECT_EQ(last_word(same.err, "weights "), weights_);
-  EXPECT_THAT(same.err, HasSubstr("initialised from " + alone() + " (step 8)\n"));
+  EXPECT_THAT(same.err, HasSubstr("initialized from " + alone() + " (step 8)\n"));
 }
 
 TEST_F(Checkpoints, AlsoGiveTheirNetworkUnlessAnotherIsNamed) {
@@ -232,7 +232,7 @@ TEST_F(Checkpoints, AlsoGiveTheirNetworkUnlessAnotherIsNamed) {
   const ChildResult begun = run_trainer(2, plan);
   ASSERT_EQ(begun.status, 0) << begun.err;
   EXPECT_THAT(begun.err, HasSubstr("tiny: 52 parameters"));
-  EXPECT_THAT(begun.err, HasSubstr("initialised from " + of_step(4) + " (step 4)\n"));
+  EXPECT_THAT(begun.err, HasSubstr("initialized from " + of_step(4) + " (step 4)\n"));
   EXPECT_THAT(read_text(folder_.file("next/config.toml")), HasSubstr("/tiny.toml\"\n"));
   const ChildResult other = run_trainer({"--resume", "--out", run(), "--lr", "0.5"});
   EXPECT_EQ(other.status, 65);
@@ -281,7 +281,7 @@ TEST_F(Checkpoints, StartTheSameRunOnOtherClassesOnAnyRanksAndAreReadOnce) {
   const std::string out = folder_.file("other");
   const ChildResult whole = run_trainer(with(tiny(), other));
   ASSERT_EQ(whole.status, 0) << whole.err;
-  EXPECT_THAT(whole.err, HasSubstr("newly initialised: head/weight, head/bias\n"));
+  EXPECT_THAT(whole.err, HasSubstr("newly initialized: head/weight, head/bias\n"));
   const ChildResult broken = run_trainer(3, with(tiny(), with(other, {"--steps", "3", "--out", out, "--resume"})));
   ASSERT_EQ(broken.status, 0) << broken.err;
   fs::remove_all(run());

@@ -30,7 +30,7 @@ std::vector<std::size_t> numbers(const std::vector<RankedClass>& classes) {
 }
 
 TEST(BestClasses, AreThoseOfTheGreatestOutputsAndTheFirstOfEquals) {
-  const std::vector<SampleScore> samples{{.exponentials = 3, .predicted = 1}, {.exponentials = 3, .predicted = 1}};
+  const std::vector<SampleResult> samples{{.exponentials = 3, .predicted = 1}, {.exponentials = 3, .predicted = 1}};
   const std::vector<float> logits{0, 0, 0, 0, 1, 5, 5, 3};
   const ChunkScores scores{.classes = 4, .samples = samples, .logits = logits};
   EXPECT_THAT(numbers(best_classes(scores, 0, 2)), ElementsAre(0, 1));
@@ -40,7 +40,7 @@ TEST(BestClasses, AreThoseOfTheGreatestOutputsAndTheFirstOfEquals) {
 
 // The probabilities of these outputs are the same double.
 TEST(BestClasses, DistinguishOutputsWithEqualProbabilities) {
-  const std::vector<SampleScore> samples{{.exponentials = 1, .predicted = 0}};
+  const std::vector<SampleResult> samples{{.exponentials = 1, .predicted = 0}};
   const std::vector<float> logits{1000, -2000, -1000};
   const ChunkScores scores{.classes = 3, .samples = samples, .logits = logits};
   const auto best = best_classes(scores, 0, 3);
@@ -50,7 +50,7 @@ TEST(BestClasses, DistinguishOutputsWithEqualProbabilities) {
 
 TEST(Confusion, CountsWhichClassIsMistakenForWhich) {
   Confusion confusion({"cat", "dog", "ox"});
-  std::vector<SampleScore> samples;
+  std::vector<SampleResult> samples;
   for (int i = 0; i < 10; ++i) samples.push_back({.label = i < 8 ? 0 : 1, .predicted = i < 5 ? 0 : i < 6 ? 1 : 2});
   const std::vector<float> logits(30);
   confusion.add({.classes = 3, .samples = samples, .logits = logits});
@@ -77,7 +77,7 @@ TEST(Confusion, OmitsTheMatrixWhereItDoesNotFitATerminal) {
 TEST(Mistakes, KeepTheMostConfidentOfMany) {
   Mistakes mistakes(3);
   std::vector<float> logits;
-  std::vector<SampleScore> samples;
+  std::vector<SampleResult> samples;
   for (int i = 0; i < 50; ++i) {
     const double probability = 0.5 + 0.01 * ((i * 37) % 50);
     logits.insert(logits.end(), {0, static_cast<float>(std::log(1 / probability - 1))});

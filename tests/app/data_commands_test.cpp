@@ -344,7 +344,7 @@ TEST_F(DataCommands, ShowOriginalsAndNormalisedValuesAndClassNames) {
                                   "--normalize", "0.5/0.25", "--beside"});
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("s.png: 6 of the 6 images of step 1 (epoch 1) of in, 64 x 64 enlarged 2 times; "
-                                   "normalised values of -3 to 3 from black to white\n"));
+                                   "normalized values of -3 to 3 from black to white\n"));
   EXPECT_THAT(shown.out, HasSubstr("  2      3          0  cat\n"));
 }
 

@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   const int failing_rank = argc > 1 ? std::atoi(argv[1]) : 0;
   tutti::StallWatch watch(tutti::StallWatch::Signals::report_then_die);
   const auto world = tutti::make_mpi_world();
-  return tutti::run_guarded(*world, {.watch = &watch}, [&] {
+  return tutti::run_and_report_errors(*world, {.watch = &watch}, [&] {
     watch.begin(*world, {}, tutti::Log(world->rank(), world->host(), false));
     return tutti::train_on_torn_data(*world, failing_rank);
   });

@@ -15,7 +15,7 @@ namespace {
 StepTimes step_of(double compute, double waiting) {
   return {.input = 0.01,
           .compute = {{compute / 2, 10}, {compute / 2, 20}},
-          .progressing = 0.02,
+          .overlapped_exchange = 0.02,
           .waiting = waiting,
           .update = 0.03};
 }

@@ -51,7 +51,7 @@ bool change(const RunOption& option) {
     if (text->choices.size() == 1) return false;
     const std::string other = text->choices.empty() ? "7" : std::string(text->choices.back());
     text->write(other != text->read() ? other : std::string(text->choices.front()));
-  } else if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
+  } else if (const auto* const whole = std::get_if<IntValue>(&option.value)) {
     *whole->at += 1;
   } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
     *real->at += 1;
@@ -143,9 +143,9 @@ TEST(ConfigFile, IsOverriddenByTheCommandLine) {
 TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("lr = 1\nbatchsize = 3\n"),
             "run.toml:2: unknown option 'batchsize': did you mean 'batch-size'? See --help");
-  EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be a whole number");
+  EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be an integer");
   EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
-  EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a text in quotes");
+  EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a quoted string");
   EXPECT_EQ(refusal("lr = 1\nseed = 18_446_744_073_709_551_615 # large\n"),
             "run.toml:2: 'seed' = 18446744073709551615 is out of range");
   EXPECT_EQ(refusal("lr = 1e400\n"), "run.toml:1: 'lr' = 1e400 is out of range");
@@ -153,7 +153,7 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("seed = 9223372036854775807\nlr = 0.1\nmomentum = 0.0\n"), "no error");
   EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
   EXPECT_EQ(refusal("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
-  EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");
+  EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is not TOML")) << refusal("lr = 1\nlr = \n");
 }
 
 TEST(ConfigFile, NamesFileAndLineOfAValueThatMeansNothing) {
@@ -181,7 +181,7 @@ TEST(ConfigFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
   for (const std::string piece : {"[", "{a = ", "[\n", "[ # ]\n", "[ \"]\",\n"}) {
     std::string text = "seed = 1\ndata = ";
     for (int depth = 0; depth < 200'000; ++depth) text += piece;
-    EXPECT_NE(refusal(text).find("this is nested too deep"), std::string::npos) << piece;
+    EXPECT_NE(refusal(text).find("this is nested too deeply"), std::string::npos) << piece;
   }
   std::string key = "a";
   for (int depth = 0; depth < 200'000; ++depth) key += ".a";
@@ -205,7 +205,7 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   for (const std::string& hidden :
        {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'", "# \"\ndata = " + deep + "\"",
         "out = '''\n'\ndata = '''\nout = " + deep + "'", "out = \"\"\"\n\"\"\"\ndata = " + deep}) {
-    EXPECT_NE(refusal(hidden).find("this is nested too deep"), std::string::npos) << hidden.substr(0, 20);
+    EXPECT_NE(refusal(hidden).find("this is nested too deeply"), std::string::npos) << hidden.substr(0, 20);
   }
 }
 
@@ -276,8 +276,8 @@ TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
     return merge_for_resume(requested, given, checkpoint, "step-1.h5").schedule_epochs;
   };
   EXPECT_EQ(schedule_epochs({}, newer), 0);
-  EXPECT_EQ(schedule_epochs({}, older), kScheduleOfLaunch);
-  EXPECT_EQ(schedule_epochs({"steps"}, older), kScheduleOfLaunch);
+  EXPECT_EQ(schedule_epochs({}, older), kScheduleOfInvocation);
+  EXPECT_EQ(schedule_epochs({"steps"}, older), kScheduleOfInvocation);
   EXPECT_EQ(schedule_epochs({"schedule-epochs"}, older), 9);
   before.steps = 0;
   older = config_text(before);

@@ -75,7 +75,7 @@ TEST_F(PlanChoices, FailOnAllRanksWhereOneCannotBuild) {
         backend.measure(world_.rank());
       });
     });
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_NE(std::string(error.what()).find("no room"), std::string::npos) << error.what();
   }
 }

@@ -160,7 +160,7 @@ TEST(Preflight, NamesClocksThatContradictEachOther) {
   const Hosts hosts{"n1", "n1", "n2", "n3"};
   EXPECT_THAT(check_clocks(hosts, {0, 0, 0.9, -1}).all(), IsEmpty());
   EXPECT_EQ(only(check_clocks(hosts, {0, 0, 3, 0})),
-            "warning: the clock of n2 is 3.0 s ahead of that of n1: synchronise both (chrony, ntp), or their logs "
+            "warning: the clock of n2 is 3.0 s ahead of that of n1: synchronize both (chrony, ntp), or their logs "
             "show another order of events");
   EXPECT_THAT(only(check_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
 }
@@ -170,7 +170,7 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   config.batch_size = 64;
   config.parts = 8;
   EXPECT_THAT(check_parts(config, false).all(), IsEmpty());
-  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm normalises each part of 8 samples alone"));
+  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
   config.batch_size = 5;
   EXPECT_THAT(only(check_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
 }
@@ -256,7 +256,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
     options.exchange.kind = run.exchange;
     options.recipe.image = data.pair.train->info().image;
     options.optimizer.momentum = 0.9;
-    options.side_by_side = 2;
+    options.max_workers = 2;
     const Trainer trainer({.backend = *backend,
                            .communicator = *communicator,
                            .network = network,
@@ -268,7 +268,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                                            .options = options,
                                            .config = config,
                                            .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
-                                           .share = FileShare{.file = 1, .files = 4}});
+                                           .share = FileShard{.file = 1, .files = 4}});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
     const double ratio = static_cast<double>(estimate.network) / static_cast<double>(trainer.memory_bytes());
     EXPECT_GT(ratio, 0.8);

@@ -356,7 +356,7 @@ TEST(Program, ReportsSkippedStepsAndEndsWhenAllAreSkipped) {
   EXPECT_EQ(count(result.err, " is no longer a finite number at step "), 10) << result.err;
   EXPECT_EQ(count(result.err, ": step skipped"), 9) << result.err;
   EXPECT_EQ(count(result.err, "at step 10 on every rank"), 1) << result.err;
-  EXPECT_EQ(count(result.err, "10 steps in a row were left out"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "10 steps in a row were skipped"), 1) << result.err;
   const std::string metrics = read_text(folder.path() + "/metrics.jsonl");
   EXPECT_EQ(count(metrics, "\"event\":\"skipped\""), 9) << metrics;
   EXPECT_NE(metrics.find("{\"event\":\"skipped\",\"step\":9,\"rank\":0,\"tensor\":\"dense1/weight\","),

@@ -161,7 +161,7 @@ TEST(ResolveOptions, ReadsRankCounts) {
 
 TEST(Cores, GiveReadersWhatComputeThreadsLeave) {
   const auto world = make_solo_world();
-  const auto readers = [&](int usable) { return budget_readers(*world, {.usable = usable}, 2); };
+  const auto readers = [&](int usable) { return reader_threads_per_rank(*world, {.usable = usable}, 2); };
   EXPECT_EQ(readers(1), 1);
   EXPECT_EQ(readers(3), 1);
   EXPECT_EQ(readers(5), 3);

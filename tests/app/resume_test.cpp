@@ -145,7 +145,7 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecomm
             1)
       << jump;
   EXPECT_EQ(count(jump, "; for another schedule, start a new run with --init-from "), 1) << jump;
-  EXPECT_EQ(count(jump, "this launch: time "), 1) << jump;
+  EXPECT_EQ(count(jump, "this invocation: time "), 1) << jump;
   EXPECT_EQ(count(jump, " before, 0.0"), 1) << jump;
   run(planned.path(), {"--schedule-epochs", "4"});
   const std::string smooth = lengthen(planned.path());

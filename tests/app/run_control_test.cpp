@@ -93,7 +93,7 @@ TEST_F(RunControlTest, EndsWhenTheFolderIsNoLongerTheRuns) {
   EXPECT_EQ(actions(owned, 1, 2), std::vector{proceed});
   const Error error = thrown_by([&] { actions(owned, 1, 2); });
   EXPECT_EQ(error.source(), ErrorSource::save);
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
 }
 
 TEST_F(RunControlTest, SavesByTheClockOfRankZero) {

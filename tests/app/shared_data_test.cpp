@@ -85,7 +85,7 @@ TEST(SharedData, IsRefusedToRanksOfOneHostThatRequestDifferentData) {
   DataRequest request;
   request.train = test_world().rank() == last ? "synthetic:101x1x8x8:3" : "synthetic:100x1x8x8:3";
   const Error error = thrown_by([&] { load_once(test_world(), request); });
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_TRUE(std::string(error.what()).starts_with(fmt::format("rank {} requests other data than rank 0", last)))
       << error.what();
 }
@@ -94,7 +94,7 @@ TEST(SharedData, ThrowsTheErrorOfTheLoadingRankOnAllRanks) {
   DataRequest request;
   request.train = "no-such-data";
   const Error error = thrown_by([&] { load_once(test_world(), request); });
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_EQ(error.source(), ErrorSource::io);
 }
 

@@ -57,7 +57,7 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksAtTheDeadline) {
   const auto error = train("stall", 0.5);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-  EXPECT_TRUE(std::string(error->what()).starts_with(place() + "gave up after 0.5 s in sum 3 of 4000 bytes: "))
+  EXPECT_TRUE(std::string(error->what()).starts_with(place() + "gave up after 0.5 s in all_reduce #3 (4000 bytes): "))
       << error->what();
   test_world().barrier();
 }
@@ -97,7 +97,7 @@ TEST_F(NcclFaults, OfARankThatFailsEndAllRanksAtOnce) {
   EXPECT_EQ(error->source(), ErrorSource::nccl);
   EXPECT_EQ(error->exit_status(), ExitStatus::internal);
   const std::string message = error->what();
-  EXPECT_TRUE(message.starts_with(place() + "stopped in sum ")) << message;
+  EXPECT_TRUE(message.starts_with(place() + "failed in all_reduce #")) << message;
   const char* const cause = test_world().rank() == 1 ? "injected failure" : "another rank failed";
   EXPECT_NE(message.find(cause), std::string::npos) << message;
   test_world().barrier();
@@ -106,7 +106,7 @@ TEST_F(NcclFaults, OfARankThatFailsEndAllRanksAtOnce) {
 TEST_F(NcclFaults, OfARankThatCannotConnectAreFoundByAll) {
   NcclOptions options{.device = 0, .deadline_seconds = 60};
   const Error error = thrown_by([&] { tutti_nccl_library().make_communicator(test_world(), options); });
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_NE(std::string(error.what()).find("Duplicate GPU detected"), std::string::npos) << error.what();
 }
 

@@ -43,7 +43,7 @@ TEST_F(LateRanks, AreGivenUpOnAfterTheDeadline) {
     const Error error = thrown_by(sum_and_wait);
     EXPECT_EQ(error.exit_status(), ExitStatus::hang);
     const std::string message = error.what();
-    EXPECT_TRUE(message.starts_with(fmt::format("rank {} on {} gave up after {:g} s in sum 1 of 4000 bytes",
+    EXPECT_TRUE(message.starts_with(fmt::format("rank {} on {} gave up after {:g} s in all_reduce #1 (4000 bytes)",
                                                 world.rank(), world.host(), kDeadlineSeconds)))
         << message;
     EXPECT_NE(message.find("--stall-timeout"), std::string::npos);
@@ -91,7 +91,7 @@ TEST_F(LateRanks, DoNotBlockPeersWhenTheyAbandonOrDestroyTheirCommunicator) {
         }
         throw Error(ErrorSource::internal, "something else failed");
       } catch (const Error&) {
-        if (abandoned) communicator->abandon();
+        if (abandoned) communicator->abort();
       }
       if (!abandoned) communicator.reset();
       // The memory is freed here, which waits for the device.

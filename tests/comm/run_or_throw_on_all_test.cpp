@@ -39,7 +39,7 @@ TEST(RunOrThrowOnAll, PassesAnErrorOfAllRanksOnUnchanged) {
   ASSERT_TRUE(error.has_value());
   EXPECT_STREQ(error->what(), "no such data set: 'mnits'");
   EXPECT_EQ(error->source(), ErrorSource::input);
-  EXPECT_EQ(error->reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error->scope(), ErrorScope::all_ranks);
   EXPECT_TRUE(std::string(error->where().file_name()).ends_with("run_or_throw_on_all_test.cpp"));
 }
 
@@ -52,7 +52,7 @@ TEST(RunOrThrowOnAll, NamesTheOneRankThatFailed) {
     EXPECT_EQ(error->what(), named(failing, "cannot read 'a.h5'"));
     EXPECT_EQ(error->describe(), error->what());
     EXPECT_EQ(error->source(), ErrorSource::io);
-    EXPECT_EQ(error->reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error->scope(), ErrorScope::all_ranks);
   }
 }
 

@@ -68,7 +68,7 @@ TEST(SoloWorld, PassesAnErrorOnWithoutARank) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cannot read a.h5");
     EXPECT_EQ(error.source(), ErrorSource::io);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   }
 }
 

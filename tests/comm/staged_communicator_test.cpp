@@ -77,7 +77,7 @@ TEST(StagedCommunicator, FreesItsMemoryWhenAbandonedInTheMiddle) {
     const Buffer values = communicator->allocate(4000);
     // Only one rank continues.
     if (test_world().rank() == 0) communicator->all_reduce(values.view({1000}, ElementType::f32), *stream);
-    communicator->abandon();
+    communicator->abort();
   }
   EXPECT_FALSE(communicator->progress());
   test_world().barrier();

@@ -48,7 +48,7 @@ struct Rank {
   RankStatus rank_status;
   StatusSlot slot;
   Stays spans;
-  DeviceTimeline timeline{device, *stream, rank_status};
+  PhaseTimeline timeline{device, *stream, rank_status};
 };
 
 // The phase and seconds of each span of a step, except the last one, whose end the host may see late.
@@ -62,7 +62,7 @@ PhaseSeconds phase_seconds_of(const std::vector<PhaseSpan>& spans, std::int64_t 
   return phases;
 }
 
-TEST(DeviceTimeline, TimesPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
+TEST(PhaseTimeline, TimesPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
   const PhaseSeconds expected{{Phase::data, 0},    {Phase::forward, 2}, {Phase::backward, 2 + 2 * 4 + 1},
                               {Phase::waiting, 4}, {Phase::update, 1},  {Phase::reports, 0}};
   for (unsigned seed = 0; seed < 20; ++seed) {
@@ -77,7 +77,7 @@ TEST(DeviceTimeline, TimesPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
   }
 }
 
-TEST(DeviceTimeline, PublishesThePhaseOfTheDeviceWhileTheHostIsAhead) {
+TEST(PhaseTimeline, PublishesThePhaseOfTheDeviceWhileTheHostIsAhead) {
   int behind = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
     Rank rank(seed);
@@ -93,7 +93,7 @@ TEST(DeviceTimeline, PublishesThePhaseOfTheDeviceWhileTheHostIsAhead) {
   EXPECT_GT(behind, 0);
 }
 
-TEST(DeviceTimeline, PollsWithoutWaiting) {
+TEST(PhaseTimeline, PollsWithoutWaiting) {
   Rank rank(3);
   rank.rank_status.publish_in(rank.slot);
   rank.step(1);
@@ -105,13 +105,13 @@ TEST(DeviceTimeline, PollsWithoutWaiting) {
   EXPECT_EQ(rank.slot.phase, Phase::reports);
 }
 
-TEST(DeviceTimeline, LetsTheHostPublishPhasesWhereOperationsAreSynchronous) {
+TEST(PhaseTimeline, LetsTheHostPublishPhasesWhereOperationsAreSynchronous) {
   MemoryBackend host;
   const auto stream = host.make_stream();
   RankStatus rank_status;
   StatusSlot slot;
   rank_status.publish_in(slot);
-  DeviceTimeline timeline(host, *stream, rank_status);
+  PhaseTimeline timeline(host, *stream, rank_status);
   rank_status.begin_step(1, Phase::data);
   rank_status.enter(Phase::exchange);
   EXPECT_EQ(slot.phase, Phase::exchange);

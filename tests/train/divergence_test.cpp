@@ -37,7 +37,7 @@ class Flipper final : public PhaseListener {
  public:
   Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
   void on_begin(const StepPhase& at) override {
-    const Phase phase = flip_.bit.of == "gradients" ? Phase::update : Phase::reports;
+    const Phase phase = flip_.bit.block == "gradients" ? Phase::update : Phase::reports;
     if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true)) trainer_.replica().flip(flip_.bit);
   }
 
@@ -101,17 +101,17 @@ class Ranks {
     std::optional<Flipper> flipper;
     if (flip && flip->rank == world_.rank()) rank_status.add(flipper.emplace(trainer, *flip));
     const Stopwatch outside;
-    TimeAccount account(world_, rank_status);
+    TimeProfile time_profile(world_, rank_status);
     const Stopwatch inside;
     try {
       trainer.run(record);
       const double inner_seconds = inside.seconds();
-      const TimeShares accounted = account.report().ranks.at(static_cast<std::size_t>(world_.rank()));
+      const TimeShares accounted = time_profile.report().ranks.at(static_cast<std::size_t>(world_.rank()));
       EXPECT_GE(accounted.sum(), 0.999 * inner_seconds);
       EXPECT_LE(accounted.sum(), 1.001 * outside.seconds());
       EXPECT_GE(std::ranges::min(accounted.seconds), 0);
     } catch (const Error& error) {
-      EXPECT_EQ(error.reach(), ErrorReach::all_ranks) << error.what();
+      EXPECT_EQ(error.scope(), ErrorScope::all_ranks) << error.what();
       EXPECT_EQ(error.exit_status(), ExitStatus::diverged) << error.what();
       record.error = error.what();
     }
@@ -146,13 +146,13 @@ struct Case {
   int every;
   int rank;
   std::int64_t step;
-  const char* of;
+  const char* block;
   const char* tensor;
   std::int64_t element;
   int bit;
   std::vector<std::string> arrays;  // the report names this tensor of these arrays
 
-  Flip flip() const { return {.rank = rank, .step = step, .bit = {of, tensor, element, bit}}; }
+  Flip flip() const { return {.rank = rank, .step = step, .bit = {block, tensor, element, bit}}; }
 };
 
 std::vector<Case> cases() {
@@ -192,7 +192,7 @@ const RunRecord& uninterrupted(Ranks& ranks, Exchange exchange) {
 TEST(Divergence, IsFoundAndNamedWhereverABitFlips) {
   Ranks ranks(test_world());
   for (const Case& each : cases()) {
-    SCOPED_TRACE(fmt::format("{}, every {}: {} {}", name_of(each.exchange), each.every, each.of, each.tensor));
+    SCOPED_TRACE(fmt::format("{}, every {}: {} {}", name_of(each.exchange), each.every, each.block, each.tensor));
     RunRecord record;
     ranks.run(record, options_for(each.exchange, each.every), each.flip());
     EXPECT_NE(record.error, "");
@@ -217,7 +217,7 @@ TEST(Divergence, IsFoundWithEveryOptimizerAndExchange) {
       [](TrainerOptions& options) { options.exchange.shard_optimizer = true; },
       [](TrainerOptions& options) {
         options.num_parts = 12;
-        options.side_by_side = 3;
+        options.max_workers = 3;
       }};
   for (const auto& choose : changes) {
     TrainerOptions options = options_for(Exchange::exact, 10);

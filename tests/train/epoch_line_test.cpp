@@ -29,7 +29,8 @@ TEST(EpochLine, ReportsThatThereIsNoTestSet) {
 
 TEST(GuessingText, IsForALossAndAnAccuracyThatAreThoseOfGuessingAfterTheFirstHundredSteps) {
   const auto text = [](double loss, std::int64_t correct, std::int64_t step) {
-    return guessing_text({.step = step, .train = sums(loss, correct, 1000)}, 10, {.base = 0.05, .warmup_epochs = 0.25});
+    return not_learning_warning({.step = step, .train = sums(loss, correct, 1000)}, 10,
+                                {.base = 0.05, .warmup_epochs = 0.25});
   };
   EXPECT_EQ(text(2.3047, 98, 157),
             "after 157 steps the training loss, 2.3047, is no better than guessing among 10 classes (2.3026): the "
@@ -44,7 +45,7 @@ TEST(GuessingText, IsForAGuessedTestSetAtTheEndOfAShortEpochThatStartedWell) {
   const auto text = [](double test_loss, std::int64_t correct, std::int64_t step) {
     EpochReport report{.step = step, .train = sums(3.0785, 5912, 20000)};
     report.test = sums(test_loss, correct, 4000);
-    return guessing_text(report, 10, {.base = 0.2, .warmup_epochs = 0.25});
+    return not_learning_warning(report, 10, {.base = 0.2, .warmup_epochs = 0.25});
   };
   EXPECT_EQ(text(2.3125, 400, 40),
             "after 40 steps the test loss, 2.3125, and accuracy, 0.1000, are no better than guessing among 10 classes "

@@ -57,17 +57,17 @@ class Row {
     options.bucket_bytes = std::size_t{bit(14) ? 4u << 20 : 8u << 10};
     options.last_batch =
         std::array{LastBatch::keep, LastBatch::discard, LastBatch::rollover, LastBatch::discard}.at(two_bits(5, 10));
-    options.side_by_side = bit(15) ? 2 : 1;
+    options.max_workers = bit(15) ? 2 : 1;
     if (number_ == 16) {
       options.num_parts = 12;
-      options.side_by_side = 2;
+      options.max_workers = 2;
     }
     if (number_ == 17) {
       options.num_parts = 7;
-      options.side_by_side = 1;
+      options.max_workers = 1;
       options.last_batch = LastBatch::rollover;
     }
-    spec.helper_thread = options.side_by_side == 2;
+    spec.helper_thread = options.max_workers == 2;
     std::vector<RunSpec> specs;
     for (const int ranks : ranks_of(options.num_parts)) {
       options.part_map = part_map(static_cast<Map>(two_bits(4, 8)), options.num_parts, ranks);
@@ -114,7 +114,7 @@ class RankOrderedSum : public Communicator {
   void broadcast(const Tensor& values, Stream& stream) override { ring_->broadcast(values, stream); }
   bool progress() override { return ring_->progress(); }
   void finish(Stream& stream) override { ring_->finish(stream); }
-  void abandon() noexcept override { ring_->abandon(); }
+  void abort() noexcept override { ring_->abort(); }
   std::uint64_t bytes_sent() const override { return ring_->bytes_sent(); }
 
  private:

@@ -45,9 +45,9 @@ TEST(GridLevel, FallsAtOnceAfterAnOutlier) {
   EXPECT_EQ(level.level, 88);
   EXPECT_TRUE(level.accept(bits(0x1p87F)));
   EXPECT_TRUE(level.accept(bits(0.75F)));
-  EXPECT_EQ(level.level, GridLevel::kSlack);
+  EXPECT_EQ(level.level, GridLevel::kSlackBits);
   EXPECT_GT(std::ldexp(0x1p-20, level.exponent(8)), 1);  // not lost
-  for (int step = 0; step < GridLevel::kSlack; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
+  for (int step = 0; step < GridLevel::kSlackBits; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
   EXPECT_EQ(level.level, 0);
 }
 
@@ -76,7 +76,7 @@ TEST(GridLevel, LeavesRoomForAllPartsAndWastesAtMostOneBit) {
     for (const float largest : {1.0F, 3e38F, 1e-30F, std::numeric_limits<float>::denorm_min()}) {
       GridLevel level;
       EXPECT_FALSE(level.accept(bits(largest)));
-      const double limit = std::ldexp(1.0, level.level.value() + GridLevel::kMargin);
+      const double limit = std::ldexp(1.0, level.level.value() + GridLevel::kMarginBits);
       const double sum = std::ldexp(limit, level.exponent(parts)) * parts;
       EXPECT_LE(sum, 0x1p62) << parts << " parts, " << largest;
       EXPECT_GT(sum, 0x1p61) << parts << " parts, " << largest;

@@ -143,13 +143,13 @@ TEST(FiniteCheck, NamesTheBatchThatIsNotFinite) {
     for (const int ranks : {1, 3, kMostRanks}) {
       RunSpec spec = spoilt_run(built_in_model("mlp"), exchange);
       spec.ranks = ranks;
-      spec.options.side_by_side = 1 + test_world().rank() % 3;  // hosts have more cores, or fewer
+      spec.options.max_workers = 1 + test_world().rank() % 3;  // hosts have more cores, or fewer
       const std::string text = reports_of({spec}, data.pair)[0];
       EXPECT_EQ(lines_of(text, "ended"),
                 ended(fmt::format("the loss is no longer a finite number at step {}{}, and in its backward pass a "
                                   "gradient of dense2/weight; pixels of its batch are not finite either",
-                                  SpoiltData::kStep, on_rank(PartPlan(8, ranks).rank_of(SpoiltData::kPart), ranks)),
-                      "look at the data, and at --normalize"));
+                                  SpoiltData::kStep, on_rank(PartMap(8, ranks).rank_of(SpoiltData::kPart), ranks)),
+                      "check the data and --normalize"));
     }
   }
 }
@@ -266,7 +266,7 @@ TEST(FiniteCheck, EndsARunThatSkipsTooManyStepsInARow) {
     const std::string text = reports_of({spec}, data.pair)[0];
     EXPECT_EQ(lines_of(text, "step 10: left out"), "step 10: left out\n") << text;
     EXPECT_NE(lines_of(text, "ended").find(" at step 11 on every rank, "), std::string::npos) << text;
-    EXPECT_NE(lines_of(text, "ended").find(", and 10 steps in a row were left out: "), std::string::npos) << text;
+    EXPECT_NE(lines_of(text, "ended").find(", and 10 steps in a row were skipped: "), std::string::npos) << text;
   }
 }
 

@@ -86,7 +86,7 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   ParameterLayout layout_;
   ParameterArena arena_;
   std::unique_ptr<Communicator> communicator_ = make_solo_communicator();
-  Ownership ownership_{Owners::all, layout_, cut_buckets(layout_, 1), {}};
+  Ownership ownership_{Owners::all, layout_, make_buckets(layout_, 1), {}};
 };
 
 TEST_P(OptimizerFormula, IsThatOfPyTorchOverMultipleSteps) {
@@ -146,7 +146,7 @@ TEST(Optimizer, RefusesInvalidOptions) {
       {{.momentum = 1}, "--momentum 1"},
       {{.weight_decay = -1}, "--weight-decay -1"},
       {{.clip_norm = -2}, "--clip-norm -2"},
-      {{.momentum = 0, .nesterov = true}, "wants --momentum"},
+      {{.momentum = 0, .nesterov = true}, "requires --momentum"},
       {{.kind = OptimizerKind::adamw, .nesterov = true}, "--optimizer is adamw"},
       {{.kind = OptimizerKind::lars, .nesterov = true}, "--optimizer is lars"},
       {{.kind = OptimizerKind::adamw, .beta1 = 1}, "--adam-beta1 1"},

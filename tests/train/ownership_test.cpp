@@ -40,7 +40,7 @@ TEST(Ownership, CutsABucketIntoEqualSharesAtBlocksOfTheNorms) {
   const ParameterLayout layout = uneven_layout();
   for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      const auto ends = cut_buckets(layout, bucket_bytes);
+      const auto ends = make_buckets(layout, bucket_bytes);
       std::vector<int> owners(static_cast<std::size_t>(layout.block_elements()));
       for (int rank = 0; rank < ranks; ++rank) {
         const Ownership ownership(Owners::sharded, layout, ends, {rank, ranks});
@@ -66,8 +66,8 @@ TEST(Ownership, IsOfAllElementsOnEveryRankOrOnTheFirst) {
   const ParameterLayout layout = uneven_layout();
   const std::vector<IndexRange> everything{{0, layout.block_elements()}};
   for (const int rank : {0, 2}) {
-    EXPECT_EQ(Ownership(Owners::all, layout, cut_buckets(layout, 1), {rank, 3}).owned(), everything);
-    EXPECT_EQ(Ownership(Owners::root, layout, cut_buckets(layout, 1), {rank, 3}).owned(),
+    EXPECT_EQ(Ownership(Owners::all, layout, make_buckets(layout, 1), {rank, 3}).owned(), everything);
+    EXPECT_EQ(Ownership(Owners::root, layout, make_buckets(layout, 1), {rank, 3}).owned(),
               rank == 0 ? everything : std::vector<IndexRange>{});
   }
 }
@@ -75,7 +75,7 @@ TEST(Ownership, IsOfAllElementsOnEveryRankOrOnTheFirst) {
 TEST(Ownership, PlacesOwnedRangesOneAfterTheOther) {
   ParameterLayout layout;
   for (const char* name : {"a", "b"}) layout.add(name, ParameterKind::weight, Shape{2 * kNormBlock});
-  const Ownership second(Owners::sharded, layout, cut_buckets(layout, 1), {1, 2});
+  const Ownership second(Owners::sharded, layout, make_buckets(layout, 1), {1, 2});
   const std::vector<IndexRange> slices{{0, 2 * kNormBlock}, {2 * kNormBlock, 4 * kNormBlock}};
   const auto pieces = second.pieces_of(slices);
   ASSERT_EQ(pieces.size(), 2U);
@@ -101,7 +101,7 @@ class OwnedRank {
   OwnedRank(std::unique_ptr<Communicator> communicator, const Manner& manner)
       : communicator_(std::move(communicator)),
         layout_(uneven_layout()),
-        ownership_(manner.owners, layout_, cut_buckets(layout_, manner.bucket_bytes),
+        ownership_(manner.owners, layout_, make_buckets(layout_, manner.bucket_bytes),
                    {communicator_->rank(), communicator_->size()}),
         arena_(layout_, device_.backend(), communicator_->allocate(layout_.block_bytes())),
         optimizer_(make_optimizer(manner.options, parts())) {
@@ -117,7 +117,7 @@ class OwnedRank {
     }
     for (const ParameterSlice& slice : layout_.slices()) {
       const auto values = random_floats(slice.elements(), slice.name + std::to_string(step));
-      for (const IndexRange& own : within(ownership_.owned(), {slice.offset, slice.offset + slice.elements()})) {
+      for (const IndexRange& own : intersect(ownership_.owned(), {slice.offset, slice.offset + slice.elements()})) {
         std::copy_n(values.begin() + own.begin - slice.offset, own.size(), block.begin() + own.begin);
       }
     }
@@ -129,7 +129,7 @@ class OwnedRank {
   std::vector<float> weights() { return device_.download<float>(arena_.weights()); }
   void set_weights(const std::vector<float>& weights) { device_.upload(arena_.weights(), weights); }
   std::vector<NamedArray> state() {
-    ArrayShare all = share_arrays(FileShare{}, layout_, *optimizer_);
+    ShardSelector all = make_shard_selector(FileShard{}, layout_, *optimizer_);
     return gather_state(parts(), device_.stream(), *optimizer_, all);
   }
   void set_state(const std::vector<NamedArray>& state) { restore_state(parts(), device_.stream(), *optimizer_, state); }

@@ -56,13 +56,13 @@ class Table {
 
   // Computes twice, so that leftovers of a step would affect the next one.
   Computed compute(
-      PartWorkers& pool, const PartWorkers::Ready& also = [](std::int64_t) {}) {
+      PartWorkers& pool, const PartWorkers::OnGradientsFinal& also = [](std::int64_t) {}) {
     for (const Batch& batch : step_.batches) {
       if (batch.samples > 0) pool.plan(batch.samples, LayerMode::training);
     }
     Computed computed;
     computed.gradients.resize(static_cast<std::size_t>(elements()));
-    FloatTotal total(*backend_, {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
+    FloatAccumulator total(*backend_, {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(total, static_cast<std::int64_t>(step_.batches.size()));
     for (int again = 0; again < 2; ++again) {
       computed.ready.clear();
@@ -216,7 +216,7 @@ TEST(PartWorkers, StartAThreadForEveryWorkerExceptTheFirst) {
   Table table({1});
   PartWorkers pool = table.workers_of(3);
   std::vector<std::thread::id> threads(3);
-  pool.each([&](Worker& worker) { threads[worker.number] = std::this_thread::get_id(); });
+  pool.each([&](Worker& worker) { threads[worker.index] = std::this_thread::get_id(); });
   EXPECT_EQ(threads[0], std::this_thread::get_id());
   EXPECT_EQ(std::set(threads.begin(), threads.end()).size(), 3u);
 }
@@ -227,7 +227,7 @@ TEST(PartWorkers, AllocateOneMoreGradientBlockForEveryWorkerAfterTheFirst) {
     PartWorkers pool = table.workers_of(workers);
     const std::size_t before = pool.memory_bytes();
     std::vector<float> total(static_cast<std::size_t>(table.elements()));
-    FloatTotal sum(table.backend(), {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
+    FloatAccumulator sum(table.backend(), {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(sum, parts);
     return (pool.memory_bytes() - before) / (total.size() * sizeof(float));
   };

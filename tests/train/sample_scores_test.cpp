@@ -35,7 +35,7 @@ const TrainState& trained() {
 struct Scores {
   LossSums sums;
   std::vector<std::int64_t> firsts;
-  std::vector<SampleScore> samples;
+  std::vector<SampleResult> samples;
   std::vector<float> logits;
 };
 
@@ -58,7 +58,7 @@ Scores score(World& world, int workers, const std::function<void(const ChunkScor
                           .network = network,
                           .data = *data.pair.test,
                           .recipe = recipe,
-                          .side_by_side = workers,
+                          .max_workers = workers,
                           .scores = &outlet},
                          trained());
   world.barrier();
@@ -122,7 +122,7 @@ TEST(SampleScores, EndOnAllRanksWhenTheirReceiverFails) {
     });
   } catch (const Error& error) {
     ++caught;
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_EQ(error.source(), ErrorSource::save);
     EXPECT_NE(std::string(error.what()).find("the disk is full"), std::string::npos);
   }
@@ -131,7 +131,7 @@ TEST(SampleScores, EndOnAllRanksWhenTheirReceiverFails) {
 }
 
 TEST(ChunkScores, AreNanWhereALogitIsNan) {
-  const std::vector<SampleScore> samples{{.exponentials = std::numeric_limits<double>::quiet_NaN()}};
+  const std::vector<SampleResult> samples{{.exponentials = std::numeric_limits<double>::quiet_NaN()}};
   const std::vector<float> logits{1, std::numeric_limits<float>::quiet_NaN()};
   const ChunkScores chunk{.classes = 2, .samples = samples, .logits = logits};
   EXPECT_TRUE(std::isnan(chunk.probability(0, 0)));

@@ -23,14 +23,14 @@ class SnapshotRanks : public testing::Test {
   SnapshotRanks() {
     options_.num_parts = test_world().size();
     options_.batch_size = 16;
-    options_.file_share = share();
+    options_.file_shard = share();
   }
 
   // The second rank and the last one write two files.
-  static std::optional<FileShare> share() {
+  static std::optional<FileShard> share() {
     const int rank = test_world().rank();
     if (rank == 0) return std::nullopt;
-    return FileShare{.file = rank - 1, .files = 2};
+    return FileShard{.file = rank - 1, .files = 2};
   }
   static std::size_t arrays(const TrainState& state) {
     return state.parameters.size() + state.statistics.size() + state.optimizer.size() + state.exchange.size();
@@ -96,7 +96,7 @@ TEST_F(SnapshotRanks, AllRefuseAStateThatIsNoLongerFinite) {
   run.trainer.step();
   const Error error = thrown_by([&] { run.trainer.snapshot(share()); });
   EXPECT_EQ(error.source(), ErrorSource::not_finite);
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   const std::string words = error.what();
   const bool knows = test_world().rank() == 1;
   EXPECT_EQ(words.starts_with("the state on another rank holds"), !knows) << words;

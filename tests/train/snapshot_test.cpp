@@ -70,7 +70,7 @@ TEST_F(Snapshot, OfMultipleSharesIsTheWholeState) {
   for (const int files : {2, 3}) {
     TrainState merged;
     for (int file = 0; file < files; ++file) {
-      TrainState share = run_->trainer.snapshot(FileShare{.file = file, .files = files});
+      TrainState share = run_->trainer.snapshot(FileShard{.file = file, .files = files});
       EXPECT_EQ(share.progress, whole_.progress);
       EXPECT_EQ(share.command_line, "trainer");
       EXPECT_EQ(share.exchange.empty(), file > 0);
@@ -230,7 +230,7 @@ TEST(Progress, OfAnExtendedRunFollowsItsFirstSchedule) {
 TEST(Progress, OfAnOlderRunFollowsTheScheduleThatEndsWithItsSteps) {
   TrainerOptions options = small();
   options.learning_rate.schedule = Schedule::cosine;
-  options.schedule_epochs = kScheduleOfLaunch;
+  options.schedule_epochs = kScheduleOfInvocation;
   options.steps = 12;
   TrainingRun run(options);
   for (int step = 0; step < 6; ++step) run.trainer.step();
@@ -272,7 +272,7 @@ TEST(Samples, AreReportedForEveryStepAsTheSamplerAssignsThem) {
   options.last_batch = LastBatch::rollover;
   options.shuffle = Shuffle::partition;
   options.seed = 5;
-  const OrderRule rule{.shuffle = options.shuffle, .seed = options.seed};
+  const ShuffleOptions rule{.shuffle = options.shuffle, .seed = options.seed};
   Recorder silent;
   TrainingRun(options).trainer.run(silent);
   EXPECT_TRUE(silent.samples.empty());
@@ -303,7 +303,7 @@ class StartFrom : public testing::Test {
   NamedArray& array(const std::string& name) { return *std::ranges::find(state_.parameters, name, &NamedArray::name); }
   std::string refusal() {
     TrainingRun run(small(), {.model = small_resnet()});
-    const Error error = thrown_by([&] { run.trainer.start_from(state_); });
+    const Error error = thrown_by([&] { run.trainer.initialize_from(state_); });
     EXPECT_EQ(error.source(), ErrorSource::input);
     return error.what();
   }
@@ -314,7 +314,7 @@ class StartFrom : public testing::Test {
 
 TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
   TrainingRun run(small(), {.model = small_resnet()});
-  EXPECT_TRUE(run.trainer.start_from(state_).empty());
+  EXPECT_TRUE(run.trainer.initialize_from(state_).empty());
   const TrainState started = run.trainer.snapshot();
   expect_equal(started.parameters, state_.parameters);
   expect_equal(started.statistics, state_.statistics);
@@ -332,7 +332,7 @@ TEST_F(StartFrom, KeepsTheInitialValuesOfAHeadWithOtherClassesOrName) {
       for (const std::string& name : head) array(name).name.replace(0, 4, "fc");
     }
     TrainingRun run(small(), five);
-    EXPECT_EQ(run.trainer.start_from(state_), head);
+    EXPECT_EQ(run.trainer.initialize_from(state_), head);
     const auto started = run.trainer.snapshot().parameters;
     for (std::size_t i = 0; i < started.size(); ++i) {
       EXPECT_EQ(started[i].values, i < 2 ? drawn[i].values : state_.parameters[i].values) << started[i].name;

@@ -119,7 +119,7 @@ TEST_F(ThrottledRanks, ComputeFewerPartsWhileTheyAreSlowAndNoBitChanges) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, speed " << speed << ", notes "
                                       << testing::PrintToString(run.notes));
       EXPECT_EQ(run.digests, even_.digests);
-      const Counts even = PartPlan(kParts, ranks).parts_by_rank();
+      const Counts even = PartMap(kParts, ranks).parts_by_rank();
       EXPECT_EQ(run.maps[kFirstMeasurement - 2], even);
       const double ideal = kParts * speed / (ranks - 1 + speed);
       EXPECT_NEAR(run.maps[kThrottledSteps - 1].back(), ideal, 1.5);

@@ -200,7 +200,7 @@ TEST(Trainer, ComputesPartsInParallelToTheSameBits) {
     options.batch_size = 14;
     options.steps = 3;
     const auto train = [&](int workers) {
-      options.side_by_side = workers;
+      options.max_workers = workers;
       // 300 test samples: two chunks.
       TrainingRun run(options, {.name = "synthetic:3000x1x8x8:3", .model = small_resnet()});
       EXPECT_EQ(run.trainer.workers(), std::min(parts, workers));
@@ -318,7 +318,7 @@ TEST(Evaluation, OfACheckpointIsThatOfTheRun) {
                         .network = network,
                         .data = *data.pair.test,
                         .recipe = options.recipe,
-                        .side_by_side = workers},
+                        .max_workers = workers},
                        state),
               expected);
   }
