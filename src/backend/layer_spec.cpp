@@ -33,7 +33,7 @@ void require_values(std::string_view type, const Shape& sample) {
 }
 
 void require_image(std::string_view type, const Shape& sample) {
-  if (sample.rank() != 3) {
+  if (sample.ndim() != 3) {
     throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but it needs an image of channels x height x "
                                                 "width; put it before the first linear layer",
                                                 type, sample.text()));

@@ -237,7 +237,7 @@ NetworkSpec read_network(const toml::value& root) {
     const auto initializer = value_named<Initializer>(word);
     if (!initializer) {
       refuse(keys.required("init"),
-             fmt::format("'{}' is no initialiser: it is one of {}", word, fmt::join(words_of(Initializer{}), ", ")));
+             fmt::format("'{}' is no initialiser: it is one of {}", word, fmt::join(enum_names(Initializer{}), ", ")));
     }
     network.initializer = *initializer;
   }
@@ -295,8 +295,8 @@ std::string first_line(std::string_view text) {
 }  // namespace
 
 NetworkSpec parse_model(const std::string& text, const std::string& origin) {
-  if (const auto fault = fault_of_toml(text)) {
-    throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, fault->line, fault->why));
+  if (const auto fault = find_toml_problem(text)) {
+    throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, fault->line, fault->message));
   }
   try {
     std::istringstream stream(text);
@@ -310,7 +310,7 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin) {
 }
 
 NetworkSpec read_model_file(const std::string& path) {
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
+  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{64} << 20;
   std::error_code unseen;
   const auto status = std::filesystem::status(path, unseen);
   // A pipe may have no end, and nobody who writes to it.
@@ -318,10 +318,10 @@ NetworkSpec read_model_file(const std::string& path) {
     throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: it is no regular file", path));
   }
   const std::uintmax_t bytes = std::filesystem::file_size(path, unseen);
-  if (!unseen && bytes > kMostBytes) {
+  if (!unseen && bytes > kMaxBytes) {
     throw Error(ErrorSource::input, fmt::format("the model file {} has {} bytes, and {} at most are read: is the path "
                                                 "right?",
-                                                path, bytes, kMostBytes));
+                                                path, bytes, kMaxBytes));
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

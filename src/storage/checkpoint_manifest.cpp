@@ -52,7 +52,7 @@ std::string quoted(const std::string& text) {
 }
 
 Error damage(const char* what) {
-  return Error(ErrorSource::checkpoint, fmt::format("it is damaged or cut short: {}", what));
+  return Error(ErrorSource::checkpoint, fmt::format("it is damaged or truncated: {}", what));
 }
 
 std::string seal_line(std::string_view before) {
@@ -113,13 +113,13 @@ StepFolder list_steps(const std::string& folder) {
 }
 
 Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256,
-                     FileShare share) {
+                     FileShard shard) {
   return {.step = state.progress.step,
           .epoch = state.progress.epoch,
           .weights = weights_digest(state),
           .data_digest = state.data_digest,
           .versions = state.versions,
-          .files = {{.name = checkpoint_file_name(state.progress.step, share.file),
+          .files = {{.name = checkpoint_file_name(state.progress.step, shard.file),
                      .bytes = std::ssize(contents),
                      .sha256 = std::move(sha256)}}};
 }

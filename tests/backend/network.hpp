@@ -113,7 +113,7 @@ class NetworkPlan {
                                             .input_gradient = gradients_[i][0].address,
                                             .residual_gradient = residual_gradient,
                                             .gradients = step.block.gradients,
-                                            .sample_share = kShare});
+                                            .sample_fraction = kShare});
   }
 
   // All gradients in one list: of the input, then of the parameters, layer by layer.

@@ -67,7 +67,7 @@ class SingleLayer {
                                         .input_gradient = input_gradient_.data(),
                                         .residual_gradient = options_.residual.format ? residual_gradient : nullptr,
                                         .gradients = block_.gradients,
-                                        .sample_share = kShare});
+                                        .sample_fraction = kShare});
     SingleGradients result{device_.values_of(options_.input, input_gradient_), {}, {}};
     if (options_.residual.format) result.residual = device_.values_of(options_.residual, residual_gradient);
     for (const Tensor& gradient : block_.gradients) result.parameters.push_back(device_.download<float>(gradient));

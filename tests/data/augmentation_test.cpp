@@ -300,14 +300,14 @@ std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, c
   for (int rank = 0; rank < team.ranks; ++rank) {
     LoaderPlan plan{.batch_size = 90,
                     .num_parts = kParts,
-                    .parts = PartPlan(kParts, team.ranks).parts_of(rank),
+                    .parts = PartMap(kParts, team.ranks).parts_of(rank),
                     .order = {Shuffle::global, 5},
                     .steps_ahead = team.steps_ahead,
                     .readers = team.readers,
                     .recipe = recipe};
     BatchLoader loader(data, *backend, plan);
     const auto stream = backend->make_stream();
-    const std::int64_t steps = loader.schedule().steps(0) + loader.schedule().steps(1);
+    const std::int64_t steps = loader.sampler().steps(0) + loader.sampler().steps(1);
     for (std::int64_t step = 0; step < steps; ++step) {
       for (const Batch& batch : loader.next(*stream).batches) {
         const auto name = std::to_string(step) + " part " + std::to_string(batch.part);

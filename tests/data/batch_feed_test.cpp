@@ -194,7 +194,7 @@ TEST(BatchFeed, DetectsAnyMissingWait) {
   const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
     for (const LateFaults& faults :
-         {LateFaults{.lost_follow = 0}, LateFaults{.lost_follow = 1}, LateFaults{.lost_awaits = true}}) {
+         {LateFaults{.lost_wait_event = 0}, LateFaults{.lost_wait_event = 1}, LateFaults{.lost_awaits = true}}) {
       int wrong = 0;
       for (unsigned seed = 0; seed < 20; ++seed) {
         wrong += wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .faults = faults});

@@ -38,7 +38,7 @@ class FittedDatasetTest : public ::testing::Test {
   }
   std::unique_ptr<Dataset> fit(const TrainedOn& network, std::unique_ptr<Dataset> data) {
     notes_.clear();
-    return fit_to(network, std::move(data), notes_);
+    return adapt_to(network, std::move(data), notes_);
   }
   static SampleBatch read(const Dataset& data, std::vector<std::int64_t> samples) {
     SampleBatch batch;

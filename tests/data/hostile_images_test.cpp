@@ -60,7 +60,7 @@ void mend_checksums(Bytes& png) {
 
 // Three planes, and three interleaved channels in the libraries.
 std::size_t most_bytes_of(const Bytes& file, std::size_t most_pixels_per_byte) {
-  return 3 * std::min(static_cast<std::size_t>(kMostPixels), most_pixels_per_byte * file.size());
+  return 3 * std::min(static_cast<std::size_t>(kMaxPixels), most_pixels_per_byte * file.size());
 }
 
 void decode_mutants(const std::vector<Bytes>& seeds, std::size_t most_pixels_per_byte, bool mend) {

@@ -164,7 +164,7 @@ TEST(ClassFolders, ReportWhatTheyLeaveOutAndNeedImages) {
   EXPECT_THAT(data.pair.notes[1],
               HasSubstr("inside the class folders of '" + folder.text() + "' are not read: 1, first dog/more"));
   std::filesystem::create_directory(folder.path() / "eel");
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' holds no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' contains no .jpg, .jpeg or .png files"));
 }
 
 TEST(ClassFolders, NameABadImageWhenItIsRead) {
@@ -310,11 +310,11 @@ TEST(FlatFolder, WithoutATableIsRefused) {
   const TemporaryFolder folder;
   folder.write("a.png", dot(1));
   EXPECT_THAT(refusal(folder.text()),
-              HasSubstr(fmt::format("'{}' holds 1 image file but no class folders: move each class into a folder of "
+              HasSubstr(fmt::format("'{}' contains 1 image file but no class folders: move each class into a folder of "
                                     "its name, or add labels.csv",
                                     folder.text())));
   folder.write("b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("holds 2 image files but no class folders"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("contains 2 image files but no class folders"));
 }
 
 TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
@@ -331,7 +331,7 @@ TEST(ClassFolders, AreWantedInTheFoldersOfTheSets) {
   const TemporaryFolder folder;
   folder.write("train/a.png", dot(1));
   folder.write("test/b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' holds images but no class folders: move each class"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' contains images but no class folders: move each class"));
 }
 
 TEST(ClassFolders, OfOneClassAreNoted) {

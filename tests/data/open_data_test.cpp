@@ -254,7 +254,7 @@ TEST(OpenData, RefusesPlacesWithoutData) {
   folder.write("file", {1});
   expect_in(refusal(ErrorSource::input, folder.text() + "/file"),
             "file' is not a data set: give a folder, or an HDF5 file that ");
-  expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read: neither idx files");
+  expect_in(refusal(ErrorSource::input, folder.text()), "contains no images that can be read: neither idx files");
   std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
   expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");

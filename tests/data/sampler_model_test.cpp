@@ -28,7 +28,7 @@ struct Case {
   std::int64_t batch_size = 1;
   int parts = 1;
   LastBatch last_batch = LastBatch::keep;
-  OrderRule rule;
+  ShuffleOptions rule;
 
   std::string text() const {
     return fmt::format("length {}, batch {}, parts {}, {}, {}, seed {}", length, batch_size, parts, name_of(last_batch),

@@ -122,7 +122,7 @@ TEST(UnlabelledImages, ThatDoNotExistAreRefusedByName) {
   EXPECT_THAT(missing.what(), HasSubstr("there is no image '" + folder.text() + "/x.png'"));
   const Error empty = thrown_by([&] { open_images({folder.text()}); });
   EXPECT_EQ(empty.source(), ErrorSource::input);
-  EXPECT_THAT(empty.what(), HasSubstr("holds no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(empty.what(), HasSubstr("contains no .jpg, .jpeg or .png files"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     switch (which % 8) {
       case 0:
         if (const auto counts = parse_part_map(text).parts_by_rank; !counts.empty()) {
-          static_cast<void>(PartPlan(counts).num_parts());
+          static_cast<void>(PartMap(counts).num_parts());
         }
         return;
       case 1:
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         make_recipe({.normalize = text, .image_size = 0, .seed = 0}, {.name = "set", .image = {3, 8, 8}, .samples = 1});
         return;
       default:
-        plan_incidents(text,
+        plan_faults(text,
                        {.ranks = 3, .steps = {1, 40}, .buckets = 2, .tensors = {{"weights", "conv1/weight", 500}}});
     }
   });

@@ -123,7 +123,7 @@ class FakeLayer final : public Layer {
       for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += addends[i];
       std::ranges::fill(addends, std::numeric_limits<float>::quiet_NaN());
     }
-    const FakeGradients result = fake_backward(state(), result_, std::move(gradient), pass.sample_share);
+    const FakeGradients result = fake_backward(state(), result_, std::move(gradient), pass.sample_fraction);
     if (pass.input_gradient != nullptr) write(pass.input_gradient, result.input);
     if (pass.residual_gradient != nullptr) {
       EXPECT_EQ(pass.residual_gradient == pass.output_gradients[0], residual_gradient_in_place());

@@ -188,7 +188,7 @@ TEST(ModelFile, NamesTheLineOfBrokenText) {
 
 TEST(ModelFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
   const std::string text = "name = \"x\"\nlayer = " + std::string(200'000, '[');
-  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deep")) << refusal(text);
+  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deeply")) << refusal(text);
 }
 
 TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHold) {

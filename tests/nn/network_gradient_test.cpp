@@ -144,7 +144,7 @@ class Twin {
     NetworkBatch batch{.images = Array(network_.sample().batch_of(count)),
                        .labels = {},
                        .gradient_scale = 1.0 / static_cast<double>(whole),
-                       .sample_share = static_cast<double>(count) / static_cast<double>(whole),
+                       .sample_fraction = static_cast<double>(count) / static_cast<double>(whole),
                        .place = kPlace};
     batch.place.first_position = static_cast<std::uint32_t>(first);
     const std::int64_t pixels = network_.sample().elements();
@@ -166,7 +166,7 @@ class Twin {
                 static_cast<float>(batch.gradient_scale),
                 {sums.data(), Shape{LossSums::kFields}, ElementType::i64, MemorySpace::host});
     if (mode == LayerMode::training) {
-      part_->backward(*stream_, gradients(), static_cast<float>(batch.sample_share), [](std::int64_t) {});
+      part_->backward(*stream_, gradients(), static_cast<float>(batch.sample_fraction), [](std::int64_t) {});
     }
     return static_cast<double>(sums[0]) / LossSums::kLossScale;
   }

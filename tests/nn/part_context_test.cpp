@@ -32,7 +32,7 @@ class TestedPart {
   }
 
   GraphBatch batch_of(std::size_t samples) {
-    GraphBatch batch{.images = {}, .labels = {}, .gradient_scale = 0.25f, .sample_share = 0.5f};
+    GraphBatch batch{.images = {}, .labels = {}, .gradient_scale = 0.25f, .sample_fraction = 0.5f};
     RandomSequence random(samples, {});
     for (std::size_t i = 0; i < samples * 3; ++i) batch.images.push_back(static_cast<float>(random.normal()));
     for (std::size_t i = 0; i < samples; ++i) batch.labels.push_back(static_cast<std::int32_t>(random.below(kClasses)));
@@ -51,7 +51,7 @@ class TestedPart {
 
   std::vector<std::int64_t> backward(const GraphBatch& batch) {
     std::vector<std::int64_t> finished;
-    part->backward(*stream_, block(gradient_memory_), batch.sample_share,
+    part->backward(*stream_, block(gradient_memory_), batch.sample_fraction,
                    [&](std::int64_t elements) { finished.push_back(elements); });
     return finished;
   }
@@ -68,7 +68,7 @@ class TestedPart {
                  .gradient_scale = batch.gradient_scale,
                  .sums = {},
                  .gradients = block(gradient_memory_),
-                 .sample_share = batch.sample_share,
+                 .sample_fraction = batch.sample_fraction,
                  .place = {.seed = 7, .step = step_++, .first_position = 40}},
                 {.stops = stops,
                  .before_backward = [&] { ++awaited; },

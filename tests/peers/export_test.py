@@ -195,7 +195,7 @@ class Torch(Exports):
         said = run(TRAINER, "eval", "--checkpoint", back, "--data", "synthetic:32x1x28x28:7", "--on", "train")
         self.assertIn("32 images", said)
         said = run(TRAINER, "--init-from", back, "--data", "synthetic:32x1x28x28:7", "--steps", 1, "--test-every", 0)
-        self.assertIn("initialised from", said)
+        self.assertIn("initialized from", said)
 
     def test_state_dicts_of_other_networks_are_refused_by_tensor(self):
         state, like = self.root / "H.pt", self.trained("lenet")

@@ -151,7 +151,7 @@ class Member {
     if (fault_.rank != rank_ || fault_.operation != number) return false;
     if (fault_.kind == "die") static_cast<void>(::raise(SIGKILL));
     if (fault_.kind == "fail" && state_ == ncclSuccess) {
-      state_ = refuse(ncclSystemError, "told to fail");
+      state_ = refuse(ncclSystemError, "injected failure");
       for (const RankCard& other : introduction_.ranks()) {
         if (other.rank != rank_) failures_.send(nullptr, 0, other.world_rank, channel_.failure());
       }

@@ -62,7 +62,7 @@ struct Training {
   NetworkSpec model;
   std::string data;
   int parts = 1;
-  int side_by_side = 1;
+  int max_workers = 1;
   int steps_ahead = 1;
   bool records = true;
   bool held = true;           // the images are in device memory
@@ -81,7 +81,7 @@ std::vector<Training> trainings() {
        .model = small_lenet(),
        .data = kGrey,
        .parts = 3,
-       .side_by_side = 2,
+       .max_workers = 2,
        .held = false},
       {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 25},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
@@ -97,7 +97,7 @@ TrainerOptions options_of(const Training& training) {
   TrainerOptions options;
   options.batch_size = 6;
   options.num_parts = training.parts;
-  options.side_by_side = training.side_by_side;
+  options.max_workers = training.max_workers;
   options.steps_ahead = training.steps_ahead;
   options.steps = 6;
   options.epochs = 2;
@@ -240,7 +240,7 @@ TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
     options.steps = 12;
     options.test_every_epochs = 0;
     const Error later = thrown_by([&] { Device(training, make_gpu(training), options).run(); });
-    EXPECT_NE(std::string(later.what()).find("10 steps in a row were left out"), std::string::npos) << later.what();
+    EXPECT_NE(std::string(later.what()).find("10 steps in a row were skipped"), std::string::npos) << later.what();
   }
 }
 

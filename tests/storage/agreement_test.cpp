@@ -61,7 +61,7 @@ TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
                               std::function([&] { store.newest(world_, log()); })}) {
     const Error error = thrown_by(finding);
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_THAT(error.what(), HasSubstr(path_));
   }
 }
@@ -75,7 +75,7 @@ TEST_F(SharedFolder, BlamesTheCheckpointThatWasNamedOnEveryRank) {
   for (const std::int64_t step : {1, 42}) {
     const Error error = thrown_by([&] { load_checkpoint(world_, store.path_of(step)); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint) << error.what();
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   }
 }
 

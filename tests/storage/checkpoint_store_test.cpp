@@ -202,7 +202,7 @@ TEST_F(CheckpointFolder, SaysSoWhenNoneOfItsCheckpointsIsGoodHoweverOftenItIsAsk
   for (const int warned : {2, 0}) {
     const Error error = thrown_by([&] { newest(); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_EQ(error.exit_status(), ExitStatus::no_checkpoint);
     EXPECT_THAT(error.what(), HasSubstr("no checkpoint in '" + folder_.path() + "' is good"));
     EXPECT_EQ(warnings(), warned);

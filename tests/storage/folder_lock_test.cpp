@@ -146,19 +146,19 @@ TEST_F(FolderLocks, SayWhatToDoWhereTheFolderCannotBeWritten) {
 TEST_F(FolderLocks, AreKnownByTheirTextUntilAnotherOneIsInTheirPlace) {
   const FolderLock lock(folder_.path(), 0, Log());
   const OwnedFolder owned(folder_.path(), lock.text());
-  EXPECT_EQ(owned.why_lost(), "");
+  EXPECT_EQ(owned.loss_reason(), "");
   EXPECT_NO_THROW(owned.require());
-  EXPECT_EQ(OwnedFolder().why_lost(), "");
+  EXPECT_EQ(OwnedFolder().loss_reason(), "");
 
   const std::string moved = folder_.path() + "-moved";
   std::filesystem::rename(folder_.path(), moved);
-  EXPECT_THAT(owned.why_lost(), HasSubstr("removed or renamed"));
+  EXPECT_THAT(owned.loss_reason(), HasSubstr("removed or renamed"));
   EXPECT_THROW(owned.require(), Error);
-  EXPECT_EQ(OwnedFolder(moved, lock.text()).why_lost(), "");
+  EXPECT_EQ(OwnedFolder(moved, lock.text()).loss_reason(), "");
 
   std::filesystem::create_directory(folder_.path());
   const FolderLock other(folder_.path(), 0, Log());  // of a process of the same number
-  EXPECT_THAT(owned.why_lost(), HasSubstr("in use by host "));
+  EXPECT_THAT(owned.loss_reason(), HasSubstr("in use by host "));
   std::filesystem::remove_all(moved);
 }
 

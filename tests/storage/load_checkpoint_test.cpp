@@ -204,7 +204,7 @@ TEST(LoadCheckpoint, RefusesAnyByteThatTheManifestDoesNotKnow) {
     overwrite(path, damaged);
     const Error error = thrown_by([&] { load_checkpoint(path); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_THAT(error.what(), HasSubstr(path + "': it is damaged: its SHA-256 is not what its manifest says"));
+    EXPECT_THAT(error.what(), HasSubstr(path + "': it is damaged: its SHA-256 is not the one in its manifest"));
   }
 }
 
@@ -246,7 +246,7 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
     return std::string(error.what());
   };
   EXPECT_THAT(refusal([](Manifest& told) { ++told.step; }), HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.epoch; }), HasSubstr("it holds epoch 3, its manifest says 4"));
+  EXPECT_THAT(refusal([](Manifest& told) { ++told.epoch; }), HasSubstr("it has epoch 3, its manifest has 4"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.weights; }), HasSubstr("it holds weights of digest"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.data_digest; }), HasSubstr("it holds data of digest"));
   EXPECT_THAT(refusal([](Manifest& told) { told.files.clear(); }), HasSubstr("belongs to another checkpoint"));
@@ -254,7 +254,7 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
               HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& told) { told.files.push_back(told.files.front()); }),
               HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.files.front().bytes; }), HasSubstr("its manifest says"));
+  EXPECT_THAT(refusal([](Manifest& told) { ++told.files.front().bytes; }), HasSubstr("its manifest has"));
 }
 
 TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {

@@ -121,7 +121,7 @@ class LayerCheck(unittest.TestCase):
         self.expect_nothing({"src/app/a.cpp": '// #include <mpi.h>\n/*\n#include "tutti/app/x.hpp"\n*/\n'})
 
     def test_a_file_outside_the_modules_is_refused(self):
-        self.expect({"src/extra/a.cpp": "int x;\n"}, "src/extra/a.cpp", 1, "lies in no module")
+        self.expect({"src/extra/a.cpp": "int x;\n"}, "src/extra/a.cpp", 1, "is in no module")
 
     def test_a_public_header_that_only_its_module_includes_is_refused(self):
         self.expect({"include/tutti/nn/network.hpp": "#pragma once\n",
@@ -154,7 +154,7 @@ class LayerCheck(unittest.TestCase):
         self.expect({"src/app/a.hpp": "int x;\n"}, "src/app/a.hpp", 1, "#pragma once")
 
     def test_names_that_say_nothing_are_refused(self):
-        self.expect({"src/app/string_util.cpp": "int x;\n"}, "src/app/string_util.cpp", 1, "'util' says nothing")
+        self.expect({"src/app/string_util.cpp": "int x;\n"}, "src/app/string_util.cpp", 1, "'util' is too general")
 
     def test_sizes_are_held_to_the_line(self):
         self.expect_nothing({"src/app/a.cpp": lines(399), "src/app/a.hpp": "#pragma once\n" + lines(198)})

@@ -234,7 +234,7 @@ class There(Trained):
         self.assertIn("train loss", lines[0])
         self.assertIn(lines[0], lines[1])
         self.assertNotIn("warning", lines[1])
-        self.assertIn("initialised from", trainer("--data", DATA, "--init-from", back, "--steps", 1,
+        self.assertIn("initialized from", trainer("--data", DATA, "--init-from", back, "--steps", 1,
                                                             "--batch-size", 32, "--test-every", 0))
         told = self.root / "told.json"
         trainer("inspect", back, "--json", told)

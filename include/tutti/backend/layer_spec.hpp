@@ -75,7 +75,7 @@ using LayerSpec =
     std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec, DropoutSpec>;
 
 enum class ParameterKind { weight, bias, scale, shift, mean, variance };
-constexpr std::array<std::string_view, 6> words_of(ParameterKind) {
+constexpr std::array<std::string_view, 6> enum_names(ParameterKind) {
   return {"weight", "bias", "scale", "shift", "mean", "variance"};
 }
 // True for mean and variance: running statistics, which optimizers do not update.

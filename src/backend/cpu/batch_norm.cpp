@@ -265,8 +265,8 @@ void BatchNormLayer<T>::prepare_backward(std::int64_t block, const LayerBackward
     offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
     gradient(0)[channel] = static_cast<float>(product * inverse);
     gradient(1)[channel] = static_cast<float>(sum);
-    gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_share);
-    gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_share);
+    gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_fraction);
+    gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_fraction);
   }
 }
 

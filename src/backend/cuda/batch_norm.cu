@@ -36,7 +36,7 @@ struct NormGradients {
   std::int64_t channels = 0;
   const float* scale = nullptr;
   double epsilon = 0;
-  double sample_share = 1;
+  double sample_fraction = 1;
   NormChannels of;  // slope and gradient offset are written
   float* scale_gradient = nullptr;
   float* shift_gradient = nullptr;
@@ -157,9 +157,9 @@ __global__ void norm_gradients(NormGradients work, int padded_channels) {
   work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
   work.scale_gradient[c] = static_cast<float>(product * inverse);
   work.shift_gradient[c] = static_cast<float>(sums[0]);
-  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_share);
+  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
   const double unbiased = n > 1 ? n / (n - 1) : 1;
-  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_share);
+  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
 }
 
 template <class T>
@@ -312,7 +312,7 @@ class BatchNormLayer final : public CudaLayer {
             .channels = layout_.channels,
             .scale = values_of(weights_, 0),
             .epsilon = BatchNormSpec::kEpsilon,
-            .sample_share = pass.sample_share,
+            .sample_fraction = pass.sample_fraction,
             .of = channels_,
             .scale_gradient = gradient(0),
             .shift_gradient = gradient(1),
