@@ -39,7 +39,8 @@ void validate(const LrPlan& plan) {
   require(plan.decay > 0 && plan.decay <= 1, "lr-decay", plan.decay, "above 0 and at most 1");
   require(plan.warmup_epochs >= 0 && plan.warmup_epochs <= 1e6, "warmup-epochs", plan.warmup_epochs, "0 to 1000000");
   if (plan.schedule == Schedule::step && plan.period_epochs.empty()) {
-    throw Error(ErrorSource::usage, "--schedule step requires --lr-period: a number of epochs (10), or epochs (30,60,80)");
+    throw Error(ErrorSource::usage,
+                "--schedule step requires --lr-period: a number of epochs (10), or epochs (30,60,80)");
   }
 }
 

@@ -27,7 +27,7 @@ class ShardSelector {
 };
 // For parameters, statistics and this optimizer's state, in this order.
 ShardSelector make_shard_selector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
-                        const Optimizer& optimizer);
+                                  const Optimizer& optimizer);
 
 // Copies these slices of `block`, each named prefix + slice name. Waits for the stream.
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,

@@ -104,7 +104,8 @@ TEST(ImageCodec, MakesGrayColourButNotColourGray) {
   for (std::size_t c = 0; c < 3; ++c) {
     EXPECT_TRUE(std::equal(gray.pixels.begin(), gray.pixels.end(), decoded.planes.begin() + static_cast<long>(16 * c)));
   }
-  EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1), HasSubstr("it is a colour image, but the others of its set are gray"));
+  EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1),
+              HasSubstr("it is a colour image, but the others of its set are gray"));
 }
 
 // The sides of the upright image at which the stored image's first row and first column are, by orientation.

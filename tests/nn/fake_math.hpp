@@ -57,7 +57,8 @@ inline Values fake_forward(const FakePass& pass) {
   return output;
 }
 
-inline FakeGradients fake_backward(const FakePass& pass, const Values& output, Values gradient, double sample_fraction) {
+inline FakeGradients fake_backward(const FakePass& pass, const Values& output, Values gradient,
+                                   double sample_fraction) {
   FakeGradients result{Values(pass.input.size()), {}, {}};
   for (const Values& parameter : pass.parameters) result.parameters.emplace_back(parameter.size());
   if (const auto* linear = std::get_if<LinearSpec>(&pass.spec)) {

@@ -72,11 +72,11 @@ struct DigestedTensor {
 // Searches elements offset .. offset + n - 1 of a block for NaN and infinity. The block is divided into slices, as for
 // fixed-point sums. All tensors are in this processor's memory.
 struct NotFiniteSearch {
-  Tensor values;           // f32 [n]
-  Tensor ends;             // i64 [slices], ascending: the end of each slice, exclusive
+  Tensor values;            // f32 [n]
+  Tensor ends;              // i64 [slices], ascending: the end of each slice, exclusive
   std::int64_t offset = 0;  // of `values` in the block
-  Tensor found;            // i32 [1]: atomic max with slices - s, where s is the first slice that has one
-  Tensor only_if{};        // i32 [1], or empty: where it is 0 the search is skipped
+  Tensor found;             // i32 [1]: atomic max with slices - s, where s is the first slice that has one
+  Tensor only_if{};         // i32 [1], or empty: where it is 0 the search is skipped
 };
 
 class Backend {

@@ -17,10 +17,10 @@ struct FixedPointGrid {
 
 // For elements offset .. offset + n - 1 of the block: sums += round(values * 2^exponent), to the nearest, ties to even.
 struct ToFixedPoint {
-  Tensor values;           // f32 [n]
-  Tensor sums;             // i64 [n]; unspecified for values of 2^62 units or more and values that are not finite
+  Tensor values;            // f32 [n]
+  Tensor sums;              // i64 [n]; unspecified for values of 2^62 units or more and values that are not finite
   std::int64_t offset = 0;  // of `values` in the block
-  bool first = false;      // overwrite the sums instead of adding
+  bool first = false;       // overwrite the sums instead of adding
   // i32 [slices]: atomic max with the bits of the largest |value| in each slice. Infinity compares above all finite
   // values, NaN above infinity. Concurrent calls must not touch the same slice.
   Tensor largest;

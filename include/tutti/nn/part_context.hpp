@@ -32,12 +32,12 @@ class NetworkWeights {
 
 // A whole pass over one batch, in training.
 struct TrainPass {
-  Tensor images;             // f32 N, C, H, W with an N that was planned for training
-  Tensor labels;             // i32 N
-  float gradient_scale = 0;  // 1 / samples of the global batch
-  Tensor sums;               // LossSums: added to
-  Tensor gradients;          // the block: overwritten
-  float sample_fraction = 1;    // the batch's share of the samples of the global batch
+  Tensor images;              // f32 N, C, H, W with an N that was planned for training
+  Tensor labels;              // i32 N
+  float gradient_scale = 0;   // 1 / samples of the global batch
+  Tensor sums;                // LossSums: added to
+  Tensor gradients;           // the block: overwritten
+  float sample_fraction = 1;  // the batch's share of the samples of the global batch
   BatchPosition place{};
 };
 
