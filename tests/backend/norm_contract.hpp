@@ -1,5 +1,5 @@
 #pragma once
-// What is particular to batch norm's statistics and to dropout's masks, on every backend and in all of its layouts.
+// Tests of batch norm's statistics and dropout's masks, on every backend and in all of its layouts.
 
 #include "backend/layer_contract.hpp"
 #include "backend/single_layer.hpp"
@@ -10,7 +10,7 @@ class NormContract : public ::testing::TestWithParam<BackendUnderTest> {
  protected:
   NormContract() : device_(GetParam().make()) {}
 
-  // A layer of one spec on images of this shape, with weights of its own.
+  // A layer of one spec on images of this shape, with its own weights.
   struct Alone {
     NetworkCase network;
     NetworkWeights weights;
@@ -33,7 +33,7 @@ class NormContract : public ::testing::TestWithParam<BackendUnderTest> {
   Device device_;
 };
 
-TEST_P(NormContract, LosesNothingWhereTheMeanIsAThousandTimesTheSpread) {
+TEST_P(NormContract, IsPreciseWhereTheMeanIsAThousandTimesTheDeviation) {
   const Shape shape{8, 20, 13, 11};
   auto values = random_floats(shape.elements(), "far from zero");
   for (float& value : values) value = 1000 + 1.7f * value;
@@ -78,7 +78,7 @@ TEST_P(NormContract, ConstantImagesAreShiftedOnly) {
   });
 }
 
-TEST_P(NormContract, NotANumberReachesTheOutputThroughRelu) {
+TEST_P(NormContract, NanReachesTheOutputThroughRelu) {
   const Shape shape{2, 20, 3, 3};
   auto values = random_floats(shape.elements(), "bad");
   values[0] = std::numeric_limits<float>::quiet_NaN();

@@ -62,7 +62,8 @@ class Table {
     }
     Computed computed;
     computed.gradients.resize(static_cast<std::size_t>(elements()));
-    FloatAccumulator total(*backend_, {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
+    FloatAccumulator total(*backend_,
+                           {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(total, static_cast<std::int64_t>(step_.batches.size()));
     for (int again = 0; again < 2; ++again) {
       computed.ready.clear();

@@ -60,8 +60,8 @@ TEST(FaultInjectorDeathTest, KillsItsRankInThatPhaseOfThatStepAndReportsItBefore
 }
 
 TEST(FaultInjectorDeathTest, KillsBeforeTheFirstStep) {
-  EXPECT_EXIT(RehearsedRank rank({.kind = FaultKind::kill, .phase = Phase::starting}),
-              testing::KilledBySignal(SIGKILL), "in starting");
+  EXPECT_EXIT(RehearsedRank rank({.kind = FaultKind::kill, .phase = Phase::starting}), testing::KilledBySignal(SIGKILL),
+              "in starting");
 }
 
 TEST(FaultInjectorDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {

@@ -68,8 +68,7 @@ TEST(Stragglers, AreThoseOfASilentHost) {
   EXPECT_EQ(late.lateness, Lateness::lost_contact);
   EXPECT_EQ(late.ranks, (Ranks{1, 3}));
   const std::string text = late_text(late, ranks, true);
-  EXPECT_NE(text.find("rank 1 on n2, rank 3 on n2 are unreachable: no message from n2 for 30.0 s"),
-            std::string::npos)
+  EXPECT_NE(text.find("rank 1 on n2, rank 3 on n2 are unreachable: no message from n2 for 30.0 s"), std::string::npos)
       << text;
 }
 
