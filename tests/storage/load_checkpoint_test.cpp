@@ -247,8 +247,8 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
   };
   EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.step; }), HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.epoch; }), HasSubstr("it has epoch 3, its manifest has 4"));
-  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.weights; }), HasSubstr("it holds weights of digest"));
-  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.data_digest; }), HasSubstr("it holds data of digest"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.weights; }), HasSubstr("it has weights of digest"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.data_digest; }), HasSubstr("it has data of digest"));
   EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.clear(); }), HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.front().name = "../step-00000042.h5"; }),
               HasSubstr("belongs to another checkpoint"));

@@ -17,7 +17,7 @@ STALL_SECONDS = 15
 GRACE_SECONDS = 20  # beyond the deadline, for the job's end
 
 
-def enum_names(options: dict[str, object]) -> list:
+def option_words(options: dict[str, object]) -> list:
     """{"batch-size": 64, "share-device": True} as a command line."""
     return [word for name, value in options.items() for word in (f"--{name}", value) if word is not True]
 
@@ -32,7 +32,7 @@ def run_folder(session: Session) -> pathlib.Path:
 
 
 def trainer(session: Session, options: dict[str, object], ranks: int = 1) -> list:
-    return session.trainer(*enum_names({**options, "out": run_folder(session)}), ranks=ranks)
+    return session.trainer(*option_words({**options, "out": run_folder(session)}), ranks=ranks)
 
 
 def train(session: Session, command: list, event: str = "epoch", settings: dict[str, str] | None = None) -> list[dict]:
@@ -201,7 +201,7 @@ def compare_values(session: Session, result: PartResult, option: str, values: li
             weights = train(session, trainer(session, {**common, "steps": steps // 2, "test-every": 0}))
             digests.append(weights[-1]["digest"])
             figures = session.folder / "step.json"
-            bench = enum_names({**common, "warmup-steps": steps // 10 + 1, "timed-steps": steps, "json": figures})
+            bench = option_words({**common, "warmup-steps": steps // 10 + 1, "timed-steps": steps, "json": figures})
             speeds = []
             for _ in range(session.full(3, 1)):
                 session.run(session.trainer("bench", "step", *bench))
