@@ -54,8 +54,8 @@ ImagePlan fit(const Extent& image, const Extent& wanted) {
 }
 
 struct Interval {
-  std::int64_t size = 0;
-  std::int64_t all = 0;
+  std::int64_t length = 0;
+  std::int64_t total = 0;
 };
 
 IndexRange draw_range(RandomSequence& random, const Interval& interval) {

@@ -180,7 +180,7 @@ LoadedPair find_sets(const DataRequest& request) {
   }
   if (!train) refuse_folder(path);
   pair.train = std::move(*train);
-  if (!request.allow_non_utf8_names) require_utf8_class_names(place, pair.train.info.class_names);
+  if (!request.allow_non_utf8_names) require_utf8_class_names(path, pair.train.info.class_names);
   if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(path, pair.notes);
   return pair;
 }

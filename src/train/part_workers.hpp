@@ -22,6 +22,7 @@
 namespace tutti {
 
 struct Worker {
+  std::size_t index = 0;
   Stream& stream;
   PartContext context;
   Buffer sums;         // LossSums of the parts that it has computed

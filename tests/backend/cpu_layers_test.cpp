@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(CpuWithBf16Activations, LayoutContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, SpecialValuesContract, ::testing::Values(kCpu));
 
-TEST(CpuPrecision, Bf16IsRefusedWhereTheProcessorCannotAndServedElsewhere) {
+TEST(CpuPrecision, Bf16IsRefusedOnProcessorsWithoutIt) {
   if (computes_in_bf16()) {
     EXPECT_NO_THROW(make_cpu_in_bf16());
   } else {
@@ -91,7 +91,7 @@ TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
 TEST(CpuLayers, ConvolutionsByTilesGiveTheSameBitsWithAnyNumberOfThreads) {
   const BackendUnderTest bf16{"cpu bf16", make_cpu_in_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
   for (const NetworkCase& network : tiled_convolution_cases()) {
-    if (!cpu::compiles_for(dnnl::cpu_isa::avx2)) continue;  // oneDNN's own keep no such promise
+    if (!cpu::compiles_for(dnnl::cpu_isa::avx2)) continue;  // oneDNN's do not guarantee that
     expect_equal_bits_with_any_threads(kCpu, network);
     if (computes_in_bf16()) expect_equal_bits_with_any_threads(bf16, network);
   }
@@ -118,7 +118,7 @@ double greatest_error(const BackendUnderTest& backend, const NetworkCase& networ
   return greatest / std::sqrt(squares / static_cast<double>(got.size()));
 }
 
-// With 1 and 2 for points, it was 3e-5.
+// With the points 1 and 2, the error was 3e-5.
 TEST(CpuLayers, ConvolutionsByTilesLoseLittleToRounding) {
   const NetworkCase network{"Rounded", 4, {256, 8, 8}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu}}};
   EXPECT_LT(greatest_error(kCpu, network), 1e-5);
@@ -165,8 +165,8 @@ TEST(CpuLayers, OfOurOwnGiveTheSameBitsWithAllInstructionSets) {
   EXPECT_EQ(digest_text(bf16), "dc4631cbadb3986d");
 }
 
-// They round otherwise, by which one knows them.
-TEST(CpuLayers, ConvolutionsGoByTilesWhereTheProcessorCanAndNobodyTurnsThemOff) {
+// Tiled convolutions are recognised by their rounding.
+TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
   const NetworkCase network = tiled_convolution_cases().front();
   const auto values = random_floats(network.sample.batch_of(network.batch).elements(), "values");
   std::vector<std::vector<float>> outputs;
@@ -180,7 +180,7 @@ TEST(CpuLayers, ConvolutionsGoByTilesWhereTheProcessorCanAndNobodyTurnsThemOff) 
   EXPECT_EQ(same_bits(outputs[1], outputs[2]), !cpu::compiles_for(dnnl::cpu_isa::avx2));
 }
 
-// oneDNN's primitives take the padding of channels for zeros.
+// oneDNN's primitives assume that the padding of channels is zero.
 TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
   Device device(make_cpu());
   const ActivationSpec blocked = kCpu.layouts.back().of({2, 20, 3, 3});

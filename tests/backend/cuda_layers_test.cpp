@@ -8,7 +8,7 @@
 namespace tutti::testing_support {
 namespace {
 
-// Without measuring: the same plans in every case.
+// Plans are not measured, so that they are the same in every case.
 std::unique_ptr<Backend> make_cuda(Precision precision) {
   return tutti_cuda_library().make_backend({.precision = precision, .search_plans = false});
 }
@@ -29,7 +29,7 @@ std::vector<NetworkCase> wide_cases() {
           {"MaxPoolOfAWideWindow", 2, {3, 20, 21}, {Pool2dSpec{Pooling::max, 18, 2, 1}}}};
 }
 
-// Not those that take the greatest of a plain image: rounding it first makes equals of different values.
+// Without max-pools of a plain image: rounding it first makes different values equal.
 std::vector<NetworkCase> coarse_cases() {
   std::vector<NetworkCase> cases = pool_and_linear_cases();
   std::erase_if(cases, [](const NetworkCase& network) {
@@ -133,7 +133,7 @@ TEST_P(CudaLayers, AddUpAnyNumberOfGradients) {
   }
 }
 
-TEST(CudaWeights, ArePackedAsTheyAreWhenAPlanComesAfterTheirRefresh) {
+TEST(CudaWeights, ArePackedForAPlanThatIsMadeAfterTheirRefresh) {
   Device device(make_cuda_in_fp32());
   Backend& backend = device.backend();
   const LinearSpec spec{.units = 40};
@@ -159,7 +159,7 @@ TEST(CudaWeights, ArePackedAsTheyAreWhenAPlanComesAfterTheirRefresh) {
   }
 }
 
-TEST(CudaDropout, RecordedOnceItDropsOtherValuesInEveryStep) {
+TEST(CudaDropout, InAGraphDropsOtherValuesInEveryStep) {
   Device device(make_cuda_in_fp32());
   const ActivationSpec activation = within(ElementType::f32).of({4, 20, 3, 3});
   const auto layer = device.backend().make_layer(DropoutSpec{0.5}, {.input = activation, .random_purpose = kPurpose});

@@ -1,6 +1,6 @@
 #pragma once
-// The layers and short networks that every backend is tried with: awkward extents, and formats handed from
-// layer to layer. all_cases() has all but small_cases(); a new layer has cases of its own, or joins those it is like.
+// The layers and short networks for tests of every backend: odd extents, and formats passed from layer to
+// layer. all_cases() has all but small_cases(); a new layer has its own cases, or joins those it is like.
 
 #include "tutti/backend/layer_spec.hpp"
 
@@ -22,7 +22,7 @@ struct NetworkCase {
   Shape sample;
   std::vector<LayerSpec> layers;
   std::vector<ResidualCase> residuals{};
-  // Biases and shifts so far from 0 that rounding to bf16 carries no value over ReLU's kink.
+  // Biases and shifts so far from 0 that coarse rounding changes the sign of no ReLU's input.
   bool clear_of_kinks = false;
 };
 
@@ -48,7 +48,7 @@ inline std::vector<NetworkCase> tiled_convolution_cases() {
   };
 }
 
-// Few values under a window, which has a way of its own where no gradient of the input is wanted.
+// Windows of a few values, for which there is a special kernel without a gradient of the input.
 inline std::vector<NetworkCase> few_channel_convolution_cases() {
   return {
       {"ConvOfGreyImages", 5, {1, 28, 27}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
@@ -218,7 +218,7 @@ inline std::vector<NetworkCase> small_cases() {
   };
 }
 
-// The same for bf16, whose rounding is coarse.
+// Cases for coarse rounding.
 inline std::vector<NetworkCase> cleared_small_cases() {
   std::vector<NetworkCase> cases = small_cases();
   // Its pooled gradient is the same for all pixels, and of such a gradient a norm leaves little but rounding errors.

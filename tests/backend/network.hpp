@@ -1,6 +1,5 @@
 #pragma once
-// A chain of one backend's layers with all of its memory, run as a part would run it, and poisoned between
-// passes.
+// A chain of one backend's layers with all of its memory, which is run as a part and poisoned between passes.
 
 #include "backend/network_weights.hpp"
 
@@ -96,7 +95,7 @@ class NetworkPlan {
     device_.set_values(activation(steps_.size()), gradients_.back()[0].memory, output_gradient);
   }
 
-  // Withholds what the layer says that it does not read.
+  // Passes null for tensors that the layer declares not to read.
   void backward_layer(std::size_t i) {
     Step& step = steps_.at(i);
     std::vector<void*> output_gradients;

@@ -11,7 +11,7 @@ class SpecialValuesContract : public ::testing::TestWithParam<BackendUnderTest> 
  protected:
   SpecialValuesContract() : device_(GetParam().make()) {}
 
-  // A layer of one spec on images of this shape, with weights of its own.
+  // A layer of one spec on images of this shape, with its own weights.
   struct Alone {
     NetworkCase network;
     NetworkWeights weights;
@@ -34,7 +34,7 @@ class SpecialValuesContract : public ::testing::TestWithParam<BackendUnderTest> 
   Device device_;
 };
 
-TEST_P(SpecialValuesContract, LosesNothingWhereTheMeanIsAThousandTimesTheSpread) {
+TEST_P(SpecialValuesContract, IsPreciseWhereTheMeanIsAThousandTimesTheDeviation) {
   const Shape shape{8, 20, 13, 11};
   auto values = random_floats(shape.elements(), "far from zero");
   for (float& value : values) value = 1000 + 1.7f * value;
@@ -79,7 +79,7 @@ TEST_P(SpecialValuesContract, ConstantImagesAreShiftedOnly) {
   });
 }
 
-TEST_P(SpecialValuesContract, NotANumberReachesTheOutputThroughRelu) {
+TEST_P(SpecialValuesContract, NanReachesTheOutputThroughRelu) {
   const Shape shape{2, 20, 3, 3};
   auto values = random_floats(shape.elements(), "bad");
   values[0] = std::numeric_limits<float>::quiet_NaN();

@@ -338,7 +338,7 @@ TEST(BatchLoader, KnowsEveryPartBatchSizeInAdvance) {
   }
 }
 
-TEST(BatchLoader, RefusesPlansThatMakeNoSense) {
+TEST(BatchLoader, RefusesInvalidPlans) {
   const CountingDataset data(10);
   MemoryBackend backend;
   LoaderPlan plan = plan_of(4, 2);
@@ -374,7 +374,7 @@ TEST(ChunkReader, ReadsConsecutiveSamplesIntoTheDevicesMemory) {
   }
 }
 
-TEST(ChunkReader, HoldsOneImageAtATimeWhereTheirSizesDiffer) {
+TEST(ChunkReader, ReadsOneImageAtATimeWhereTheirSizesDiffer) {
   const CountingDataset data(20, {1, 0, 0});
   MemoryBackend backend;
   const auto stream = backend.make_stream();

@@ -56,7 +56,7 @@ class FittedDatasetTest : public ::testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(FittedDatasetTest, IsTheSetItselfWhereNothingDiffers) {
+TEST_F(FittedDatasetTest, IsTheDataSetItselfWhereNothingDiffers) {
   for (const std::vector<std::string>& names : {std::vector<std::string>{}, {"cat", "dog"}}) {
     auto data = set(1, names);
     const Dataset* const before = data.get();

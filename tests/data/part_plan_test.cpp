@@ -69,7 +69,7 @@ TEST(PartMap, CoversAllPartsContiguouslyAndKnowsEachPartsRank) {
   }
 }
 
-TEST(PartMap, GivesEachRankTheCountThatIsAskedFor) {
+TEST(PartMap, GivesEachRankTheRequestedCount) {
   for (const std::vector<int>& counts : {std::vector{5}, {3, 3, 2}, {1, 6, 1}, {1, 1, 1, 9}}) {
     const PartMap plan(counts);
     EXPECT_EQ(plan.num_parts(), std::reduce(counts.begin(), counts.end()));

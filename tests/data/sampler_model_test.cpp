@@ -154,7 +154,7 @@ std::string difference_from_model(const Case& drawn, const std::vector<SplitBatc
   return "";
 }
 
-// Checks the mode's promises about the use of samples, from the shares alone.
+// Checks the mode's guarantees about the use of samples, from the shares only.
 std::string broken_promise(const Case& drawn, const std::vector<SplitBatchSampler>& samplers) {
   std::vector<int> uses_in_run(static_cast<std::size_t>(drawn.length));
   std::int64_t seen_in_run = 0;

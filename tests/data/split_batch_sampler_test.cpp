@@ -96,7 +96,7 @@ TEST(SplitBatchSampler, RolloverOrdersLeftoversAsTheEpochThatDrewThem) {
   EXPECT_EQ(rolled.indices(1, 0), (Samples{first[8], first[9], second[0], second[1]}));
 }
 
-TEST(SplitBatchSampler, RolloverOfABatchLargerThanTheSetSpansEpochs) {
+TEST(SplitBatchSampler, RolloverOfABatchLargerThanTheDataSetSpansEpochs) {
   const SplitBatchSampler sampler(3, 8, 1, 0, LastBatch::rollover, kFileOrder);
   EXPECT_EQ(sampler.steps(0), 0);
   EXPECT_EQ(sampler.steps(1), 0);

@@ -1,4 +1,4 @@
-// Options whose words have a grammar of their own.
+// Options whose values have their own grammar.
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_plan.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 // Layers so simple that any graph of them can be checked: every one works channel by channel on samples of C, 1, 1, or
-// is linear. What they compute is not what their specs say; who reads what and who adds what is.
+// is linear. They do not compute the operations of their specs, but have the same inputs and residuals.
 
 #include "tutti/backend/layer_spec.hpp"
 

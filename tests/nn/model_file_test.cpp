@@ -33,14 +33,14 @@ std::string refusal(const std::string& text) {
   return "no error";
 }
 
-TEST(ModelFile, GivesEveryBuiltInNetworkAgain) {
+TEST(ModelFile, ReproducesEveryBuiltInNetwork) {
   for (const std::string& name : built_in_model_names()) {
     const NetworkSpec network = built_in_model(name);
     EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
   }
 }
 
-TEST(ModelFile, FillsInWhatMayBeLeftOut) {
+TEST(ModelFile, HasDefaults) {
   const NetworkSpec network = parse_model(R"(
 name = "small"
 [[layer]]
@@ -173,7 +173,7 @@ TEST(ModelFile, NamesTheLineOfAWrongConnection) {
             "net.toml:3: 'image' is the name of the image itself");
 }
 
-TEST(ModelFile, RefusesTwoLayersOfOneNameAndNamesThatAreNoNames) {
+TEST(ModelFile, RefusesTwoLayersOfOneNameAndInvalidNames) {
   const std::string layer = "[[layer]]\nname = \"a\"\ntype = \"linear\"\nunits = 2\n";
   EXPECT_EQ(refusal("name = \"x\"\n" + layer + layer), "net.toml:7: two layers are called 'a'");
   EXPECT_NE(refusal("name = \"x\"\n[[layer]]\nname = \"a/b\"\n").find("net.toml:3: 'a/b' is no layer name"),
@@ -186,12 +186,12 @@ TEST(ModelFile, NamesTheLineOfBrokenText) {
   EXPECT_NE(refusal(""), "no error");
 }
 
-TEST(ModelFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
+TEST(ModelFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
   const std::string text = "name = \"x\"\nlayer = " + std::string(200'000, '[');
   EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deeply")) << refusal(text);
 }
 
-TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHold) {
+TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHave) {
   const auto model = [](std::size_t length) {
     return "name = \"x\"\n[[layer]]\nname = \"" + std::string(length, 'l') + "\"\ntype = \"linear\"\nunits = 2\n";
   };
@@ -210,7 +210,7 @@ TEST(ModelFile, ThatCannotBeReadIsNamed) {
   }
 }
 
-TEST(ModelFile, IsNeverReadFromWhatMayHaveNoEnd) {
+TEST(ModelFile, IsNeverReadFromADeviceOrAPipe) {
   const ScratchFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
   for (const std::string& path : {std::string("/dev/zero"), folder.file("pipe"), folder.path()}) {

@@ -216,7 +216,8 @@ double norm(const Array& array) {
   return std::sqrt(squares);
 }
 
-// Of norms, relative to the slice's own and, since a bias before a norm has no gradient but rounding, to the greatest.
+// An error relative to the slice's norm and, since a bias before a norm has a gradient of rounding errors only, to the
+// greatest norm.
 struct Tolerance {
   double own;
   double greatest;
@@ -288,7 +289,7 @@ TEST_P(NetworkGradients, OfTheReferenceAreItsFiniteDifferences) {
   }
 }
 
-TEST_P(NetworkGradients, OfUnequalPartsAddUpToThoseOfTheBatch) {
+TEST_P(NetworkGradients, OfPartsOfDifferentSizesAddUpToThoseOfTheBatch) {
   Twin twin(GetParam());
   for (const std::int64_t samples : {4, 3}) twin.part().plan(samples, LayerMode::training);
   const auto weights = twin.weights();

@@ -1,5 +1,5 @@
 #pragma once
-// Random networks of fake layers, and what a pass over them must give, computed with all memory in the world.
+// Random networks of fake layers, and the expected results of a pass, computed without reuse of memory.
 
 #include "tutti/nn/network.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace tutti::testing_support {
 
-// Every output is read: what nobody else read is added up before the head.
+// Every output has a reader: the head adds up all that have no other.
 class RandomGraph {
  public:
   explicit RandomGraph(unsigned seed) : random_(seed), spec_{"graph", Initializer::normal, {}} {

@@ -65,7 +65,7 @@ struct Training {
   int max_workers = 1;
   int steps_ahead = 1;
   bool records = true;
-  bool held = true;           // the images are in device memory
+  bool stored = true;         // the images are in device memory
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -82,7 +82,7 @@ std::vector<Training> trainings() {
        .data = kGrey,
        .parts = 3,
        .max_workers = 2,
-       .held = false},
+       .stored = false},
       {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 25},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
   };
@@ -130,7 +130,7 @@ class Device {
         trainer_({.backend = *backend_,
                   .communicator = *communicator_,
                   .network = network_,
-                  .train = training.held ? *data_.pair.train : static_cast<const Dataset&>(streamed_),
+                  .train = training.stored ? *data_.pair.train : static_cast<const Dataset&>(streamed_),
                   .test = data_.pair.test.get()},
                  options, {.configuration = "c", .model = "m", .versions = "v"}) {}
 
@@ -163,7 +163,7 @@ std::vector<double> losses(const Training& training, std::unique_ptr<Backend> ba
   return each;
 }
 
-// All that a run leaves: the weights and what it reports.
+// The outcome of a run: the weights and the reports.
 std::string outcome(const Training& training, std::uint64_t seed) {
   set_order(seed);
   const Recorder seen = Device(training, make_gpu(training), options_of(training)).run();
@@ -197,7 +197,7 @@ TEST_P(Orders, OfStreamsChangeNoBit) {
   EXPECT_EQ(allocations(), 0U);
 }
 
-// Whether the outcome is another one in some order, or none, when the n-th wait of one stream for another is left out.
+// Whether the outcome differs in some order, or the run fails, without the n-th wait of one stream for another.
 bool needs_wait(const Training& training, std::int64_t n, const std::string& expected) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     ignore_wait(n);
@@ -211,7 +211,7 @@ bool needs_wait(const Training& training, std::int64_t n, const std::string& exp
 }
 
 // The first wait of the first step is for a buffer that is not in use yet.
-TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
+TEST(Waits, BetweenStreamsAreAllNeededAfterTheFirstStep) {
   const Training training{.name = "", .model = small_lenet(), .data = "synthetic:54x1x10x10:3", .steps_ahead = 2};
   const std::int64_t before = waits_so_far();
   const std::string expected = outcome(training, 0);
@@ -226,7 +226,7 @@ TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
 }
 
 // A first step makes the weights overflow.
-TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
+TEST(NotFinite, IsReportedForItsStepHoweverFarAheadTheHostIs) {
   for (const int steps_ahead : {0, 1, 2}) {
     const Training training{.name = "", .model = small_lenet(), .data = kGrey, .steps_ahead = steps_ahead};
     TrainerOptions options = options_of(training);
@@ -244,7 +244,7 @@ TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
   }
 }
 
-TEST(Memory, OfHostAndDeviceAreKeptApart) {
+TEST(Memory, OfHostAndDeviceIsSeparate) {
   separate_memory(true);
   for (const Training& training : trainings()) static_cast<void>(outcome(training, 1));
   separate_memory(false);

@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-// One folder of rank 0's that all ranks know. Rank 0 alone looks at the files: other hosts may not have them.
+// A folder of rank 0, whose path all ranks know. Only rank 0 reads the files: other hosts may not have them.
 class SharedFolder : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,7 +51,7 @@ TEST_F(SharedFolder, GivesEveryRankTheCheckpointThatRankZeroFinds) {
   expect_equal_bits(load_checkpoint(world_, newest->path).state, sample_state());
 }
 
-TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
+TEST_F(SharedFolder, FailsOnEveryRankWhenNoCheckpointIsGood) {
   const CheckpointStore store(path_);
   if (first()) {
     store.save(sample_state());
@@ -66,10 +66,10 @@ TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
   }
 }
 
-TEST_F(SharedFolder, BlamesTheCheckpointThatWasNamedOnEveryRank) {
+TEST_F(SharedFolder, ReportsTheNamedCheckpointOnEveryRank) {
   const CheckpointStore store(path_);
   if (first()) {
-    fs::create_directory(path_ + "/step-00000001.json");  // which nobody can read
+    fs::create_directory(path_ + "/step-00000001.json");  // which cannot be read
     fs::copy(TUTTI_GOLDEN_FOLDER "/format-1", path_);
   }
   for (const std::int64_t step : {1, 42}) {

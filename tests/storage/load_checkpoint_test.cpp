@@ -24,7 +24,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Adds an array and tells its digest.
+// Adds an array and returns its digest.
 using Field = std::function<std::uint64_t(MemoryFileWriter&, const std::string&)>;
 
 std::string own_name(const std::string& path) { return path.substr(path.find('/', 1) + 1); }
@@ -78,7 +78,7 @@ class HandmadeCheckpoint : public testing::Test {
             {"/run/versions", text("")}};
   }
 
-  // As the format says it, a second time.
+  // The digest by the definition of the format.
   std::string write(const Contents& contents, const std::function<void(std::string&)>& change_digests = {}) const {
     MemoryFileWriter image;
     std::string lines;
@@ -111,7 +111,7 @@ class HandmadeCheckpoint : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(HandmadeCheckpoint, LoadsAsTheFormatSays) {
+TEST_F(HandmadeCheckpoint, LoadsAsTheFormatDefines) {
   const LoadedCheckpoint loaded = load_checkpoint(write(good()));
   EXPECT_EQ(loaded.path, folder_.file("hand.h5"));
   EXPECT_EQ(loaded.state.progress, (TrainProgress{.epoch = 1,
@@ -188,13 +188,13 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithArraysOrDigestsThatItCannotHave) {
               HasSubstr("'/run/versions'"));
 }
 
-TEST_F(HandmadeCheckpoint, SaysWhichFileIsMissing) {
+TEST_F(HandmadeCheckpoint, NamesTheMissingFile) {
   const Error error = thrown_by([&] { load_checkpoint(folder_.file("none.h5")); });
   EXPECT_EQ(error.source(), ErrorSource::checkpoint);
   EXPECT_THAT(error.what(), HasSubstr(folder_.file("none.h5")));
 }
 
-TEST(LoadCheckpoint, RefusesAnyByteThatTheManifestDoesNotKnow) {
+TEST(LoadCheckpoint, RefusesAChangeOfAnyByte) {
   const ScratchFolder folder;
   const std::string path = write_checkpoint(folder.path(), {sample_state()});
   const auto whole = read_file_bytes(path);
@@ -208,17 +208,17 @@ TEST(LoadCheckpoint, RefusesAnyByteThatTheManifestDoesNotKnow) {
   }
 }
 
-TEST(LoadCheckpoint, GivesBackEveryBitOfAStateInSeveralFiles) {
+TEST(LoadCheckpoint, RestoresEveryBitOfAStateInMultipleFiles) {
   const ScratchFolder folder;
   auto shares = shares_of(sample_state(), 3);
-  shares[1].progress.epoch_seconds *= 2;  // by the clock of the rank that made it
+  shares[1].progress.epoch_seconds *= 2;  // by the clock of the rank that wrote it
   shares[2].versions += ", another processor";
   const LoadedCheckpoint loaded = load_checkpoint(write_checkpoint(folder.path(), shares));
   expect_equal_bits(loaded.state, sample_state());
   EXPECT_EQ(folder.entries(), 4u);
 }
 
-TEST(LoadCheckpoint, RefusesSeveralFilesThatDoNotMakeOneState) {
+TEST(LoadCheckpoint, RefusesFilesOfDifferentStates) {
   const auto refusal = [](auto change) {
     const ScratchFolder folder;
     auto shares = shares_of(sample_state(), 3);
@@ -245,19 +245,19 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     return std::string(error.what());
   };
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.step; }), HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.epoch; }), HasSubstr("it has epoch 3, its manifest has 4"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.weights; }), HasSubstr("it holds weights of digest"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.data_digest; }), HasSubstr("it holds data of digest"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.clear(); }), HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.front().name = "../step-00000042.h5"; }),
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.step; }), HasSubstr("belongs to another checkpoint"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.epoch; }), HasSubstr("it has epoch 3, its manifest has 4"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.weights; }), HasSubstr("it has weights of digest"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.data_digest; }), HasSubstr("it has data of digest"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.clear(); }), HasSubstr("belongs to another checkpoint"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.front().name = "../step-00000042.h5"; }),
               HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.push_back(told.files.front()); }),
+  EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.push_back(manifest.files.front()); }),
               HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.files.front().bytes; }), HasSubstr("its manifest has"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.files.front().bytes; }), HasSubstr("its manifest has"));
 }
 
-TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
+TEST(LoadCheckpoint, RefusesAChangeOfAnyByteOfAFileWithoutManifest) {
   const ScratchFolder folder;
   const auto whole = checkpoint_file_bytes(sample_state());
   const std::string path = folder.file("best.h5");
@@ -271,7 +271,7 @@ TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
   }
 }
 
-TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
+TEST(LoadCheckpoint, NeedsASealOfAFileWithoutManifestWhichTheUserMayAdd) {
   const ScratchFolder folder;
   auto bytes = checkpoint_file_bytes(sample_state());
   bytes.resize(bytes.size() - 8);
@@ -285,7 +285,7 @@ TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
   EXPECT_EQ(read_file_bytes(folder.file("one.h5")), read_file_bytes(folder.file("new.h5")));
 }
 
-TEST(LoadCheckpoint, LoadsAFileTakenWithoutItsManifestButNoneThatIsMarkedBad) {
+TEST(LoadCheckpoint, LoadsAFileWithoutItsManifestButNoneThatIsMarkedBad) {
   const ScratchFolder folder;
   std::filesystem::rename(write_checkpoint(folder.path(), {sample_state()}), folder.file("best.h5"));
   expect_equal_bits(load_checkpoint(folder.file("best.h5")).state, sample_state());

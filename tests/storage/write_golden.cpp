@@ -1,5 +1,4 @@
-// Writes the golden checkpoint anew; only for a new format version, or for files of other bytes. From the root of the
-// checkout:
+// Writes the golden checkpoint, only for a new format version or for files of other bytes. In the root of the checkout:
 //   cmake --build --preset release --target storage_write_golden
 //   build/release/tests/storage_write_golden tests/storage/golden/format-2
 

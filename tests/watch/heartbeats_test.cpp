@@ -114,7 +114,7 @@ TEST_F(TwoHosts, KnowOfAFailureOnTheOther) {
   EXPECT_TRUE(view_.has_failed());
 }
 
-TEST(Interfaces, AreSharedWhenAllHostsHaveAddressesOfTheirOwnInOneNetwork) {
+TEST(Interfaces, AreSharedWhenAllHostsHaveDifferentAddressesInOneNetwork) {
   constexpr std::uint32_t kMask = 0xffffff00;
   const Interface bridge{.name = "docker0", .address = 0xac110001, .mask = kMask};
   const auto cable = [&](std::uint32_t host) {

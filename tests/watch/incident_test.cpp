@@ -59,7 +59,7 @@ std::string refusal(const std::string& text) {
   return "none";
 }
 
-TEST(FaultSpec, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
+TEST(FaultSpec, IsRefusedWithTheWrongWordAndTheAllowedOnes) {
   const auto expect = [](const std::string& text, const std::string& part) {
     EXPECT_NE(refusal(text).find(part), std::string::npos) << text << ": " << refusal(text);
   };
@@ -103,10 +103,10 @@ TEST(FaultSpec, FitsTheRunWhateverTheSeed) {
       EXPECT_EQ(it.seconds > 0, it.kind == FaultKind::delay);
       EXPECT_EQ(it.mbps > 0, it.kind == FaultKind::slow_link);
       if (it.kind == FaultKind::flip) {
-        const auto held = std::ranges::find_if(
+        const auto tensor = std::ranges::find_if(
             run.tensors, [&](const FlipTarget& t) { return t.block == it.flip.block && t.name == it.flip.tensor; });
-        ASSERT_NE(held, run.tensors.end());
-        EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < held->elements);
+        ASSERT_NE(tensor, run.tensors.end());
+        EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < tensor->elements);
         flipped.insert(it.flip.block + it.flip.tensor);
       }
       kinds.insert(it.kind);
@@ -118,7 +118,7 @@ TEST(FaultSpec, FitsTheRunWhateverTheSeed) {
   EXPECT_EQ(flipped.size(), 6u);
 }
 
-TEST(FaultSpec, IsTheSameWithTheSameSeedAndNamingOneThingChangesNoOther) {
+TEST(FaultSpec, IsTheSameWithTheSameSeedAndNamingOneFieldChangesNoOther) {
   EXPECT_EQ(planned("stop:seed=7"), planned("stop:seed=7"));
   EXPECT_NE(planned("stop:seed=7"), planned("stop:seed=8"));
   const auto plan = [](const std::string& text) { return plan_faults(text, run_of(4)).front(); };

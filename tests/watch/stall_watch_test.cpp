@@ -53,7 +53,7 @@ TEST_F(StallWatchDeathTest, RunsTheEndCallbackAndTheEndActionEvenIfTheyHang) {
   EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "reported data\nend action");
 }
 
-TEST_F(StallWatchDeathTest, HoldsARankBackThatFailsBecauseTheJobEnds) {
+TEST_F(StallWatchDeathTest, DelaysARankThatFailsBecauseTheJobEnds) {
   const auto fail_as_it_ends = [](StallWatch& watch) {
     std::atomic<bool> is_ending = false;
     watch.set_end_action([&] {
