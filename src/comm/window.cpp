@@ -60,7 +60,8 @@ class SharedMemoryBlock {
     file_ = Descriptor(::memfd_create(name.c_str(), MFD_CLOEXEC));
     if (!file_) throw_system_error("open", bytes, errno);
     if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw_system_error("size", bytes, errno);
-    if (const int status = allocate_pages(file_.get(), bytes); status != 0) throw_system_error("allocate", bytes, status);
+    if (const int status = allocate_pages(file_.get(), bytes); status != 0)
+      throw_system_error("allocate", bytes, status);
     map(MAP_SHARED | MAP_POPULATE);
   }
   // Opens the memory of another process and checks its name.

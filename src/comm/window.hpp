@@ -62,7 +62,7 @@ class PeerMemory {
  private:
   struct Peer {
     int process = 0;
-    int slots_file = -1;     // the descriptor of its slots
+    int slots_file = -1;      // the descriptor of its slots
     std::uint64_t nonce = 0;  // a random number in the names of its blocks
   };
 

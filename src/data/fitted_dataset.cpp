@@ -117,7 +117,7 @@ std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
 }
 
 std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
-                                std::vector<std::string>& notes) {
+                                  std::vector<std::string>& notes) {
   const DatasetInfo& info = data->info();
   refuse_channels(info, network.image[0]);
   const std::string fault = label_mismatch(info, network);

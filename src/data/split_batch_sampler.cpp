@@ -42,7 +42,8 @@ SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_siz
 }
 
 std::vector<SplitBatchSampler> SplitBatchSampler::for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
-                                                            IndexRange parts, LastBatch last_batch, ShuffleOptions rule) {
+                                                            IndexRange parts, LastBatch last_batch,
+                                                            ShuffleOptions rule) {
   std::vector<SplitBatchSampler> samplers;
   for (std::int64_t part = parts.begin; part < parts.end; ++part) {
     samplers.emplace_back(length, batch_size, num_parts, static_cast<int>(part), last_batch, rule);

@@ -113,7 +113,8 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
   const std::int64_t ranks = context_.communicator.size();
   const auto workers = std::ssize(per_worker_);
   std::vector<Scorer> scorers;
-  for (std::int64_t i = 0; i < workers; ++i) scorers.emplace_back(context_.backend, classes, std::min(kChunk, samples_));
+  for (std::int64_t i = 0; i < workers; ++i)
+    scorers.emplace_back(context_.backend, classes, std::min(kChunk, samples_));
   LocalScores received{.classes = static_cast<std::size_t>(classes)};
   std::exception_ptr refusal;
   const auto rethrow_refusal = [&refusal] {
@@ -179,7 +180,8 @@ Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
 LossSums Evaluator::total() {
   LossSums mine;
   for (const PerWorker& own : per_worker_) {
-    mine = mine + read_sums(context_.backend, context_.stream, own.sums.view(Shape{LossSums::kFields}, ElementType::i64));
+    mine =
+        mine + read_sums(context_.backend, context_.stream, own.sums.view(Shape{LossSums::kFields}, ElementType::i64));
   }
   return context_.all_reduce(mine);
 }
@@ -201,7 +203,7 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
 
   RankStatus own_status;
   const RankContext context(backend, request.communicator,
-                         request.rank_status == nullptr ? own_status : *request.rank_status, *stream);
+                            request.rank_status == nullptr ? own_status : *request.rank_status, *stream);
   NetworkWeights weights(request.network, backend, block);
   PartWorkers workers({.network = request.network,
                        .weights = weights,

@@ -68,7 +68,8 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
 class GradientExchange {
  public:
   // All borrowed. Without an exact sum (null), `gradients` hold this rank's total, f32.
-  GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients, ExactAccumulator* exact);
+  GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
+                   ExactAccumulator* exact);
   // Aborts the collectives of a step that failed: their memory is about to be freed.
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;

@@ -25,7 +25,8 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
     : request_(std::move(request)),
       columns_(kLosses + kLossColumns * request_.max_workers_of_any),
       shape_{request_.context.communicator.size() * columns_},
-      rows_(request_.context.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
+      rows_(
+          request_.context.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
   std::vector<std::int64_t> single_ends(request_.arena.layout().slices().size());
   std::iota(single_ends.begin(), single_ends.end(), std::int64_t{1});
   single_ends.push_back(std::numeric_limits<std::int64_t>::max());
@@ -47,9 +48,9 @@ void FiniteCheck::search(std::int64_t final_elements) {
   if (request_.exact == nullptr && final_elements > searched_) {
     const IndexRange fresh{searched_, final_elements};
     request_.context.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
-                                                   .ends = ends_in(ends_, request_.arena.layout().slices().size()),
-                                                   .offset = fresh.begin,
-                                                   .found = cell(kGradients)});
+                                                      .ends = ends_in(ends_, request_.arena.layout().slices().size()),
+                                                      .offset = fresh.begin,
+                                                      .found = cell(kGradients)});
   }
   searched_ = final_elements;
 }
@@ -157,7 +158,7 @@ std::string FiniteCheck::message(const Detection& detection, std::int64_t step) 
   };
   std::string text = detection.weights != nullptr ? fmt::format("a value of {}", detection.weights->name)
                      : detection.loss             ? "the loss"
-                                                : gradient();
+                                                  : gradient();
   text += fmt::format(" is no longer a finite number at step {}", step);
   if (detection.ranks == request_.context.communicator.size()) {
     if (detection.ranks > 1) text += " on every rank";
@@ -168,7 +169,8 @@ std::string FiniteCheck::message(const Detection& detection, std::int64_t step) 
     if (detection.ranks > 1) text += fmt::format(" and {} more", detection.ranks - 1);
   }
   if (detection.weights != nullptr) return text;
-  if (detection.loss && detection.gradients != nullptr) text += fmt::format(", and in its backward pass {}", gradient());
+  if (detection.loss && detection.gradients != nullptr)
+    text += fmt::format(", and in its backward pass {}", gradient());
   if (detection.images) text += "; pixels of its batch are not finite either";
   return text;
 }

@@ -1,8 +1,8 @@
 #pragma once
 // Checks that a step's losses and gradients are finite. Every rank searches its own gradients before they are exchanged
 // and all-gathers its findings after the last bucket, so that all ranks reach the same result at the same step and can
-// name the rank and the tensor. Weights that the exchange or an update makes infinite are found one step later, when the
-// losses and gradients computed from them are searched.
+// name the rank and the tensor. Weights that the exchange or an update makes infinite are found one step later, when
+// the losses and gradients computed from them are searched.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/batch_loader.hpp"
@@ -32,10 +32,10 @@ struct FiniteCheckRequest {
   const RankContext& context;
   const ParameterArena& arena;
   ExactAccumulator* exact = nullptr;  // has the largest gradients of all parts; null: gradients are searched here
-  int max_workers_of_any = 1;              // of any rank; this and all that follows are equal on all ranks
-  int max_delay_steps = 0;           // the result of a step is waited for at most this many steps later
-  OnNotFinite on_not_finite{};       // skip: waits for the result of every step
-  std::vector<std::string> hosts{};  // by rank; empty: unknown
+  int max_workers_of_any = 1;         // of any rank; this and all that follows are equal on all ranks
+  int max_delay_steps = 0;            // the result of a step is waited for at most this many steps later
+  OnNotFinite on_not_finite{};        // skip: waits for the result of every step
+  std::vector<std::string> hosts{};   // by rank; empty: unknown
 };
 
 class FiniteCheck {

@@ -43,7 +43,8 @@ std::int32_t GridLevel::exponent(int parts) const {
   return level ? kSumBits - bits_of_parts - kMarginBits - *level : 0;
 }
 
-ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts)
+ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients,
+                                   int parts)
     : context_(context),
       backend_(context.backend),
       slices_(layout.slices()),
@@ -51,7 +52,7 @@ ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLa
       parts_(parts),
       sums_(context.communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
       rows_(context.communicator.allocate(static_cast<std::size_t>(context.communicator.size()) * slices_.size() *
-                                       sizeof(std::int32_t))),
+                                          sizeof(std::int32_t))),
       ends_(upload(backend_, layout.slice_ends())),
       exponents_(backend_.allocate(slices_.size() * sizeof(std::int32_t))),
       levels_(slices_.size()) {
@@ -133,9 +134,8 @@ void ExactAccumulator::restore(const std::vector<NamedArray>& state) {
   const auto levels = std::ranges::find(state, kStateName, &NamedArray::name);
   if (levels == state.end()) return;
   if (levels->values.size() != levels_.size()) {
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("{} has {} levels in the checkpoint, but the model has {} tensors", kStateName,
-                            levels->values.size(), levels_.size()));
+    throw Error(ErrorSource::checkpoint, fmt::format("{} has {} levels in the checkpoint, but the model has {} tensors",
+                                                     kStateName, levels->values.size(), levels_.size()));
   }
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const float level = levels->values[i];

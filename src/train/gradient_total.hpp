@@ -15,7 +15,7 @@ namespace tutti {
 
 struct PartGradients {
   std::size_t index = 0;  // among this rank's parts with samples
-  Tensor gradients;        // f32, the whole block
+  Tensor gradients;       // f32, the whole block
 };
 
 class GradientAccumulator {

@@ -26,7 +26,9 @@ constexpr double kWorthwhile = 0.95;  // of the current step time
 struct Candidate {
   double seconds = 0;  // for the rank's parts and one more
   std::size_t rank = 0;
-  bool operator>(const Candidate& other) const { return std::pair(seconds, rank) > std::pair(other.seconds, other.rank); }
+  bool operator>(const Candidate& other) const {
+    return std::pair(seconds, rank) > std::pair(other.seconds, other.rank);
+  }
 };
 
 // Assigns the remaining parts, each to the rank that would then finish first.
@@ -106,10 +108,12 @@ std::string map_note(const PartMap& map, const SecondsPerPart& seconds) {
   const Subset subset = best_subset(map.num_parts(), seconds);
   const bool one = subset.left_out.size() == 1;
   const bool helps = subset.seconds > now;
-  const std::string conclusion = fmt::format("rank{} {} {}", one ? "" : "s", fmt::join(subset.left_out, ","),
-                                             one ? (helps ? "helps" : "does not help") : (helps ? "help" : "do not help"));
+  const std::string conclusion =
+      fmt::format("rank{} {} {}", one ? "" : "s", fmt::join(subset.left_out, ","),
+                  one ? (helps ? "helps" : "does not help") : (helps ? "help" : "do not help"));
   return fmt::format(
-      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without rank{} {}: {:.1f} ms, so {}",
+      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without rank{} {}: {:.1f} ms, so "
+      "{}",
       fmt::join(map.parts_by_rank(), ","), map.num_ranks(), now / kMilli,
       step_seconds(PartMap(map.num_parts(), map.num_ranks()), seconds) / kMilli, one ? "" : "s",
       fmt::join(subset.left_out, ","), subset.seconds / kMilli, conclusion);
@@ -125,9 +129,8 @@ PartBalancer::PartBalancer(const RankContext& context, const TrainerOptions& opt
       balances_(options.part_map.measured && context.communicator.size() > 1) {
   constexpr int kWantedPerRank = 4;
   if (balances_ && options.num_parts < kWantedPerRank * map_.num_ranks()) {
-    notes_.push_back(
-        fmt::format("--part-map auto balances coarsely with {} parts on {} ranks: use at least {} parts",
-                    options.num_parts, map_.num_ranks(), kWantedPerRank * map_.num_ranks()));
+    notes_.push_back(fmt::format("--part-map auto balances coarsely with {} parts on {} ranks: use at least {} parts",
+                                 options.num_parts, map_.num_ranks(), kWantedPerRank * map_.num_ranks()));
   }
 }
 

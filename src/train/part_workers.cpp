@@ -98,10 +98,12 @@ void PartWorkers::plan(std::int64_t samples, LayerMode mode) {
   each([&](Worker& worker) { worker.context.plan(samples, mode); });
 }
 
-void PartWorkers::collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> thresholds) {
+void PartWorkers::collect_gradients(GradientAccumulator& total, std::int64_t parts,
+                                    std::vector<std::int64_t> thresholds) {
   total_ = &total;
   thresholds_ = std::move(thresholds);
-  sum_ = std::make_unique<OrderedAccumulation>(total, size() > 1 ? OrderedAccumulation::Streams::many : OrderedAccumulation::Streams::one);
+  sum_ = std::make_unique<OrderedAccumulation>(
+      total, size() > 1 ? OrderedAccumulation::Streams::many : OrderedAccumulation::Streams::one);
   for (const auto& worker : workers_) {
     std::size_t first_separate = worker->index;  // its first part outside the total
     while (first_separate < static_cast<std::size_t>(parts) && is_in_total(*worker, first_separate))

@@ -64,8 +64,8 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
     : backend_(initialize_thread_of(context.backend, options.threads)),
       own_status_(context.rank_status == nullptr ? std::make_unique<RankStatus>() : nullptr),
       stream_(backend_.make_stream()),
-      context_(std::make_unique<RankContext>(backend_, context.communicator, own_status_ ? *own_status_ : *context.rank_status,
-                                          *stream_)),
+      context_(std::make_unique<RankContext>(backend_, context.communicator,
+                                             own_status_ ? *own_status_ : *context.rank_status, *stream_)),
       seed_(options.seed),
       timeline_(std::make_unique<PhaseTimeline>(backend_, *stream_, context_->status)),
       arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
@@ -85,17 +85,19 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
                  : nullptr),
-      finite_check_(std::make_unique<FiniteCheck>(FiniteCheckRequest{.context = *context_,
-                                                                     .arena = arena_,
-                                                                     .exact = exact_.get(),
-                                                                     .max_workers_of_any = balancer_->max_parts_of_any(),
-                                                                     .max_delay_steps = max_delay_steps(options),
-                                                                     .on_not_finite = options.safeguards.on_not_finite,
-                                                                     .hosts = context.hosts})),
+      finite_check_(
+          std::make_unique<FiniteCheck>(FiniteCheckRequest{.context = *context_,
+                                                           .arena = arena_,
+                                                           .exact = exact_.get(),
+                                                           .max_workers_of_any = balancer_->max_parts_of_any(),
+                                                           .max_delay_steps = max_delay_steps(options),
+                                                           .on_not_finite = options.safeguards.on_not_finite,
+                                                           .hosts = context.hosts})),
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
-      exchange_(std::make_unique<GradientExchange>(context.communicator, *ownership_, arena_.gradients(), exact_.get())),
+      exchange_(
+          std::make_unique<GradientExchange>(context.communicator, *ownership_, arena_.gradients(), exact_.get())),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())) {
   stream_->set_wait_callback([this] {
     context_->communicator.progress();

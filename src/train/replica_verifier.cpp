@@ -98,7 +98,8 @@ ReplicaVerifier::Digests ReplicaVerifier::digests() {
   record();
   Digests digests(tensors_.size());
   const Tensor on_device = digests_.view(Shape{std::ssize(digests)}, ElementType::i64);
-  context_.backend.copy(context_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host}, on_device);
+  context_.backend.copy(context_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host},
+                        on_device);
   context_.stream.synchronize();
   records_ = 0;
   context_.backend.fill_zero(context_.stream, on_device);

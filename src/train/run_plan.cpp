@@ -8,8 +8,7 @@
 
 namespace tutti {
 
-Trainer::Plan Trainer::plan_run(const TrainerOptions& options, const SplitBatchSampler& sampler,
-                                std::int64_t samples) {
+Trainer::Plan Trainer::plan_run(const TrainerOptions& options, const SplitBatchSampler& sampler, std::int64_t samples) {
   Plan plan{.epochs = options.epochs};
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     plan.steps += sampler.steps(epoch);
@@ -34,10 +33,11 @@ void Trainer::require_matching_progress(const TrainProgress& theirs) const {
     if (found >= wanted.begin && found < wanted.end) return;
     throw Error(
         ErrorSource::checkpoint,
-        fmt::format("{} is {} in the checkpoint, but {} with these options and this data: resume with the original ones", item,
-                    found,
-                    wanted.size() == 1 ? fmt::format("{}", wanted.begin)
-                                       : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
+        fmt::format(
+            "{} is {} in the checkpoint, but {} with these options and this data: resume with the original ones", item,
+            found,
+            wanted.size() == 1 ? fmt::format("{}", wanted.begin)
+                               : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
   };
   const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
     require(item, found, {wanted, wanted + 1});

@@ -58,7 +58,7 @@ std::vector<ParameterSlice> ShardSelector::select_next(std::span<const Parameter
 }
 
 ShardSelector make_shard_selector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
-                        const Optimizer& optimizer) {
+                                  const Optimizer& optimizer) {
   std::int64_t elements = layout.parameters() * (1 + std::ssize(optimizer.slots()));
   for (const ParameterSlice& slice : layout.statistics()) elements += slice.elements();
   return {shard, elements};
@@ -138,7 +138,8 @@ std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& st
       }
       gather_owned(context.communicator, context.ownership, block, stream);
     }
-    auto arrays = arrays_of(context.backend, stream, block, selector.select_next(context.layout.trained()), prefix_of(slot));
+    auto arrays =
+        arrays_of(context.backend, stream, block, selector.select_next(context.layout.trained()), prefix_of(slot));
     std::ranges::move(arrays, std::back_inserter(state));
   }
   return state;
@@ -154,7 +155,7 @@ void restore_state(const OptimizerContext& context, Stream& stream, const Optimi
     for (const OwnedPiece& piece : pieces) {
       const std::int64_t begin = piece.elements.begin - slices[piece.range].offset;
       context.backend.copy(stream, elements_of(slot.block, piece.packed),
-                         elements_of(values[piece.range], {begin, begin + piece.elements.size()}));
+                           elements_of(values[piece.range], {begin, begin + piece.elements.size()}));
     }
   }
   stream.synchronize();

@@ -27,7 +27,7 @@ class ShardSelector {
 };
 // For parameters, statistics and this optimizer's state, in this order.
 ShardSelector make_shard_selector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
-                        const Optimizer& optimizer);
+                                  const Optimizer& optimizer);
 
 // Copies these slices of `block`, each named prefix + slice name. Waits for the stream.
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
@@ -52,7 +52,8 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 
 // The owned pieces of every trained slice in turn.
 std::vector<OwnedPiece> owned_pieces(const OptimizerContext& context);
-// The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the stream.
+// The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the
+// stream.
 std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                                      ShardSelector& selector);
 // Restores what this rank owns of such state. Throws as fill_from_arrays does, on every rank. Waits for the stream.

@@ -44,8 +44,8 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
                                                     {.shuffle = options.shuffle, .seed = options.seed});
   }
   if (options.test_every_epochs > 0 && context.test != nullptr && context.test->info().samples > 0) {
-    evaluator_ =
-        std::make_unique<Evaluator>(EvaluatedData{*context.test, options.recipe}, replica_.context(), replica_.workers());
+    evaluator_ = std::make_unique<Evaluator>(EvaluatedData{*context.test, options.recipe}, replica_.context(),
+                                             replica_.workers());
   }
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
     verifier_ = std::make_unique<ReplicaVerifier>(replica_.context(), replica_.replicated());
@@ -248,10 +248,10 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   observer.on_epoch(report);
   refuse_not_finite(report.train);
   if (report.test && report.test->not_finite > 0) {
-    observer.on_note(
-        fmt::format("epoch {}: the test loss is not finite, but the training loss is, so training continues: the running "
-                    "batch norm statistics may not have converged, or --lr is too high",
-                    report.epoch));
+    observer.on_note(fmt::format(
+        "epoch {}: the test loss is not finite, but the training loss is, so training continues: the running "
+        "batch norm statistics may not have converged, or --lr is too high",
+        report.epoch));
   } else if (report.test) {
     const BestTest now{.step = progress_.step, .correct = report.test->correct, .samples = report.test->samples};
     BestTest& best = progress_.best;

@@ -66,8 +66,8 @@ class BatchLoader {
   const StepBatches& next(Stream& stream);
 
  private:
-  class Pipeline;
-  std::unique_ptr<Pipeline> pipeline_;
+  class Prefetcher;
+  std::unique_ptr<Prefetcher> prefetcher_;
 };
 
 // For evaluation: reads the images and labels of samples first .. first + count - 1 as one batch on the device.

@@ -26,6 +26,6 @@ std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network);
 // gray to colour, and drops labels that do not match. Adds a line for each change to `notes`. Throws an input error
 // unless the channels are equal, or 1 and 3.
 std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
-                                std::vector<std::string>& notes);
+                                  std::vector<std::string>& notes);
 
 }  // namespace tutti

@@ -51,7 +51,7 @@ struct EvaluationRequest {
   const Dataset& data;
   const ImageRecipe& recipe;  // only its image size and normalisation are used
   int threads = 1;            // of each worker
-  int max_workers = 1;       // workers of this rank; does not change the result
+  int max_workers = 1;        // workers of this rank; does not change the result
   RankStatus* rank_status = nullptr;
   const ScoreOutlet* scores = nullptr;  // receives scores, if not null: the same bits at any number of ranks
 };

@@ -39,11 +39,11 @@ struct StepTimes {
     std::int64_t final_elements = 0;
   };
 
-  double input = 0;               // waiting for the batch
-  std::vector<Interval> compute;  // of this rank's parts, in backward order
-  double overlapped_exchange = 0;         // making progress on the exchange in between
-  double waiting = 0;             // for the exchange afterwards, and for weights that other ranks update
-  double update = 0;              // of the weights that this rank owns
+  double input = 0;                // waiting for the batch
+  std::vector<Interval> compute;   // of this rank's parts, in backward order
+  double overlapped_exchange = 0;  // making progress on the exchange in between
+  double waiting = 0;              // for the exchange afterwards, and for weights that other ranks update
+  double update = 0;               // of the weights that this rank owns
 
   double compute_seconds() const {
     double seconds = 0;

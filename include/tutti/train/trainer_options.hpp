@@ -68,7 +68,7 @@ struct TrainerOptions {
   ExchangeOptions exchange{};
   PartMapOptions part_map{};  // which rank computes which parts
   int threads = 1;            // of each part
-  int max_workers = 1;       // parts that this rank computes concurrently, at most; results are bit-identical
+  int max_workers = 1;        // parts that this rank computes concurrently, at most; results are bit-identical
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;

@@ -279,7 +279,7 @@ WindowOperation::WindowOperation(PeerMemory& peer_memory, const MpiRank& self, s
 void WindowOperation::start() {
   OperationSlot& slot = peer_memory_.own_slot(number_);
   slot.published = {shared_values(peer_memory_, pieces_.front().values),
-                shared_values(peer_memory_, pieces_.front().results)};
+                    shared_values(peer_memory_, pieces_.front().results)};
   slot.ready.store(number_, std::memory_order_release);
 }
 

@@ -124,11 +124,12 @@ Error Connection::failed(const std::string& where, ncclResult_t result) const {
 }
 
 Error Connection::timeout_error(const std::string& where) const {
-  return Error(ErrorSource::hang,
-               fmt::format("{} gave up after {:g} s in {}: not all ranks reached it. Look for a rank that is late or "
-                           "dead: the rank whose last log line is oldest, an idle GPU (nvidia-smi), a node that is down; "
-                           "--stall-timeout allows more time",
-                           who_, deadline_seconds_, where));
+  return Error(
+      ErrorSource::hang,
+      fmt::format("{} gave up after {:g} s in {}: not all ranks reached it. Look for a rank that is late or "
+                  "dead: the rank whose last log line is oldest, an idle GPU (nvidia-smi), a node that is down; "
+                  "--stall-timeout allows more time",
+                  who_, deadline_seconds_, where));
 }
 
 Group::Group() { check(ncclGroupStart()); }
