@@ -132,7 +132,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"lr-period", training, "step schedule: drop every N epochs (10) or at these epochs (30,60,80), warm-up included",
        fixed, parsed(c.lr_period)},
       {"lr-decay", training, "step schedule: factor per drop", fixed, RealValue{&c.rate.decay}},
-      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, RealValue{&c.rate.least}},
+      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, RealValue{&c.rate.min}},
       {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed,
        RealValue{&c.rate.warmup_epochs}},
       {"seed", training, "random seed", fixed, IntValue{&c.seed}},

@@ -58,7 +58,7 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
   const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
   if (config.rate.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
   const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
-  const bool would_stop = config.rate.least == 0 && config.epochs > schedule_epochs(before);
+  const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
   const bool can_keep = !schedule_ends_with_invocation(before) && !is_over && !would_stop;
   return fmt::format(
       "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
@@ -68,10 +68,10 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
 }
 
 std::string late_schedule_text(const RunConfig& config) {
-  if (config.rate.schedule != Schedule::cosine || config.rate.least == 0 || schedule_epochs(config) >= config.epochs)
+  if (config.rate.schedule != Schedule::cosine || config.rate.min == 0 || schedule_epochs(config) >= config.epochs)
     return {};
   return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
-                     schedule_end_text(config), config.rate.least, config.epochs);
+                     schedule_end_text(config), config.rate.min, config.epochs);
 }
 
 void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {

@@ -99,8 +99,8 @@ class BatchFeed {
   void write(BatchWriter& writer, const BatchRows& rows, std::size_t slot, std::int64_t samples) {
     writer.write(rows, context_.staged_layout.view(slots_[slot].memory, samples));
   }
-  // Enqueues the copy of all rows of a slot to the device, ordered before the work enqueued in `stream` from now on. The stream must be the same
-  // at every call. Batch::part and first_position are 0. Asynchronous.
+  // Enqueues the copy of all rows of a slot to the device, ordered before the work enqueued in `stream` from now on.
+  // The stream must be the same at every call. Batch::part and first_position are 0. Asynchronous.
   Batch enqueue_copy(Stream& stream, std::size_t slot, std::int64_t samples);
   // Waits until the slot may be written again. Waits by stream.await(), so that the stream's wait callback is called.
   void wait_until_copied(Stream& stream, std::size_t slot) {

@@ -1,8 +1,8 @@
 #pragma once
 // Checks that a step's losses and gradients are finite. Every rank searches its own gradients before they are exchanged
 // and all-gathers its findings after the last bucket, so that all ranks reach the same result at the same step and can
-// name the rank and the tensor. Weights that the exchange or an update makes infinite are found one step later, when the
-// losses and gradients computed from them are searched.
+// name the rank and the tensor. Weights that the exchange or an update makes infinite are found one step later, when
+// the losses and gradients computed from them are searched.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/batch_loader.hpp"

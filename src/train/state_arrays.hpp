@@ -52,7 +52,8 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 
 // The owned pieces of every trained slice in turn.
 std::vector<OwnedPiece> owned_pieces(const OptimizerContext& context);
-// The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the stream.
+// The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the
+// stream.
 std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                                      ShardSelector& selector);
 // Restores what this rank owns of such state. Throws as fill_from_arrays does, on every rank. Waits for the stream.

@@ -250,7 +250,7 @@ TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
   EXPECT_EQ(merged.optimizer.beta1, 0.9);
   EXPECT_EQ(merged.optimizer.beta2, 0.999);
   EXPECT_EQ(merged.optimizer.epsilon, 1e-8);
-  EXPECT_EQ(merged.rate.least, 0);
+  EXPECT_EQ(merged.rate.min, 0);
 }
 
 TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {

@@ -186,7 +186,7 @@ TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   EXPECT_THAT(only(check_rates(config, 40, 24)),
               HasSubstr("ends at epoch 3, and --epochs is 5: after that the learning rate is 0 and the weights will "
                         "not change; give --schedule-epochs 5, or "));
-  config.rate.least = 1e-4;
+  config.rate.min = 1e-4;
   EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
   config.rate.base = 0;
   EXPECT_THAT(only(check_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));

@@ -21,7 +21,7 @@ struct LrPlan {
   double decay = 0.1;
   // Over W = warmup_epochs * steps_per_epoch steps the rate rises linearly from base / W to base.
   double warmup_epochs = 0;
-  double least = 0;  // final rate of cosine, lower bound of step
+  double min = 0;  // final rate of cosine, lower bound of step
 };
 
 // "10" is every 10 epochs; "30,60,80" are the epochs at which the rate drops. Throws a usage error.
@@ -37,7 +37,7 @@ class LrSchedule {
   LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
 
   // `step` counts from 0 over the whole run; `epoch`, from 0, contains it. Cosine falls from base at the first step
-  // after the warm-up to `least` after the last.
+  // after the warm-up to `min` after the last.
   double at(std::int64_t step, std::int64_t epoch) const;
 
  private:

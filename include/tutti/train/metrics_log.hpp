@@ -9,7 +9,8 @@
 //    "test_seconds":..,"images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1}
 //                               test figures are null without a test set, a loss where it is not finite; redone_steps:
 //                               steps computed again on a coarser grid (--exchange exact)
-//   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     averages over the steps since the previous record or resume
+//   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}
+//                               averages over the steps since the previous record or resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
 //   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"]}

@@ -28,8 +28,8 @@ static_assert(static_cast<std::int64_t>(kMaxOperationsInFlight) < kTags);
 
 constexpr int kMaxDirectRanks = 64;
 
-// The number of pieces, of at most `messages_per_piece` messages each, into which a tensor is split. Adding one message overlaps receiving
-// the next, and a message stays in the cache until it is sent on.
+// The number of pieces, of at most `messages_per_piece` messages each, into which a tensor is split. Adding one message
+// overlaps receiving the next, and a message stays in the cache until it is sent on.
 std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t messages_per_piece = 1) {
   const std::int64_t longest = messages_per_piece * (kMaxMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
   return (elements + longest - 1) / longest;

@@ -1,6 +1,6 @@
 #pragma once
-// The all_reduce algorithms, each a state machine that never waits for other ranks. All of them add in the ring's order, and so give
-// the same bits.
+// The all_reduce algorithms, each a state machine that never waits for other ranks. All of them add in the ring's
+// order, and so give the same bits.
 
 #include "tutti/backend/tensor.hpp"
 
