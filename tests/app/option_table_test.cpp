@@ -52,9 +52,9 @@ bool change(const RunOption& option) {
     const std::string other = text->choices.empty() ? "7" : std::string(text->choices.back());
     text->write(other != text->read() ? other : std::string(text->choices.front()));
   } else if (const auto* const whole = std::get_if<IntValue>(&option.value)) {
-    *whole->at += 1;
+    *whole->target += 1;
   } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    *real->at += 1;
+    *real->target += 1;
   } else {
     bool& flag = *std::get<bool*>(option.value);
     flag = !flag;

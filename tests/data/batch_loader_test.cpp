@@ -188,7 +188,7 @@ TEST(BatchLoader, DeliversEachStepOnceWhenPartsAreReassigned) {
       LoaderPlan plan = plan_of(9, 7, LastBatch::rollover);
       plan.steps_ahead = steps_ahead;
       plan.readers = readers;
-      const SplitBatchSampler schedule(40, 9, 7, 0, plan.last_batch, plan.order);
+      const SplitBatchSampler sampler(40, 9, 7, 0, plan.last_batch, plan.order);
       // One rank with the parts before `cut`, one with the others.
       const auto share = [](int rank, std::int64_t cut) { return rank == 0 ? IndexRange{0, cut} : IndexRange{cut, 7}; };
       std::vector<std::unique_ptr<MemoryBackend>> backends;

@@ -38,7 +38,7 @@ class StepRecorder : public RunObserver {
     seconds_.push_back(step_.seconds());
     step_.restart();
     digests.push_back(trainer->weights_digest());
-    maps.push_back(trainer->replica().assignment().plan().parts_by_rank());
+    maps.push_back(trainer->replica().balancer().map().parts_by_rank());
   }
   void on_note(const std::string& text) override { notes.push_back(text); }
 

@@ -22,8 +22,8 @@
 //   /progress/learning_rate            f64 scalar: of the last step
 //   /progress/seed, /progress/parts    i64 scalars
 //   /progress/epoch_sums               i64 [4]: loss steps of 2^-24, correct, samples, calls not finite
-//   /progress/epoch_large_losses       i64 [4]: sums of losses of 2^16 and more, in units of 2^16, 2^56, 2^96 and 2^136;
-//                                      absent if all are 0
+//   /progress/epoch_large_losses       i64 [4]: sums of losses of 2^16 and more, in units of 2^16, 2^56, 2^96 and
+//                                      2^136; absent if all are 0
 //   /progress/redone_steps             i64 scalar: steps of the current epoch that were computed again on a coarser
 //                                      grid; absent if none
 //   /progress/epoch_seconds            f64 scalar: training time of the current epoch, seconds

@@ -347,8 +347,7 @@ Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t
     findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
                   config.schedule_epochs, name_of(config.rate.schedule));
   }
-  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 &&
-      planned > scheduled) {
+  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
     findings.warn(
         "the cosine schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
         "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
