@@ -28,13 +28,13 @@ def kernel_command(command, architecture):
     if compiler is None:
         return None
     words = iter(words[compiler:])
-    words = []
+    arguments = []
     for word in words:
         if word in ("-o", "-MF", "-MT"):
             next(words)
         elif not OF_THE_BUILD.match(word):
-            words.append(word)
-    return [*words, "-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", os.devnull]
+            arguments.append(word)
+    return [*arguments, "-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", os.devnull]
 
 
 def measure(entry, architecture):

@@ -180,7 +180,7 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithAValueThatIsNotFinite) {
 
 TEST_F(HandmadeCheckpoint, IsRefusedWithArraysOrDigestsThatItCannotHave) {
   EXPECT_THAT(refusal_with("/parameters/conv1/weight", scalar(std::int64_t{1})), HasSubstr("/parameters/conv1/weight"));
-  EXPECT_THAT(refusal_with("/more", scalar(1.0)), HasSubstr("not part of a checkpoint"));
+  EXPECT_THAT(refusal_with("/more", scalar(1.0)), HasSubstr("do not belong to a checkpoint"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines.front() ^= 1; }), HasSubstr("'/format_version'"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines += "x"; }), HasSubstr("'/run/digests'"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines.clear(); }), HasSubstr("digest"));

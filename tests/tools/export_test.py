@@ -399,7 +399,7 @@ class Words(Trained):
         for words, fault in ((["F.h5"], "choose the output: --to-onnx or --to-torch"),
                              (["F.onnx"], "choose the output: --to-checkpoint F.h5"),
                              (["F.onnx", "--to-torch", "F.pt"], "F.onnx becomes a checkpoint first"),
-                             (["F.h5", "--to-checkpoint", "G.h5"], "--to-checkpoint wants an .onnx"),
+                             (["F.h5", "--to-checkpoint", "G.h5"], "--to-checkpoint needs an .onnx"),
                              (["F.h5", "--to-onnx", "F.onnx", "--module", "F.py"], "--module goes with --to-torch"),
                              (["F.pt", "--to-checkpoint", "G.h5"], "--like RUN goes with a state dict"),
                              (["F.h5", "--to-torch", "F.pt", "--with-normalize"], "a state dict alone"),

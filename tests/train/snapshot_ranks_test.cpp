@@ -99,8 +99,8 @@ TEST_F(SnapshotRanks, AllRefuseAStateThatIsNoLongerFinite) {
   EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   const std::string words = error.what();
   const bool knows = test_world().rank() == 1;
-  EXPECT_EQ(words.starts_with("the state on another rank holds"), !knows) << words;
-  EXPECT_EQ(words.find("/weight holds") != std::string::npos, knows) << words;
+  EXPECT_EQ(words.starts_with("the state on another rank contains"), !knows) << words;
+  EXPECT_EQ(words.find("/weight contains") != std::string::npos, knows) << words;
 }
 
 }  // namespace
