@@ -1,21 +1,21 @@
 # shellcheck shell=bash
-# What the Slurm jobs beside this file share: how ranks are started, and how a training is warned, saved and gone on
-# with. The jobs source it; it runs nothing by itself.
+# Functions that the Slurm jobs in this folder share: they start ranks, pass warnings on, save and resume a training.
+# The jobs source it; it runs nothing by itself.
 
-say() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
+log() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
 
 trainer=./trainer
 if [[ ! -f $trainer || ! -x $trainer ]] && ! trainer=$(type -P tutti); then
-  say "no ./trainer in $PWD and no tutti in PATH: run tools/demo there, load tutti's module, or submit from elsewhere"
+  log "no ./trainer in $PWD and no tutti in PATH: run tools/demo there, load tutti's module, or submit from elsewhere"
   exit 66
 fi
 
-# Sets `launcher`, which starts one rank per task: srun by itself where Slurm can tell the ranks of each other, else
-# mpirun, which reads the job's nodes from Slurm. TUTTI_LAUNCHER=srun or =mpirun chooses by hand.
+# Sets `launcher`, which starts one rank per task: srun itself where it can connect the ranks (PMI), else
+# mpirun, which reads the job's nodes from Slurm. TUTTI_LAUNCHER=srun or =mpirun overrides the choice.
 choose_launcher() {
   local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun}
   local fit=$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-${SLURM_NTASKS:-1}}))
-  # Slurm goes on telling the number that was submitted, when the job's nodes have become fewer.
+  # Slurm still reports the submitted number when the job has fewer nodes now.
   local ranks=${SLURM_NTASKS:-$fit}
   ((fit >= ranks)) || ranks=$fit
   if [[ $("$trainer" --version) == *MPICH* ]]; then pmi=pmi2; fi
@@ -30,17 +30,17 @@ choose_launcher() {
         launcher+=(--map-by "slot:PE=$SLURM_CPUS_PER_TASK")
       fi
       ;;
-    *) say "TUTTI_LAUNCHER is srun or mpirun, not '$by'" && exit 64 ;;
+    *) log "TUTTI_LAUNCHER is srun or mpirun, not '$by'" && exit 64 ;;
   esac
 }
 
 # Runs a training in the folder `out` and sets its `status`, which launchers may hide. Warnings of Slurm reach all ranks
-# as USR1, and a training that did not end well after one counts as saved: it may have begun too late to say so.
+# as USR1, and a training that failed after one counts as saved: it may have started too late to report it.
 train() { # OPTIONS
   mkdir -p "$out"
   rm -f "$out/exit.json"
   status=75
-  if [[ $warned ]]; then return; fi # before there were ranks
+  if [[ $warned ]]; then return; fi # before the ranks started
   "${launcher[@]}" "$trainer" "$@" --out "$out" --resume &
   run=$!
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
@@ -52,17 +52,17 @@ train() { # OPTIONS
   if ((status)) && [[ $warned ]]; then status=75; fi
 }
 
-# Whether the training may be tried again: a lost node (86: a rank was gone before Slurm knew), a bit that flipped on
-# one rank (87: the replicas differed; each checkpoint was verified before it was saved), or the launcher may have ended
-# it. Three times at most.
-was_struck() {
+# Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a
+# bit flip on one rank (87: the replicas differed; each checkpoint was verified before it was saved), or the launcher.
+# Three restarts at most.
+may_retry() {
   ((status == 70 || status == 86 || status == 87 || status > 128)) || return
   echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
   (($(wc -l <"$out/crashes") <= 3))
 }
 
-# Trains as far as Slurm lets it. A job that was stopped in time, or struck, goes back into the queue, and then on from
-# the newest checkpoint; but not when scancel stopped it, or when it may not be requeued.
+# Trains within Slurm's limits. A job that was stopped in time, or crashed, goes back into the queue and then resumes
+# from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_go_on() { # OPTIONS
   local run='' warned='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
@@ -72,17 +72,17 @@ train_and_go_on() { # OPTIONS
   out=$folder$element
   choose_launcher
   train "$@"
-  ((status == 75)) || was_struck || exit "$status"
+  ((status == 75)) || may_retry || exit "$status"
   job=$(scontrol show job "$task") || true
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
-    say "status $status; Slurm has put the job back into the queue"
+    log "status $status; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
-    say "saved and cancelled; TUTTI_OUT=$folder sbatch ... goes on"
+    log "saved and cancelled; TUTTI_OUT=$folder sbatch ... goes on"
   elif [[ $job == *\ Requeue=0\ * ]]; then
-    say "status $status; a job with TUTTI_OUT=$folder goes on"
+    log "status $status; a job with TUTTI_OUT=$folder goes on"
   else
-    say "status $status; back into the queue"
-    # Waits until Slurm ends it: one that ends by itself after a warning counts as completed.
+    log "status $status; back into the queue"
+    # Waits until Slurm ends the job: a job that ends by itself after a warning counts as completed.
     if scontrol requeue "$task"; then sleep 600; fi
   fi
   exit "$status"

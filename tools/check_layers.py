@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the module table of Tutti and reports every file that does not keep to it.
+"""Checks the files of Tutti against its module table, and reports every file that violates it.
 
 Reads the text of src, include and tests only; compiles nothing. Prints `path:line: what, and what to do` for each
 finding and ends with 1 when there is any.
@@ -58,7 +58,7 @@ SYSTEM_HEADERS = re.compile(
     r"(dirent|dlfcn|fcntl|glob|ifaddrs|netdb|poll|pthread|pwd|sched|spawn|syscall|termios|time|unistd|utime)\.h|"
     r"(cpuid|\w+intrin)\.h")
 
-SOURCES = {".cpp", ".cu"}
+SOURCES = {".cpp", ".cu", ".inc"}
 HEADERS = {".hpp", ".cuh"}
 LINES_PER_SOURCE = 400
 LINES_PER_HEADER = 200
@@ -140,7 +140,7 @@ class Tree:
 def check_modules(tree):
     for file in tree.ours:
         if file.module not in MODULES:
-            tree.report(file, 1, f"lies in no module: move it into one of {', '.join(MODULES)}, or extend the table in "
+            tree.report(file, 1, f"is in no module: move it into one of {', '.join(MODULES)}, or extend the table in "
                                  "tools/check_layers.py")
             continue
         for line, bracket, name in file.includes():
@@ -249,11 +249,11 @@ def check_names(tree):
     for file in tree.ours + tree.tests:
         parts = pathlib.PurePosixPath(file.name).with_suffix("").parts
         for word in {word for part in parts for word in part.split("_")} & EMPTY_NAMES:
-            tree.report(file, 1, f"'{word}' says nothing: name the file after its main type")
+            tree.report(file, 1, f"'{word}' is too general: name the file after its main type")
 
 
 def check_types(tree):
-    """Of two types with one name no compiler need see both, and the linker takes one's members for the other's."""
+    """Two types of one name may be in different sources, and the linker then mixes up their members."""
     owners = {}
     for file in tree.ours:
         scope = ""
@@ -263,7 +263,7 @@ def check_types(tree):
             elif match := TYPE.match(line):
                 owner = owners.setdefault((scope, match[1]), file)
                 if owner is not file:
-                    tree.report(file, number, f"{owner.name} has another type {match[1]}: give one a name of its own")
+                    tree.report(file, number, f"{owner.name} has another type {match[1]}: rename one")
 
 
 def check_sizes(tree):
@@ -280,7 +280,7 @@ def check_sizes(tree):
 
 
 def check_columns(tree):
-    """In all files; clang-format leaves comments as they are, and CMake's files have nobody else."""
+    """Checks all files: clang-format does not reflow comments, and no other tool checks CMake's files."""
     for file in tree.ours + tree.tests + tree.builds + tree.scripts:
         for number, line in enumerate(file.text.split("\n"), 1):
             if len(line) > COLUMNS:

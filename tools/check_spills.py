@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compiles the GPU kernels of a build folder once more and reports each that keeps local values in memory.
+"""Compiles the GPU kernels of a build folder again and reports each that has local values in memory.
 
-Registers that spill and arrays on a stack cost a kernel of ours, which are bound by memory, more than all else. Takes
-the compiler's commands from compile_commands.json, writes nothing there, and ends with 1 when there is any finding.
+Our kernels are bound by memory, so spilled registers and arrays on a stack cost them most. Takes the compiler's
+commands from compile_commands.json, writes nothing there, and ends with 1 when there is a finding.
 """
 
 import argparse
@@ -22,19 +22,19 @@ PROPERTIES = re.compile(r"Function properties for (\S+)\n"
 
 
 def kernel_command(command, architecture):
-    """The arguments that compile the same source for one GPU generation only and say what it takes, or None."""
+    """The arguments that compile the same source for one GPU generation only and report its resources, or None."""
     words = shlex.split(command)
     compiler = next((i for i, word in enumerate(words) if pathlib.Path(word).name == "nvcc"), None)
     if compiler is None:
         return None
     words = iter(words[compiler:])
-    kept = []
+    arguments = []
     for word in words:
         if word in ("-o", "-MF", "-MT"):
             next(words)
         elif not OF_THE_BUILD.match(word):
-            kept.append(word)
-    return [*kept, "-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", os.devnull]
+            arguments.append(word)
+    return [*arguments, "-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", os.devnull]
 
 
 def measure(entry, architecture):
@@ -48,7 +48,7 @@ def measure(entry, architecture):
 
 
 def readable(name):
-    """A function's name as it is written in the source, where the tool for that is at hand."""
+    """A function's name as it is written in the source, if the demangler is installed."""
     if not shutil.which("c++filt"):
         return name
     return subprocess.run(["c++filt", name], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Stages of work for the scripts beside this file: each has a title, a log and its seconds, says little when all goes
-# well, and when it fails shows the end of its log and what to try. Source it; it runs nothing by itself.
+# Stages of the scripts in this folder. Each has a title, a log and its seconds. A stage prints little when it succeeds,
+# and when it fails shows the end of its log and a remedy. Source this file; it runs nothing by itself.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 program=tools/$(basename "$0")
@@ -71,12 +71,12 @@ stage() {
   printf '%d s\n' $((SECONDS - started))
 }
 
-# Lets `./trainer` in the checkout name what was built last.
+# Links `./trainer` in the checkout to the last build.
 link_trainer() { # PRESET
   ln -sfn "build/$1/trainer" "$root/trainer"
 }
 
-# Those that this process may use. OMP_NUM_THREADS=1, which clusters set, would make nproc count one.
+# The processors that this process may use. OMP_NUM_THREADS=1, which clusters set, would make nproc count one.
 processors() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
 configure_and_build() { # PRESET [BUILD ARGUMENTS...]

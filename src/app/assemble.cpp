@@ -34,7 +34,7 @@ int max_concurrent_parts(const RunConfig& config, const World& world, const Core
 }
 
 std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
-  const PartPlan plan = PartPlan::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
+  const PartMap plan = PartMap::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
   const int workers = std::min(max_concurrent_parts(config, world, cores), std::ranges::max(plan.parts_by_rank()));
   return workers * config.threads * world.local_size();
 }
@@ -42,10 +42,10 @@ std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores
 void log_idle_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
   const std::int64_t busy = busy_cores(config, world, cores);
   if (world.rank() == 0 && busy < cores.usable) {
-    log.note(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads", cores.usable - busy,
+    log.info(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads", cores.usable - busy,
                          cores.usable));
   } else if (world.rank() == 0 && busy < cores.present && cores.usable < cores.present) {
-    log.note(fmt::format("the launcher bound this host's ranks to {} of its {} cores: start mpirun with --bind-to none",
+    log.info(fmt::format("the launcher bound this host's ranks to {} of its {} cores: start mpirun with --bind-to none",
                          cores.usable, cores.present));
   }
 }
@@ -59,9 +59,10 @@ std::size_t most_resident_bytes(const RunConfig& config) {
 }
 
 void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
-  const std::string fault = label_mismatch(data, trained);
-  if (fault.empty()) return;
-  throw Error(ErrorSource::input, fmt::format("{}: {} predict labels the images without them", fault, program_call()));
+  const std::string problem = label_mismatch(data, trained);
+  if (problem.empty()) return;
+  throw Error(ErrorSource::input,
+              fmt::format("{}: {} predict labels the images without them", problem, program_call()));
 }
 
 // Converts the images to the size of the training data, as for the test images of the training.
@@ -71,7 +72,7 @@ void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
   for (auto* const set : {&assembly.data.train, &assembly.data.test}) {
     if (!*set) continue;
     if (needs_labels) refuse_labels(trained, (*set)->info());
-    *set = fit_to(trained, std::move(*set), assembly.data.notes);
+    *set = adapt_to(trained, std::move(*set), assembly.data.notes);
     const DatasetInfo& info = (*set)->info();
     if (assembly.config.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
     if (height != width) {
@@ -110,7 +111,7 @@ RecipeRequest recipe_request(const RunConfig& config) {
 
 std::int64_t Assembly::busy_cores(const World& world) const { return tutti::busy_cores(config, world, cores); }
 
-TrainerContext Assembly::parts() const {
+TrainerContext Assembly::trainer_context() const {
   return {.backend = *backend,
           .communicator = *communicator,
           .network = *network,
@@ -118,7 +119,7 @@ TrainerContext Assembly::parts() const {
           .test = data.test.get()};
 }
 
-EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share) {
+EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share) {
   return {.network = *assembly.network,
           .options = assembly.options,
           .config = assembly.config,
@@ -192,39 +193,40 @@ void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model
     const DatasetInfo& info = assembly.data.train->info();
     assembly.options = resolve_options(assembly.config, model);
     assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
-    // A resume or evaluation, on any data, normalises as in the training.
+    // A resume or evaluation, on any data, normalizes as in the training.
     if (assembly.config.normalize == "auto") {
       assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
     }
-    assembly.options.side_by_side = on_gpu ? 1 : max_concurrent_parts(assembly.config, world, assembly.cores);
-    assembly.options.readers = budget_readers(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
+    assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly.config, world, assembly.cores);
+    assembly.options.readers =
+        reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
   });
 }
 
-std::vector<Claim> assembly_claims(const Assembly& assembly) {
-  std::vector<Claim> claims = option_claims(assembly.config);
+std::vector<AgreedValue> values_to_agree_on(const Assembly& assembly) {
+  std::vector<AgreedValue> values = agreed_options(assembly.config);
   const Dataset* test = assembly.data.test.get();
-  claims.push_back(
+  values.push_back(
       {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
-  claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
-  claims.push_back(
+  values.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
+  values.push_back(
       {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
   const std::string same_files = "copy the images again, so that all hosts have the same bytes";
   for (const auto& [which, set] :
        {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
     const auto files = set == nullptr ? std::nullopt : set->info().contents;
     if (!files) continue;
-    claims.push_back(
+    values.push_back(
         {fmt::format("content of {} of the {} images", files->sampled, which), digest_text(files->sample), same_files});
     if (files->whole) {
-      claims.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
+      values.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
     }
   }
-  return claims;
+  return values;
 }
 
-// Data that the command line names are used whole, unless they are the data of the run, at any path: those are split as
+// Data sets that the command line names are used whole. If they are the data of the run, at any path, they are split as
 // in the run.
 void assemble_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
   const double ratio = std::exchange(request.validation_ratio, 0);
@@ -254,7 +256,7 @@ bool names_data(const TrainState& checkpoint, const std::string& data) {
 }
 
 void assemble_all_data(World& world, Assembly& assembly, const Sources& sources) {
-  if (sources.evaluation != nullptr && sources.evaluation->named) {
+  if (sources.evaluation != nullptr && sources.evaluation->data_was_given) {
     assemble_named_data(world, assembly, sources.request, sources.evaluation->state);
   } else {
     assemble_data(world, assembly, sources.request);
@@ -270,7 +272,7 @@ void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
   run_or_throw_on_all(world, [&] {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
   });
-  assembly.exchange_has_core = spare_core || assembly.processor.is_gpu();
+  assembly.has_core_for_communication = spare_core || assembly.processor.is_gpu();
   if (!assembly.processor.all_on_gpus) log_idle_cores(assembly.config, world, assembly.cores, log);
 }
 
@@ -290,8 +292,8 @@ Assembly assemble_from(World& world, const RunConfig& config, const Sources& sou
   if (sources.model != nullptr && has_ranks && has_data) {
     preflight.attempt([&] { assemble_network(world, assembly, *sources.model); });
   }
-  for (const std::string& note : assembly.data.notes) log.note(note);
-  if (assembly.network) preflight.add(compare(world, assembly_claims(assembly)));
+  for (const std::string& note : assembly.data.notes) log.info(note);
+  if (assembly.network) preflight.add(compare(world, values_to_agree_on(assembly)));
   if (has_processor && has_ranks) preflight.attempt([&] { assemble_communicator(world, assembly, log); });
   assembly.backend = std::move(assembly.processor.backend);
   return assembly;
@@ -304,7 +306,7 @@ Assembly assemble(World& world, const RunConfig& config, const TrainingSources& 
   DataRequest request = data_request(config);
   request.allow_non_utf8_names = sources.checkpoint != nullptr;
   request.from_checkpoint = sources.checkpoint != nullptr && names_data(*sources.checkpoint, config.data);
-  if (sources.samples_files && request.verification == Verification::start) request.verification = Verification::sample;
+  if (sources.decode_sample && request.verification == Verification::start) request.verification = Verification::sample;
   return assemble_from(world, config, {.checkpoint = sources.checkpoint, .model = sources.model, .request = request},
                        preflight, log);
 }
@@ -324,7 +326,7 @@ Assembly assemble_for(World& world, const RunConfig& config, const EvaluationDat
   request.allow_unlabelled = !evaluation.needs_labels;
   request.allow_untrained_labels = true;
   request.allow_non_utf8_names = true;
-  request.from_checkpoint = !evaluation.named;
+  request.from_checkpoint = !evaluation.data_was_given;
   PreflightErrors preflight(world, log);
   return assemble_from(
       world, config, {.checkpoint = &evaluation.state, .model = &model, .request = request, .evaluation = &evaluation},

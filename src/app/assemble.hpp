@@ -31,14 +31,14 @@ struct Assembly {
   ChosenProcessor processor;  // its backend has been moved to the next member
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
-  bool exchange_has_core = false;  // a spare core for communication progress; on GPUs none is needed
-  LoadedBlock block;               // the bytes that the data sets refer to
+  bool has_core_for_communication = false;  // a spare core for communication progress; on GPUs none is needed
+  LoadedBlock block;                        // the bytes that the data sets refer to
   DataPair data;
   std::unique_ptr<Network> network;
   TrainerOptions options;
   std::uint64_t data_digest = 0;
 
-  TrainerContext parts() const;
+  TrainerContext trainer_context() const;
   // The number of cores that the ranks of this host keep busy.
   std::int64_t busy_cores(const World& world) const;
 };
@@ -46,7 +46,7 @@ struct Assembly {
 // Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
 Findings check_load(World& world, const Assembly& assembly);
 // The inputs of the memory estimate for a training; `share` is the share of a checkpoint that this rank saves.
-EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share);
+EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share);
 
 // Assembles a new run. Throws the same error on all ranks, also if they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const Log& log);
@@ -55,7 +55,7 @@ Assembly assemble(World& world, const RunConfig& config, const Log& log);
 struct TrainingSources {
   const TrainState* checkpoint = nullptr;  // to resume from, and to take the choices of algorithms from
   const NetworkSpec* model = nullptr;      // null: the network is left out
-  bool samples_files = false;              // checks more of the data than a start does
+  bool decode_sample = false;              // decode a sample of the images, for which a start takes no time
 };
 // The same for train and check; check leaves out the members that cannot be made. Collective.
 Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, PreflightErrors& preflight,
@@ -68,7 +68,7 @@ struct EvaluationData {
   std::optional<TrainedOn> trained;  // empty if the checkpoint does not store it
   std::vector<std::string> images{};
   bool needs_labels = true;
-  bool named = false;  // the command line has --data
+  bool data_was_given = false;  // the command line has --data
 };
 // Assembles the evaluation of a checkpoint. Throws an input error if labels are needed and the network has no such
 // classes. Collective.

@@ -40,11 +40,12 @@ class Check {
         findings_(before),
         config_(invocation.run) {
     Findings mine;
-    for (const std::string& fault : invocation.faults) mine.fail(ErrorSource::usage, fault);
-    const Findings faults = gather(world, mine);
-    for (Finding fault : faults.all()) {
-      if (std::ssize(fault.ranks) == world.size()) fault.ranks.clear();  // all ranks were started with these options
-      findings_.add(fault);
+    for (const std::string& problem : invocation.problems) mine.fail(ErrorSource::usage, problem);
+    const Findings problems = gather(world, mine);
+    for (Finding problem : problems.all()) {
+      if (std::ssize(problem.ranks) == world.size())
+        problem.ranks.clear();  // all ranks were started with these options
+      findings_.add(problem);
     }
   }
 
@@ -69,7 +70,7 @@ class Check {
   Machine machine_;
   MemoryEstimate estimate_;  // zeros if the run could not be assembled
   bool is_split_ = false;    // each checkpoint consists of more than one file
-  std::int64_t most_memory_ = 0;
+  std::int64_t max_memory_ = 0;
 };
 
 // Makes all ranks call the same collectives from here on.
@@ -96,13 +97,13 @@ void Check::check_gpus_of_hosts() {
                                            .note = assembly_.processor.note,
                                            .has_card = machine_.has_nvidia_card(),
                                            .has_driver = machine_.has_nvidia_driver(),
-                                           .inventory = look_for_gpus(config_.device)})));
+                                           .inventory = query_gpus(config_.device)})));
 }
 
 void Check::check_memory_of_hosts() {
   const bool on_gpu = assembly_.processor.is_gpu();
-  const std::size_t state_bytes = most_state_bytes(*assembly_.network);
-  const auto share = file_share(world_, state_bytes);
+  const std::size_t state_bytes = max_state_bytes(*assembly_.network);
+  const auto share = file_shard(world_, state_bytes);
   is_split_ = !world_.all_true(!share || share->files == 1);
   std::optional<std::int64_t> device_free;
   findings_.attempt([&] {
@@ -114,12 +115,12 @@ void Check::check_memory_of_hosts() {
       check_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share), machine_,
                        on_gpu, device_free);
   estimate_ = job.estimate;
-  most_memory_ = job.most;
+  max_memory_ = job.max_bytes;
   findings_.add(job.findings);
 }
 
 void Check::run() {
-  findings_.add(compare(world_, option_claims(config_)));
+  findings_.add(compare(world_, agreed_options(config_)));
   findings_.add(preflight_in_brief(world_, config_));
   findings_.attempt([&] {
     run_or_throw_on_all(world_, [&] {
@@ -167,7 +168,7 @@ std::string Check::ready_text() const {
   return fmt::format("{} on {}, {} on {}, about {:.1f} MiB per rank of {:.1f} GiB, {} with {} training images",
                      plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
                      plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
-                     mebi(estimate_.total()), static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);
+                     mebi(estimate_.total()), static_cast<double>(max_memory_) / 0x1p30, data.name, data.samples);
 }
 
 void Check::write_json(const std::string& path, const std::string& result) const {
@@ -213,7 +214,7 @@ ExitStatus check_from(World& world, const Invocation& invocation, const Findings
 
 }  // namespace
 
-ExitStatus check_command(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus check_command(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   return check_from(world, invocation, {});
 }
 
@@ -222,7 +223,7 @@ int check_alone(const Invocation& invocation, const Error& failure) {
   Findings found;
   found.fail(failure.source(), failure.describe());
   const auto world = make_solo_world();
-  return run_guarded(*world, {}, [&] { return check_from(*world, invocation, found); });
+  return run_and_report_errors(*world, {}, [&] { return check_from(*world, invocation, found); });
 }
 
 }  // namespace tutti

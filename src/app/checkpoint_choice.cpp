@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string fault_of(const std::string& path) {
+std::string problem_of(const std::string& path) {
   try {
     static_cast<void>(load_checkpoint(path));
     return {};
@@ -61,11 +61,11 @@ struct Choice {
 };
 
 // Empty for other names, and if a file or folder with the whole name exists.
-std::optional<Choice> choice_of(const std::string& named) {
-  const std::size_t at = named.rfind('@');
+std::optional<Choice> choice_of(const std::string& reference) {
+  const std::size_t at = reference.rfind('@');
   std::error_code unknown;
-  if (at == std::string::npos || at == 0 || fs::exists(named, unknown)) return std::nullopt;
-  Choice choice{.folder = named.substr(0, at), .which = named.substr(at + 1)};
+  if (at == std::string::npos || at == 0 || fs::exists(reference, unknown)) return std::nullopt;
+  Choice choice{.folder = reference.substr(0, at), .which = reference.substr(at + 1)};
   constexpr std::size_t kMaxDigits = 18;
   const bool is_step = !choice.which.empty() && choice.which.size() <= kMaxDigits &&
                        choice.which.find_first_not_of("0123456789") == std::string::npos;
@@ -118,14 +118,14 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, unknown);
 }
 
-std::string checkpoint_path(const std::string& named) {
-  const auto choice = choice_of(named);
-  return choice ? path_of_choice(*choice) : named;
+std::string checkpoint_path(const std::string& reference) {
+  const auto choice = choice_of(reference);
+  return choice ? path_of_choice(*choice) : reference;
 }
 
-std::string run_folder_of(const std::string& named) {
-  const auto choice = choice_of(named);
-  return choice ? choice->folder : named;
+std::string run_folder_of(const std::string& reference) {
+  const auto choice = choice_of(reference);
+  return choice ? choice->folder : reference;
 }
 
 std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder) {
@@ -133,14 +133,14 @@ std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder) {
   std::vector<CheckedCheckpoint> checked;
   for (const std::int64_t step : std::views::reverse(store.steps())) {
     const std::string path = store.path_of(step);
-    checked.push_back({path, fault_of(path)});
+    checked.push_back({path, problem_of(path)});
   }
   std::ranges::move(skipped_checkpoints(store.folder()), std::back_inserter(checked));
   return checked;
 }
 
 const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, const std::string& folder) {
-  const auto good = std::ranges::find(checked, std::string(), &CheckedCheckpoint::fault);
+  const auto good = std::ranges::find(checked, std::string(), &CheckedCheckpoint::problem);
   if (good != checked.end()) return good->path;
   if (checked.empty()) throw no_checkpoints_in(folder);
   throw Error(ErrorSource::checkpoint, fmt::format("no checkpoint in '{}' is good", folder));
@@ -155,22 +155,22 @@ void refuse_missing(const std::string& path) {
                           path));
 }
 
-LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log) {
+LoadedCheckpoint load_named_checkpoint(World& world, const std::string& reference, const Log& log) {
   std::string path;
   on_rank_0(world, [&] {
-    path = checkpoint_path(named);
+    path = checkpoint_path(reference);
     refuse_missing(path);
   });
   path = broadcast_text(world, path, 0);
   if (world.all_true(world.rank() != 0 || is_folder(path))) {
     auto newest = store_in(path).newest(world, log, DamagedPolicy::ignore);
     if (!newest) throw no_checkpoints_in(path).on_all_ranks();
-    log.note(fmt::format("the newest good checkpoint of {} is {}, after step {}", path, newest->path,
+    log.info(fmt::format("the newest good checkpoint of {} is {}, after step {}", path, newest->path,
                          newest->state.progress.step));
     return std::move(*newest);
   }
   LoadedCheckpoint loaded = load_checkpoint(world, path);
-  if (path != named) log.note(fmt::format("{} is {}, after step {}", named, path, loaded.state.progress.step));
+  if (path != reference) log.info(fmt::format("{} is {}, after step {}", reference, path, loaded.state.progress.step));
   return loaded;
 }
 

@@ -17,7 +17,7 @@ namespace tutti {
 
 struct CheckedCheckpoint {
   std::string path;
-  std::string fault;  // empty if it is good
+  std::string problem;  // empty if it is good
 };
 
 bool is_folder(const std::string& path);
@@ -25,9 +25,9 @@ bool is_folder(const std::string& path);
 void refuse_missing(const std::string& path);
 // Returns the file that RUN@best or RUN@STEP names; other names are returned as they are. Throws a checkpoint error if
 // the run has no such checkpoint.
-std::string checkpoint_path(const std::string& named);
-// The folder that `named` contains. Reads nothing.
-std::string run_folder_of(const std::string& named);
+std::string checkpoint_path(const std::string& reference);
+// The folder part of `reference`. Reads nothing.
+std::string run_folder_of(const std::string& reference);
 // Reads and verifies the checkpoints in such a folder, the newest first. At the end come those that a resume skips.
 std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error if there is none.
@@ -35,7 +35,7 @@ const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, co
 
 // Loads that file, or the folder's newest good checkpoint; rank 0 reads it for all ranks. It logs which one it chose,
 // and which ones it skipped. Collective.
-LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log);
+LoadedCheckpoint load_named_checkpoint(World& world, const std::string& reference, const Log& log);
 
 // The network of the weights that another run starts from. Stores its name in the run's options.
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config);

@@ -34,10 +34,10 @@ namespace {
 // Built-in commands, and companions after the commands of their group.
 std::vector<std::pair<std::string, std::string>> all_commands() {
   std::vector<std::pair<std::string, std::string>> commands;
-  for (const Command& command : tutti::commands()) commands.emplace_back(command.words, command.help);
+  for (const Command& command : tutti::commands()) commands.emplace_back(command.name, command.help);
   const auto group_of = [](const auto& command) { return command.first.substr(0, command.first.find(' ')); };
   for (const Companion& companion : find_companions()) {
-    const std::pair<std::string, std::string> added{companion.words, summary_of(companion)};
+    const std::pair<std::string, std::string> added{companion.name, summary_of(companion)};
     if (std::ranges::count(commands, added.first, &decltype(added)::first) > 0) continue;
     const auto last = std::ranges::find(commands.rbegin(), commands.rend(), group_of(added), group_of);
     commands.insert(last == commands.rend() ? commands.end() : last.base(), added);
@@ -71,12 +71,12 @@ NamedCommand command_of(int argc, const char* const* argv) {
   if (first == "help") return {nullptr, 1};
   const std::string second = argc > 2 ? argv[2] : "";
   for (const Command& command : commands()) {
-    if (first == command.words) return {&command, 1};
-    if (first + " " + second == command.words) return {&command, 2};
+    if (first == command.name) return {&command, 1};
+    if (first + " " + second == command.name) return {&command, 2};
   }
   for (Companion& companion : find_companions()) {
-    if (first == companion.words) return {nullptr, 1, std::move(companion)};
-    if (first + " " + second == companion.words) return {nullptr, 2, std::move(companion)};
+    if (first == companion.name) return {nullptr, 1, std::move(companion)};
+    if (first + " " + second == companion.name) return {nullptr, 2, std::move(companion)};
   }
   std::vector<std::string> known;
   std::vector<std::string> group;
@@ -103,11 +103,11 @@ CLI::Option* add_run_option(CLI::App& app, const RunOption& option, Texts& texts
   if (const auto* const text = std::get_if<TextValue>(&option.value)) {
     return app.add_option(flag, texts[option.name] = text->read(), option.help)->capture_default_str();
   }
-  if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
-    return app.add_option(flag, *whole->at, option.help)->capture_default_str();
+  if (const auto* const number = std::get_if<IntValue>(&option.value)) {
+    return app.add_option(flag, *number->target, option.help)->capture_default_str();
   }
   if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    return app.add_option(flag, *real->at, option.help)->capture_default_str();
+    return app.add_option(flag, *real->target, option.help)->capture_default_str();
   }
   return app.add_flag(flag, *std::get<bool*>(option.value), option.help);
 }
@@ -117,18 +117,18 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
     if (!command.takes(option)) continue;
     CLI::Option* added = add_run_option(app, option, texts)->take_last();
     added->group(option.group);
-    const std::string_view words = command.words;
+    const std::string_view words = command.name;
     const bool of_checkpoint = words == "eval" || words == "predict";
     if (of_checkpoint && option.use == OptionUse::location) added->default_str("the checkpoint's");
   }
 }
 
-// The words are written into records, which are JSON, and into checkpoints.
-void refuse_other_than_utf8(const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    if (is_utf8(word)) continue;
+// The arguments are written into records, which are JSON, and into checkpoints.
+void require_utf8_argv(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (is_utf8(argument)) continue;
     std::string shown;
-    for (const char c : word) shown += c < ' ' || c > '~' ? fmt::format("\\x{:02x}", c & 0xFF) : std::string(1, c);
+    for (const char c : argument) shown += c < ' ' || c > '~' ? fmt::format("\\x{:02x}", c & 0xFF) : std::string(1, c);
     throw Error(ErrorSource::usage, fmt::format("'{}' is not valid UTF-8: rename the file or folder", shown));
   }
 }
@@ -138,7 +138,7 @@ std::string version_text() {
                      array_library_version());
 }
 
-struct WantedText {
+struct PrintRequest {
   Texts texts;
   bool version = false;
   std::string completion;  // the shell
@@ -146,7 +146,7 @@ struct WantedText {
 };
 
 // Adds all options and operands of the command.
-void add_all_options(CLI::App& app, const Command& command, Invocation& invocation, WantedText& wanted) {
+void add_all_options(CLI::App& app, const Command& command, Invocation& invocation, PrintRequest& wanted) {
   app.set_help_flag("-h,--help", "print this help and exit");
   app.add_flag("--version", wanted.version, "print the versions of program and libraries and exit");
   if (&command == &commands().front()) {
@@ -168,7 +168,7 @@ void take_run_options(const CLI::App& app, const Texts& texts, Invocation& invoc
       if (std::holds_alternative<TextValue>(option.value)) set_text(option, texts.at(option.name));
       require_in_range(option);
     } catch (const Error& error) {
-      invocation.faults.emplace_back(error.what());
+      invocation.problems.emplace_back(error.what());
       restore_default(option);
     }
   }
@@ -183,7 +183,7 @@ Invocation begin_invocation(const Extensions* extensions) {
 }
 
 Invocation& print(Invocation& invocation, std::string text) {
-  invocation.called = "an option that only prints, such as --help";
+  invocation.command_name = "an option that only prints, such as --help";
   invocation.text = std::move(text);
   return invocation;
 }
@@ -222,7 +222,7 @@ std::vector<std::string> choices_of(const std::string& name, const std::string& 
   return choices;
 }
 
-Json listed(const CLI::Option& option, const Extensions* extensions) {
+Json option_json(const CLI::Option& option, const Extensions* extensions) {
   const bool is_operand = option.get_positional();
   const std::string name = is_operand ? option.get_name(true) : option.get_lnames().front();
   const std::string type = option.get_type_name();  // "INT", or "INT:" and its bounds
@@ -242,26 +242,25 @@ Json listed(const CLI::Option& option, const Extensions* extensions) {
 
 // All commands and options as JSON, from which tools/companions/command-texts makes the manual page and the shell
 // completion: the program's name and version, the exit statuses, and every command with its operands and options, the
-// default one first; for companions their words, summaries and paths.
-std::string command_listing(const std::string& program, const Extensions* extensions) {
+// default one first; for companions their names, summaries and paths.
+std::string commands_json(const std::string& program, const Extensions* extensions) {
   Json commands = Json::array();
   for (const Command& command : tutti::commands()) {
     CLI::App app;
     Invocation invocation = begin_invocation(extensions);
-    WantedText wanted;
+    PrintRequest wanted;
     add_all_options(app, command, invocation, wanted);
     Json operands = Json::array();
     Json options = Json::array();
     for (const CLI::Option* option : app.get_options()) {
       if (option->get_group().empty()) continue;  // hidden, as in the help
-      (option->get_positional() ? operands : options).push_back(listed(*option, extensions));
+      (option->get_positional() ? operands : options).push_back(option_json(*option, extensions));
     }
-    commands.push_back(
-        {{"words", command.words}, {"does", command.help}, {"operands", operands}, {"options", options}});
+    commands.push_back({{"words", command.name}, {"does", command.help}, {"operands", operands}, {"options", options}});
   }
   for (const Companion& companion : find_companions()) {
     commands.push_back(
-        {{"words", companion.words}, {"does", summary_of(companion)}, {"companion", companion.program.string()}});
+        {{"words", companion.name}, {"does", summary_of(companion)}, {"companion", companion.program.string()}});
   }
   return Json{{"program", program}, {"version", version()}, {"statuses", kStatuses}, {"commands", commands}}.dump();
 }
@@ -269,8 +268,8 @@ std::string command_listing(const std::string& program, const Extensions* extens
 // A companion prints the text, and reads a listing of all options from stdin.
 Invocation& print_by_companion(Invocation& invocation, const std::string& which, const std::string& program) {
   invocation.companion = companions_folder() / "command-texts";
-  invocation.words = {which};
-  invocation.text = command_listing(program, invocation.run.extensions);
+  invocation.arguments = {which};
+  invocation.text = commands_json(program, invocation.run.extensions);
   return invocation;
 }
 
@@ -278,24 +277,24 @@ Invocation& print_by_companion(Invocation& invocation, const std::string& which,
 
 Invocation parse_command_line(int argc, const char* const* argv, const Extensions* extensions) {
   Invocation invocation = begin_invocation(extensions);
-  invocation.words.assign(argv, argv + argc);
-  refuse_other_than_utf8(invocation.words);
+  invocation.arguments.assign(argv, argv + argc);
+  require_utf8_argv(invocation.arguments);
   const auto [command, words, companion] = command_of(argc, argv);
-  if (companion && invocation.words.back() == "--version") return print(invocation, version_text());
+  if (companion && invocation.arguments.back() == "--version") return print(invocation, version_text());
   if (companion) {
     invocation.companion = companion->program;
-    invocation.words.erase(invocation.words.begin(), invocation.words.begin() + 1 + words);
+    invocation.arguments.erase(invocation.arguments.begin(), invocation.arguments.begin() + 1 + words);
     return invocation;
   }
   if (command == nullptr) return print(invocation, list_of_commands());
-  invocation.called = command->words;
+  invocation.command_name = command->name;
 
   const bool trains = command == &commands().front();
   const std::string call = argc > 0 ? argv[0] : program_call();
   const std::string called = name_of(call);
-  const std::string name = trains ? called : fmt::format("{} {}", called, command->words);
+  const std::string name = trains ? called : fmt::format("{} {}", called, command->name);
   CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->help, name);
-  WantedText wanted;
+  PrintRequest wanted;
   add_all_options(app, *command, invocation, wanted);
   try {
     app.parse(argc - words, argv + words);
@@ -311,10 +310,10 @@ Invocation parse_command_line(int argc, const char* const* argv, const Extension
   take_run_options(app, wanted.texts, invocation);
   if (!invocation.run.config.empty()) {
     std::ranges::move(read_config_file(invocation.run.config, invocation.run, invocation.given),
-                      std::back_inserter(invocation.faults));
+                      std::back_inserter(invocation.problems));
   }
-  if (!invocation.faults.empty() && invocation.called != "check") {
-    throw Error(ErrorSource::usage, invocation.faults.front());
+  if (!invocation.problems.empty() && invocation.command_name != "check") {
+    throw Error(ErrorSource::usage, invocation.problems.front());
   }
   fit_defaults(invocation.run, invocation.given);
   invocation.command = command;

@@ -17,22 +17,22 @@ namespace tutti {
 struct Command;
 
 enum class EvalSet { test, train, any };
-constexpr std::array<std::string_view, 3> words_of(EvalSet) { return {"test", "train", "any"}; }
+constexpr std::array<std::string_view, 3> enum_names(EvalSet) { return {"test", "train", "any"}; }
 
 struct EvalRequest {
-  std::string checkpoint;     // path of the file, or of a folder of such
-  std::optional<EvalSet> on;  // none: test, or all images if other data have no test set
+  std::string checkpoint;     // a checkpoint file, or a folder of checkpoints
+  std::optional<EvalSet> on;  // empty: test, or all images if other data have no test set
   bool classes = false;       // also by class
   std::string mistakes;       // folder for the pictures of the most confident mistakes; empty: none
 };
 
 enum class PredictSets { test, train, all };
-constexpr std::array<std::string_view, 3> words_of(PredictSets) { return {"test", "train", "all"}; }
+constexpr std::array<std::string_view, 3> enum_names(PredictSets) { return {"test", "train", "all"}; }
 
 struct PredictRequest {
-  std::string checkpoint;           // path of the file, or of a folder of such
-  std::vector<std::string> images;  // files, and folders of such; none: those of a data set
-  std::optional<PredictSets> on;    // none: test if there is one, else train
+  std::string checkpoint;           // a checkpoint file, or a folder of checkpoints
+  std::vector<std::string> images;  // files, and folders of files; empty: the images of a data set
+  std::optional<PredictSets> on;    // empty: test if there is one, else train
   std::int64_t top = 1;             // number of classes to print for each image
   bool probabilities = false;       // of all classes
   std::string csv;                  // file for the results as CSV; "-": stdout
@@ -40,7 +40,7 @@ struct PredictRequest {
 };
 
 struct InspectRequest {
-  std::string checkpoint;  // path of the file, or of a folder of such
+  std::string checkpoint;  // a checkpoint file, or a folder of checkpoints
   std::string tensor;      // print its values; empty: print everything but values
   std::string seal;        // write this sealed copy first
 };
@@ -62,7 +62,7 @@ struct CheckpointBench {
   std::int64_t rounds = 7;
 };
 
-// Of the benches that train.
+// Options of the bench commands that train.
 struct TimedSteps {
   std::int64_t warmup = 5;
   std::int64_t timed = 20;
@@ -70,12 +70,12 @@ struct TimedSteps {
 };
 
 enum class ScalingMode { strong, weak, both };
-constexpr std::array<std::string_view, 3> words_of(ScalingMode) { return {"strong", "weak", "both"}; }
+constexpr std::array<std::string_view, 3> enum_names(ScalingMode) { return {"strong", "weak", "both"}; }
 
 struct ScalingBench {
   ScalingMode mode = ScalingMode::both;
   std::string nodes;        // counts of whole nodes to measure, comma separated; empty: up to all
-  std::string exchanges;    // to measure, comma separated; empty: that of the run
+  std::string exchanges;    // to measure, comma separated; empty: the exchange of the run
   std::int64_t rounds = 1;  // each measures all points
   bool paced = false;       // sleeps instead of computing, for the time that the steps of one rank took
 };
@@ -85,9 +85,9 @@ struct InputBench {
 };
 
 struct TourRequest {
-  std::string to;       // number or name of the last station; empty: all
-  bool lists = false;   // only list the stations
-  bool pauses = false;  // wait for a key after each station
+  std::string to;  // number or name of the last station; empty: all
+  bool list_only = false;
+  bool pause = false;  // for a key after each station
 };
 
 struct ShowRequest {
@@ -98,14 +98,14 @@ struct ShowRequest {
 };
 
 struct Invocation {
-  const Command* command = nullptr;  // null: print `text`, or execute the companion
-  std::string called;                // the command as users write it
-  std::string text;                  // help or version, or the stdin of the companion
-  std::filesystem::path companion;   // the program to execute
-  std::vector<std::string> words;    // argv, for the run record; for a companion, its arguments
+  const Command* command = nullptr;    // null: print `text`, or execute the companion
+  std::string command_name;            // as users write it
+  std::string text;                    // help or version, or the stdin of the companion
+  std::filesystem::path companion;     // the program to execute
+  std::vector<std::string> arguments;  // argv, for the run record; for a companion, those after its name
   RunConfig run;
-  std::set<std::string> given;      // names of run options that the user chose
-  std::vector<std::string> faults;  // invalid values; check reports all, other commands throw the first
+  std::set<std::string> given;        // names of run options that the user chose
+  std::vector<std::string> problems;  // invalid values; check reports all, other commands throw the first
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;    // bench, check, eval, inspect, predict: file for the results as JSON
   std::string target;  // data convert, data show: the file to write

@@ -20,8 +20,8 @@ bool is_of_watch(const RunOption& option) { return option.name == "stall-timeout
 constexpr const char* kCheckpointHelp =
     "checkpoint with the trained weights: a file, a run's folder (its newest good one), RUN@best or RUN@STEP";
 
-CLI::Range positive(std::int64_t most = std::int64_t{1} << 30) {
-  CLI::Range range(std::int64_t{1}, most);
+CLI::Range positive(std::int64_t max = std::int64_t{1} << 30) {
+  CLI::Range range(std::int64_t{1}, max);
   range.description("");  // limits that are never reached would only lengthen the help
   return range;
 }
@@ -41,14 +41,14 @@ struct Group {
   CLI::Option* count(const char* flag, std::int64_t& value, const char* help) const {
     return number(flag, value, positive(std::int64_t{1} << 40), help);
   }
-  // One of the words of an enumeration.
+  // One of the names of an enumeration.
   template <class E, class Value>
   CLI::Option* choice(const char* flag, Value& value, const char* help) const {
-    const auto words = words_of(E{});
+    const auto names = enum_names(E{});
     return app
         .add_option_function<std::string>(
             flag, [&value](const std::string& word) { value = value_named<E>(word).value(); }, help)
-        ->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())))
+        ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
         ->group(name);
   }
   void flag(const char* flag, bool& value, const char* help) const { app.add_flag(flag, value, help)->group(name); }
@@ -59,7 +59,7 @@ void add_json_option(CLI::App& app, Invocation& invocation) {
 }
 
 void add_ranks_option(const Group& bench, Invocation& invocation) {
-  bench.text("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all");
+  bench.text("--ranks", invocation.ranks, "rank counts to measure, for example 1,2,4; default: 1, 2, 4 .. all");
 }
 
 bool is_one_of(const RunOption& option, std::initializer_list<std::string_view> names) {
@@ -123,8 +123,8 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
   evaluation.text("--checkpoint", eval.checkpoint, kCheckpointHelp)->required();
   evaluation.choice<EvalSet>(
       "--on", eval.on,
-      "data set to evaluate: test, train or any (test if there is one); none: test, or all images of other "
-      "data without one");
+      "data set to evaluate: test, train or any (test if there is one); if omitted: test, or all images of "
+      "other data without one");
   results.flag("--classes", eval.classes, "per-class accuracy and confusion matrix");
   results.text("--mistakes", eval.mistakes,
                "save the images of the 24 most confident mistakes to this folder; --json lists them");
@@ -135,17 +135,17 @@ void add_predict_options(CLI::App& app, Invocation& invocation) {
   PredictRequest& predict = invocation.predict;
   const Group prediction{app, "Prediction"};
   const Group results{app, "Results"};
-  app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; none: the images of --data");
+  app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; if omitted: the images of --data");
   prediction.text("--checkpoint", predict.checkpoint, kCheckpointHelp)->required();
   prediction.choice<PredictSets>("--on", predict.on,
-                                 "data sets to classify: test, train or all; none: test if there is one");
+                                 "data sets to classify: test, train or all; if omitted: test if there is one");
   prediction.number("--top", predict.top, positive(), "number of classes per image, the most probable first");
   results.flag("--probabilities", predict.probabilities,
                "also write the probabilities of all classes to --csv or --json");
-  results.text("--csv", predict.csv, "write a line for each image to this file; -: to stdout");
+  results.text("--csv", predict.csv, "write one line per image to this file; -: to stdout");
   results.flag("--csv-safe", predict.csv_safe,
                "with --csv: put ' before formulas, and write control characters as \\x1b");
-  results.text("--json", invocation.json, "write a JSON object for each image, a line each; -: to stdout");
+  results.text("--json", invocation.json, "write a JSON object for each image, one per line; -: to stdout");
 }
 
 void add_allreduce_options(CLI::App& app, Invocation& invocation) {
@@ -188,8 +188,10 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
   const Group bench{app, "Bench"};
   bench.choice<ScalingMode>("--mode", scaling.mode, "strong (one batch shared), weak (a batch per rank) or both")
       ->default_str("both");
-  bench.text("--nodes", scaling.nodes, "counts of whole nodes to measure, as 1,2,4; none: all that --ranks allows");
-  bench.text("--exchanges", scaling.exchanges, "exchanges to measure, as ring,exact,sharded,central; none: --exchange");
+  bench.text("--nodes", scaling.nodes,
+             "counts of whole nodes to measure, for example 1,2,4; default: all that --ranks allows");
+  bench.text("--exchanges", scaling.exchanges,
+             "exchanges to measure, for example ring,exact,sharded,central; default: --exchange");
   bench.count("--rounds", scaling.rounds, "rounds of all measurements, of which the medians are printed");
   bench.flag("--paced", scaling.paced,
              "sleep for the compute time of one rank instead of computing: measures the exchange alone");
@@ -216,9 +218,9 @@ void add_inspect_options(CLI::App& app, Invocation& invocation) {
 
 void add_tour_options(CLI::App& app, Invocation& invocation) {
   const Group tour{app, "Tour"};
-  tour.text("--to", invocation.tour.to, "number or name of the last station; none: all");
-  tour.flag("--stations", invocation.tour.lists, "list the stations and exit");
-  tour.flag("--pause", invocation.tour.pauses, "wait for a key after each station, on a terminal");
+  tour.text("--to", invocation.tour.to, "number or name of the last station; default: all");
+  tour.flag("--stations", invocation.tour.list_only, "list the stations and exit");
+  tour.flag("--pause", invocation.tour.pause, "wait for a key after each station, on a terminal");
   invocation.run.epochs = 1;
 }
 
@@ -267,36 +269,37 @@ void add_show_options(CLI::App& app, Invocation& invocation) {
 }
 
 constexpr std::array kCommands{
-    Command{"train", "train, or resume a training (the default command)", Watched::always, train_command, takes_all,
-            add_no_options},
-    Command{"check", "pre-flight check: find problems before the run starts (no training)", Watched::never,
+    Command{"train", "train, or resume a training (the default command)", StallWatchUse::always, train_command,
+            takes_all, add_no_options},
+    Command{"check", "pre-flight check: find problems before the run starts (no training)", StallWatchUse::never,
             check_command, takes_all, add_json_option},
-    Command{"eval", "evaluate a checkpoint on a data set", Watched::always, eval_command, takes_eval, add_eval_options},
-    Command{"predict", "classify images with a trained checkpoint", Watched::always, predict_command, takes_predict,
-            add_predict_options},
-    Command{"diff", "find the first step, tensor and element in which two runs differ", Watched::never, diff_command,
-            takes_none, add_compared_words},
-    Command{"inspect", "verify a checkpoint and print its contents", Watched::never, inspect_command, takes_none,
+    Command{"eval", "evaluate a checkpoint on a data set", StallWatchUse::always, eval_command, takes_eval,
+            add_eval_options},
+    Command{"predict", "classify images with a trained checkpoint", StallWatchUse::always, predict_command,
+            takes_predict, add_predict_options},
+    Command{"diff", "find the first step, tensor and element in which two runs differ", StallWatchUse::never,
+            diff_command, takes_none, add_compared_words},
+    Command{"inspect", "verify a checkpoint and print its contents", StallWatchUse::never, inspect_command, takes_none,
             add_inspect_options},
-    Command{"tour", "an interactive walk-through of data-parallel training on these ranks", Watched::launched,
+    Command{"tour", "an interactive walk-through of data-parallel training on these ranks", StallWatchUse::launched,
             tour_command, takes_tour, add_tour_options},
-    Command{"bench allreduce", "measure all-reduces by message size", Watched::launched, bench_allreduce,
+    Command{"bench allreduce", "measure all-reduces by message size", StallWatchUse::launched, bench_allreduce,
             takes_bench_allreduce, add_allreduce_options},
-    Command{"bench checkpoint", "measure saving and loading of checkpoints", Watched::launched, bench_checkpoint,
+    Command{"bench checkpoint", "measure saving and loading of checkpoints", StallWatchUse::launched, bench_checkpoint,
             takes_bench_step, add_checkpoint_options},
-    Command{"bench exchange", "compare the gradient exchanges by rank count", Watched::launched, bench_exchange,
+    Command{"bench exchange", "compare the gradient exchanges by rank count", StallWatchUse::launched, bench_exchange,
             takes_bench_exchange, add_exchange_options},
-    Command{"bench input", "measure the input pipeline", Watched::launched, bench_input, takes_bench_input,
+    Command{"bench input", "measure the input pipeline", StallWatchUse::launched, bench_input, takes_bench_input,
             add_input_options},
-    Command{"bench scaling", "measure strong and weak scaling by rank count", Watched::launched, bench_scaling,
+    Command{"bench scaling", "measure strong and weak scaling by rank count", StallWatchUse::launched, bench_scaling,
             takes_bench, add_scaling_options},
-    Command{"bench step", "measure training steps, memory and start-up time", Watched::launched, bench_step,
+    Command{"bench step", "measure training steps, memory and start-up time", StallWatchUse::launched, bench_step,
             takes_bench_step, add_step_options},
-    Command{"data convert", "write a data set as one HDF5 file", Watched::never, data_convert, takes_convert,
+    Command{"data convert", "write a data set as one HDF5 file", StallWatchUse::never, data_convert, takes_convert,
             add_convert_words},
-    Command{"data info", "describe a data set", Watched::never, data_info, takes_data, add_info_words},
-    Command{"data show", "draw the images of a step as the network gets them", Watched::never, data_show, takes_show,
-            add_show_options}};
+    Command{"data info", "describe a data set", StallWatchUse::never, data_info, takes_data, add_info_words},
+    Command{"data show", "draw the images of a step as the network gets them", StallWatchUse::never, data_show,
+            takes_show, add_show_options}};
 
 }  // namespace
 

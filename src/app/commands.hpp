@@ -22,10 +22,11 @@ class App;
 
 namespace tutti {
 
-// An early end is also recorded in folder/exit.json, by the first rank to fail or, if the run was stopped, by rank 0.
-// With an empty folder it is not.
-struct EndRecord {
-  OwnedFolder folder{};
+// The process's watch and signals, which a command borrows, and the folder and reason that a training sets for the end
+// of the process: an early end is recorded in folder/exit.json, by the first rank to fail or, if the run was stopped,
+// by rank 0.
+struct CommandContext {
+  OwnedFolder folder{};                  // empty: no exit.json is written
   std::string reason{};                  // why the run was stopped
   StallWatch* watch = nullptr;           // borrowed; null: stalled ranks are not detected
   const StopSignals* signals = nullptr;  // borrowed; a training stops on them
@@ -34,55 +35,55 @@ struct EndRecord {
 // Runs `work` on this rank and returns the process's exit status. Every failure is reported once, and no rank is left
 // waiting. If all ranks raise the same error, rank 0 prints it and all end in order. If this rank alone fails, it
 // prints the error with its rank and host and aborts the job. Collective.
-int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work);
+int run_and_report_errors(World& world, const CommandContext& context, const std::function<ExitStatus()>& work);
 
-// Trains. Saves checkpoints if --out names a folder, and sets record.folder to it. Stops on the signals of the record.
-ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record);
+// Trains. Saves checkpoints if --out names a folder, and sets context.folder to it. Stops on context.signals.
+ExitStatus train_command(World& world, const Invocation& invocation, CommandContext& context);
 // Pre-flight check: finds without training all problems that would make a run with these options fail or slow, with a
 // remedy for each. Returns negative_result if the run would fail.
-ExitStatus check_command(World& world, const Invocation& invocation, EndRecord& record);
-// The check without MPI, after `failure` to start it. The first rank reports that, and checks whatever one rank can
-// check. Returns the process's exit status.
+ExitStatus check_command(World& world, const Invocation& invocation, CommandContext& context);
+// The check without MPI, after MPI could not be started because of `failure`. The first rank reports the failure, and
+// checks everything that a single rank can check. Returns the process's exit status.
 int check_alone(const Invocation& invocation, const Error& failure);
 
-// Evaluates a checkpoint on a data set, with the network, image size and normalisation of the checkpoint.
-ExitStatus eval_command(World& world, const Invocation& invocation, EndRecord& record);
+// Evaluates a checkpoint on a data set, with the network, image size and normalization of the checkpoint.
+ExitStatus eval_command(World& world, const Invocation& invocation, CommandContext& context);
 // Classifies images with a checkpoint, with the same rows on any number of ranks.
-ExitStatus predict_command(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus predict_command(World& world, const Invocation& invocation, CommandContext& context);
 // Verifies a checkpoint and prints its contents, or lists which checkpoints in a folder are good.
-ExitStatus inspect_command(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus inspect_command(World& world, const Invocation& invocation, CommandContext& context);
 // Compares two runs or checkpoints. Returns negative_result if they differ.
-ExitStatus diff_command(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus diff_command(World& world, const Invocation& invocation, CommandContext& context);
 // Writes any data set as one HDF5 file, describes one, and draws images as the network gets them.
-ExitStatus data_convert(World& world, const Invocation& invocation, EndRecord& record);
-ExitStatus data_info(World& world, const Invocation& invocation, EndRecord& record);
-ExitStatus data_show(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus data_convert(World& world, const Invocation& invocation, CommandContext& context);
+ExitStatus data_info(World& world, const Invocation& invocation, CommandContext& context);
+ExitStatus data_show(World& world, const Invocation& invocation, CommandContext& context);
 // Shows one data-parallel step, written by hand with the public classes. Returns negative_result if values differ that
 // must be equal.
-ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus tour_command(World& world, const Invocation& invocation, CommandContext& context);
 
 // Measures time and bus bandwidth of all-reduces by message size, with Tutti's algorithms and the MPI library's.
-ExitStatus bench_allreduce(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandContext& context);
 // Measures saving during training, saving alone, a plain write of the same bytes, and loading.
-ExitStatus bench_checkpoint(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandContext& context);
 // Measures time of exchange and update, bytes sent and memory used, by exchange and rank count.
-ExitStatus bench_exchange(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandContext& context);
 // Measures the images/s of the input pipeline by number of readers, of the compute, and of both together.
-ExitStatus bench_input(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& context);
 // Measures time per step, images/s and efficiency, with strong and weak scaling, by rank count.
-ExitStatus bench_scaling(World& world, const Invocation& invocation, EndRecord& record);
-// Measures time per step, images/s, memory and start-up time of a training. The slowest rank counts.
-ExitStatus bench_step(World& world, const Invocation& invocation, EndRecord& record);
+ExitStatus bench_scaling(World& world, const Invocation& invocation, CommandContext& context);
+// Measures time per step, images/s, memory and start-up time of a training, on the slowest rank.
+ExitStatus bench_step(World& world, const Invocation& invocation, CommandContext& context);
 
-// When a stall watch ends the job if ranks stall: never for commands that read or write data, whose duration is
+// Whether a stall watch ends the job if ranks stall: never for commands that read or write data, whose duration is
 // unknown, and only under a launcher for measurements.
-enum class Watched { never, launched, always };
+enum class StallWatchUse { never, launched, always };
 
 struct Command {
-  const char* words;  // as users write it: "bench step"
+  const char* name;  // as users write it: "bench step"
   const char* help;
-  Watched watched;
-  ExitStatus (*run)(World&, const Invocation&, EndRecord&);
+  StallWatchUse stall_watch;
+  ExitStatus (*run)(World&, const Invocation&, CommandContext&);
   bool (*takes)(const RunOption&);                      // selects options of a run
   void (*add_command_options)(CLI::App&, Invocation&);  // adds all others
 };
@@ -94,21 +95,21 @@ std::span<const Command> commands();
 // trainer-data-fetch from the folder libexec/tutti beside the program or its library, or from the installation.
 
 struct Companion {
-  std::string words;  // "data fetch"
+  std::string name;  // "data fetch"
   std::filesystem::path program;
 };
 
 // Empty if there is none.
 std::filesystem::path companions_folder();
-// All of them, sorted by their words.
+// All of them, sorted by name.
 std::vector<Companion> find_companions();
 // The first line of its docstring, without the name and colon at its beginning.
 std::string summary_of(const Companion& companion);
 
 // Replaces this process by the program. It gets the path of this process in TUTTI_TRAINER, its argv[0] in TUTTI_CALL
 // and, unless `input` is empty, `input` in stdin. Companions run on one rank: on other ranks than 0, returns `done`. To
-// be called before MPI is initialised. Throws an error that names whatever is missing.
-ExitStatus exec_companion(const std::filesystem::path& program, const std::vector<std::string>& words,
+// be called before MPI is initialized. Throws an error that names what is missing.
+ExitStatus exec_companion(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                           const std::string& input);
 
 }  // namespace tutti

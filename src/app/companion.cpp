@@ -98,7 +98,7 @@ std::vector<Companion> find_companions() {
     }
     companions.push_back({std::move(words), entry->path()});
   }
-  std::ranges::sort(companions, {}, &Companion::words);
+  std::ranges::sort(companions, {}, &Companion::name);
   return companions;
 }
 
@@ -114,17 +114,18 @@ std::string summary_of(const Companion& companion) {
   return line.ends_with('.') ? line.substr(0, line.size() - 1) : line;
 }
 
-ExitStatus exec_companion(const fs::path& program, const std::vector<std::string>& words, const std::string& input) {
+ExitStatus exec_companion(const fs::path& program, const std::vector<std::string>& arguments,
+                          const std::string& input) {
   if (launcher_rank() != 0) return ExitStatus::done;
   require_interpreter(program);
   ::setenv("TUTTI_TRAINER", program_path().c_str(), 1);
   ::setenv("TUTTI_CALL", program_call().c_str(), 1);
-  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
   if (!input.empty()) put_into_stdin(input);
   unblock_stop_signals();
-  ::execv(program.c_str(), arguments.data());
+  ::execv(program.c_str(), argv.data());
   throw Error(ErrorSource::io,
               fmt::format("cannot start '{}': {}", program.string(), std::generic_category().message(errno)));
 }

@@ -35,9 +35,9 @@ struct ValueText {
     }
     return text + '"';
   }
-  std::string operator()(const WholeValue& value) const { return fmt::format("{}", *value.at); }
+  std::string operator()(const IntValue& value) const { return fmt::format("{}", *value.target); }
   std::string operator()(const RealValue& value) const {
-    const std::string text = fmt::format("{}", *value.at);
+    const std::string text = fmt::format("{}", *value.target);
     return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
   }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
@@ -46,10 +46,10 @@ struct ValueText {
 void copy_value(const RunOption& from, const RunOption& to) {
   if (const auto* const text = std::get_if<TextValue>(&from.value)) {
     std::get<TextValue>(to.value).write(text->read());
-  } else if (const auto* const whole = std::get_if<WholeValue>(&from.value)) {
-    *std::get<WholeValue>(to.value).at = *whole->at;
+  } else if (const auto* const number = std::get_if<IntValue>(&from.value)) {
+    *std::get<IntValue>(to.value).target = *number->target;
   } else if (const auto* const real = std::get_if<RealValue>(&from.value)) {
-    *std::get<RealValue>(to.value).at = *real->at;
+    *std::get<RealValue>(to.value).target = *real->target;
   } else {
     *std::get<bool*>(to.value) = *std::get<bool*>(from.value);
   }
@@ -58,14 +58,14 @@ void copy_value(const RunOption& from, const RunOption& to) {
 // Returns the expected type if the value has another type, else sets the option and returns null.
 const char* set_value(const RunOption& option, const toml::value& value) {
   if (std::holds_alternative<TextValue>(option.value)) {
-    if (!value.is_string() && !value.is_integer()) return "a text in quotes";
+    if (!value.is_string() && !value.is_integer()) return "a quoted string";
     set_text(option, value.is_string() ? toml::get<std::string>(value) : fmt::format("{}", value.as_integer()));
-  } else if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
-    if (!value.is_integer()) return "a whole number";
-    *whole->at = value.as_integer();
+  } else if (const auto* const number = std::get_if<IntValue>(&option.value)) {
+    if (!value.is_integer()) return "an integer";
+    *number->target = value.as_integer();
   } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
     if (!value.is_integer() && !value.is_floating()) return "a number";
-    *real->at = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();
+    *real->target = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();
   } else {
     if (!value.is_boolean()) return "true or false";
     *std::get<bool*>(option.value) = value.as_boolean();
@@ -75,14 +75,14 @@ const char* set_value(const RunOption& option, const toml::value& value) {
 }
 
 toml::value parse(const std::string& text, const std::string& origin) {
-  if (const auto fault = fault_of_toml(text)) refuse(origin, fault->line, std::string(fault->why));
+  if (const auto problem = find_toml_problem(text)) refuse(origin, problem->line, std::string(problem->message));
   try {
     std::istringstream stream(text);
     return toml::parse(stream, origin);
   } catch (const toml::syntax_error& error) {
-    refuse(origin, line_of_error(error), "this is no TOML: write one 'name = value' a line, texts in quotes");
+    refuse(origin, line_of_error(error), "this is not TOML: write one 'name = value' per line, strings in quotes");
   } catch (const std::exception&) {
-    refuse(origin, 1, "this is no TOML: write one 'name = value' a line, texts in quotes");
+    refuse(origin, 1, "this is not TOML: write one 'name = value' per line, strings in quotes");
   }
 }
 
@@ -124,7 +124,7 @@ std::vector<std::string> read_options(const std::string& text, const std::string
   std::vector<std::string> names;
   std::ranges::transform(options, std::back_inserter(names), &RunOption::name);
   std::set<std::string> read;
-  std::vector<std::string> faults;
+  std::vector<std::string> problems;
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_location(value.location());
     const auto option = std::ranges::find(options, key, &RunOption::name);
@@ -136,7 +136,7 @@ std::vector<std::string> read_options(const std::string& text, const std::string
     }
     if (!is_known)
       refuse(origin, line, fmt::format("unknown option '{}': {}", key, suggestion_for(key, names, "--help")));
-    if (option->use == OptionUse::call) {
+    if (option->use == OptionUse::invocation) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }
     if (given.contains(key)) continue;
@@ -147,14 +147,14 @@ std::vector<std::string> read_options(const std::string& text, const std::string
     try {
       wanted = set_value(*option, value);
     } catch (const Error& error) {
-      faults.push_back(fmt::format("{}:{}: {}", origin, line, error.what()));
+      problems.push_back(fmt::format("{}:{}: {}", origin, line, error.what()));
       restore_default(*option);
     }
     if (wanted != nullptr) refuse(origin, line, fmt::format("'{}' must be {}", key, wanted));
     read.insert(key);
   }
   given.merge(read);
-  return faults;
+  return problems;
 }
 
 // "auto" agrees with the value that was chosen when the run started.
@@ -175,7 +175,7 @@ std::string value_text(const RunOption& option) { return std::visit(ValueText{},
 std::string config_text(RunConfig config) {
   std::string text;
   for (const RunOption& option : run_options(config)) {
-    if (option.use != OptionUse::call) text += fmt::format("{} = {}\n", option.name, value_text(option));
+    if (option.use != OptionUse::invocation) text += fmt::format("{} = {}\n", option.name, value_text(option));
   }
   return text;
 }
@@ -197,8 +197,8 @@ std::vector<std::string> chosen_options(const std::string& configuration) {
 
 void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
                       std::set<std::string>& given) {
-  const std::vector<std::string> faults = read_options(text, origin, config, given, false);
-  if (!faults.empty()) throw Error(ErrorSource::usage, faults.front());
+  const std::vector<std::string> problems = read_options(text, origin, config, given, false);
+  if (!problems.empty()) throw Error(ErrorSource::usage, problems.front());
 }
 
 std::vector<std::string> read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
@@ -231,7 +231,7 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i].use == OptionUse::call || targets[i].use == OptionUse::output) continue;
+    if (targets[i].use == OptionUse::invocation || targets[i].use == OptionUse::output) continue;
     const bool asked_for = given.contains(targets[i].name);
     if (asked_for && targets[i].use != OptionUse::fixed) continue;
     if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {
@@ -243,11 +243,11 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
     }
     copy_value(sources[i], targets[i]);
   }
-  // In versions without --schedule-epochs, --steps also ended a cosine schedule. Runs of such a version keep that, so
-  // that\n  // their results do not change.
+  // In versions without --schedule-epochs, --steps also ended a cosine schedule. A resume of a run of such a version
+  // keeps that, so that its results do not change.
   const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
   if (is_older && merged.rate.schedule == Schedule::cosine && from_checkpoint.steps > 0)
-    merged.schedule_epochs = kScheduleOfLaunch;
+    merged.schedule_epochs = kScheduleOfInvocation;
   return merged;
 }
 

@@ -39,7 +39,7 @@ OwnedData open_noted(const RunConfig& config, const DataRequest& request, const 
   const CustomData* const custom = find_custom_data(config);
   OwnedData data =
       custom == nullptr ? open_data(request) : OwnedData{{}, open_custom(*custom, request.allow_unlabelled)};
-  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
+  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).info(note);
   return data;
 }
 
@@ -138,19 +138,19 @@ LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
 }
 
 // The epoch of a run's step, which is counted from 1.
-std::int64_t epoch_of(const SplitBatchSampler& schedule, std::int64_t step) {
-  const auto epochs = std::views::iota(std::int64_t{0}, SplitBatchSampler::kMostEpochs - 1);
+std::int64_t epoch_of(const SplitBatchSampler& sampler, std::int64_t step) {
+  const auto epochs = std::views::iota(std::int64_t{0}, SplitBatchSampler::kMaxEpochs - 1);
   return *std::ranges::partition_point(epochs,
-                                       [&](std::int64_t epoch) { return schedule.steps_before(epoch + 1) < step; });
+                                       [&](std::int64_t epoch) { return sampler.steps_before(epoch + 1) < step; });
 }
 
-bool is_normalised(const ImageRecipe& recipe) { return !recipe.statistics.mean.empty(); }
+bool is_normalized(const ImageRecipe& recipe) { return !recipe.statistics.mean.empty(); }
 
-// Values that are not normalised are pixel / 255; normalised ones are shown from -3 (black) to 3 (white).
-std::vector<std::uint8_t> shown_pixels(std::span<const float> values, bool normalised) {
+// Values that are not normalized are pixel / 255; normalized ones are shown from -3 (black) to 3 (white).
+std::vector<std::uint8_t> shown_pixels(std::span<const float> values, bool normalized) {
   std::vector<std::uint8_t> pixels;
   for (const float value : values) {
-    const float level = normalised ? (value + 3) / 6 : value;
+    const float level = normalized ? (value + 3) / 6 : value;
     pixels.push_back(static_cast<std::uint8_t>(std::clamp(level, 0.0f, 1.0f) * 255.0f + 0.5f));
   }
   return pixels;
@@ -160,12 +160,12 @@ ShownStep prepare(const Dataset& data, const LoaderPlan& plan, const ShowRequest
   const auto backend = make_cpu_backend();
   const auto stream = backend->make_stream();
   BatchLoader loader(data, *backend, plan);
-  const SplitBatchSampler& schedule = loader.schedule();
-  const std::int64_t epoch = request.step > 0 ? epoch_of(schedule, request.step) : request.epoch - 1;
-  loader.seek(epoch, request.step > 0 ? request.step - 1 - schedule.steps_before(epoch) : 0);
+  const SplitBatchSampler& sampler = loader.sampler();
+  const std::int64_t epoch = request.step > 0 ? epoch_of(sampler, request.step) : request.epoch - 1;
+  loader.seek(epoch, request.step > 0 ? request.step - 1 - sampler.steps_before(epoch) : 0);
   const StepBatches& batches = loader.next(*stream);
   stream->synchronize();
-  ShownStep shown{.epoch = batches.epoch + 1, .step = schedule.steps_before(batches.epoch) + batches.step + 1};
+  ShownStep shown{.epoch = batches.epoch + 1, .step = sampler.steps_before(batches.epoch) + batches.step + 1};
   const auto samplers = SplitBatchSampler::for_parts(data.info().samples, plan.batch_size, plan.num_parts, plan.parts,
                                                      plan.last_batch, plan.order);
   const auto elements = static_cast<std::size_t>(plan.recipe.image.elements());
@@ -174,7 +174,7 @@ ShownStep prepare(const Dataset& data, const LoaderPlan& plan, const ShowRequest
     shown.samples.insert(shown.samples.end(), samples.begin(), samples.end());
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const auto values = host_f32(batch.images).subspan(i * elements, elements);
-      shown.pixels.push_back(shown_pixels(values, is_normalised(plan.recipe)));
+      shown.pixels.push_back(shown_pixels(values, is_normalized(plan.recipe)));
     }
   }
   return shown;
@@ -191,7 +191,7 @@ void refuse_unshowable(const std::string& target, const DatasetInfo& info) {
                 fmt::format("'{}': data show writes a PNG file: give a name that ends in .png", target));
   }
   if (info.image[0] != 1 && info.image[0] != 3) {
-    throw Error(ErrorSource::usage, fmt::format("the images of {} have {} channels: only 1 (gray) and 3 (colour) can "
+    throw Error(ErrorSource::usage, fmt::format("the images of {} have {} channels: only 1 (gray) and 3 (color) can "
                                                 "be shown",
                                                 info.name, info.image[0]));
   }
@@ -218,7 +218,7 @@ void show(const World& world, const Invocation& invocation) {
   fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
              shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
              sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
-             is_normalised(plan.recipe) ? "; normalised values of -3 to 3 from black to white" : "");
+             is_normalized(plan.recipe) ? "; normalized values of -3 to 3 from black to white" : "");
   fmt::print("row column     sample  label\n");
   for (std::size_t i = 0; i < count; ++i) {
     const auto columns = static_cast<std::size_t>(sheet.columns);
@@ -229,7 +229,7 @@ void show(const World& world, const Invocation& invocation) {
 
 }  // namespace
 
-ExitStatus data_convert(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus data_convert(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const Cores cores = count_cores(world);
   on_rank_0(world, [&] {
     const std::string& target = invocation.target;
@@ -248,7 +248,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation, EndRecord& /
   return ExitStatus::done;
 }
 
-ExitStatus data_info(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus data_info(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   on_rank_0(world, [&] {
     DataRequest request = data_request(invocation.run);
     if (invocation.run.verify_data) request.verification = Verification::sample;
@@ -264,7 +264,7 @@ ExitStatus data_info(World& world, const Invocation& invocation, EndRecord& /*re
   return ExitStatus::done;
 }
 
-ExitStatus data_show(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus data_show(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   on_rank_0(world, [&] {
     show(world, invocation);
     std::fflush(stdout);

@@ -21,61 +21,61 @@ namespace {
 
 Error refusal(const std::string& text) { return Error(ErrorSource::usage, text).on_all_ranks(); }
 
-bool see_the_same(const DeviceClaim& one, const DeviceClaim& other) {
-  return std::ranges::equal(one.visible, other.visible, {}, &CudaDevice::uuid, &CudaDevice::uuid);
+bool see_the_same(const DeviceReport& first, const DeviceReport& second) {
+  return std::ranges::equal(first.visible, second.visible, {}, &CudaDevice::uuid, &CudaDevice::uuid);
 }
 
 class Chooser {
  public:
-  explicit Chooser(std::span<const DeviceClaim> claims) : claims_(claims), choices_(claims.size()) {}
+  explicit Chooser(std::span<const DeviceReport> reports) : reports_(reports), choices_(reports.size()) {}
 
   std::vector<DeviceChoice> choose() {
     const std::string reason = reason_auto_uses_cpus();
     if (!reason.empty()) {
       for (DeviceChoice& choice : choices_) choice.note = "computing on CPUs: " + reason;
     }
-    for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
       if (wants(rank, Device::cuda) || (wants(rank, Device::automatic) && reason.empty())) assign(rank);
     }
-    if (!claims_[0].request.share) refuse_shared_devices();
-    if (!claims_[0].request.mixed) refuse_mixture();
+    if (!reports_[0].request.share) refuse_shared_devices();
+    if (!reports_[0].request.allow_mixed) refuse_mixture();
     return choices_;
   }
 
  private:
-  bool wants(std::size_t rank, Device device) const { return claims_[rank].request.device == device; }
-  std::string name_of(std::size_t rank) const { return fmt::format("rank {} on {}", rank, claims_[rank].host); }
+  bool wants(std::size_t rank, Device device) const { return reports_[rank].request.device == device; }
+  std::string name_of(std::size_t rank) const { return fmt::format("rank {} on {}", rank, reports_[rank].host); }
 
   // The index of a rank among those of its host that see the same devices and may use them, and the number of those.
-  struct Turn {
+  struct LocalIndex {
     std::size_t index = 0;
     std::size_t ranks = 0;
   };
-  Turn turn_of(std::size_t rank) const {
-    Turn turn;
-    for (std::size_t other = 0; other < claims_.size(); ++other) {
-      const DeviceClaim& claim = claims_[other];
-      if (wants(other, Device::cpu) || claim.host != claims_[rank].host || !see_the_same(claim, claims_[rank]))
+  LocalIndex local_index_of(std::size_t rank) const {
+    LocalIndex local;
+    for (std::size_t other = 0; other < reports_.size(); ++other) {
+      const DeviceReport& report = reports_[other];
+      if (wants(other, Device::cpu) || report.host != reports_[rank].host || !see_the_same(report, reports_[rank]))
         continue;
-      turn.index += other < rank ? 1U : 0U;
-      ++turn.ranks;
+      local.index += other < rank ? 1U : 0U;
+      ++local.ranks;
     }
-    return turn;
+    return local;
   }
 
   // Why a rank cannot have a GPU; empty if it can.
   std::string reason_without_gpu(std::size_t rank) const {
-    const DeviceClaim& claim = claims_[rank];
-    if (claim.visible.empty()) return fmt::format("{} has no GPU: {}", name_of(rank), claim.unavailable_reason);
-    const Turn turn = turn_of(rank);
-    if (claims_[0].request.share || turn.index < claim.visible.size()) return {};
-    return fmt::format("{} ranks on {} see the same {} GPU{}", turn.ranks, claim.host, claim.visible.size(),
-                       claim.visible.size() == 1 ? "" : "s");
+    const DeviceReport& report = reports_[rank];
+    if (report.visible.empty()) return fmt::format("{} has no GPU: {}", name_of(rank), report.unavailable_reason);
+    const LocalIndex local = local_index_of(rank);
+    if (reports_[0].request.share || local.index < report.visible.size()) return {};
+    return fmt::format("{} ranks on {} see the same {} GPU{}", local.ranks, report.host, report.visible.size(),
+                       report.visible.size() == 1 ? "" : "s");
   }
 
   // The reason of the first rank with --device auto that cannot have a GPU; empty if all can.
   std::string reason_auto_uses_cpus() const {
-    for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
       if (!wants(rank, Device::automatic)) continue;
       if (std::string reason = reason_without_gpu(rank); !reason.empty()) return reason;
     }
@@ -84,19 +84,19 @@ class Chooser {
 
   void assign(std::size_t rank) {
     if (const std::string reason = reason_without_gpu(rank); !reason.empty()) {
-      throw refusal(claims_[rank].visible.empty()
+      throw refusal(reports_[rank].visible.empty()
                         ? reason + "; choose --device cpu, or auto"
                         : reason + ": start as many ranks as GPUs, or for tests let them share with --share-device");
     }
-    choices_[rank].device = static_cast<int>(turn_of(rank).index % claims_[rank].visible.size());
+    choices_[rank].device = static_cast<int>(local_index_of(rank).index % reports_[rank].visible.size());
   }
 
   const CudaDevice& chosen(std::size_t rank) const {
-    return claims_[rank].visible[static_cast<std::size_t>(*choices_[rank].device)];
+    return reports_[rank].visible[static_cast<std::size_t>(*choices_[rank].device)];
   }
 
   void refuse_shared_devices() const {
-    for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
       for (std::size_t other = 0; other < rank; ++other) {
         if (!choices_[rank].device || !choices_[other].device || chosen(rank).uuid != chosen(other).uuid) continue;
         throw refusal(fmt::format(
@@ -118,33 +118,33 @@ class Chooser {
                               name_of(static_cast<std::size_t>(without - choices_.begin()))));
   }
 
-  std::span<const DeviceClaim> claims_;
+  std::span<const DeviceReport> reports_;
   std::vector<DeviceChoice> choices_;
 };
 
 // One line each for the request, the host and the reason for no device; then UUID and name of each device.
-std::string text_of(const DeviceClaim& claim) {
-  std::string why = claim.unavailable_reason;
+std::string text_of(const DeviceReport& report) {
+  std::string why = report.unavailable_reason;
   std::ranges::replace(why, '\n', ' ');
-  std::string text = fmt::format("{}\n{:d} {:d}\n{}\n{}\n", name_of(claim.request.device), claim.request.share,
-                                 claim.request.mixed, claim.host, why);
-  for (const CudaDevice& device : claim.visible) text += fmt::format("{}\n{}\n", device.uuid, device.name);
+  std::string text = fmt::format("{}\n{:d} {:d}\n{}\n{}\n", name_of(report.request.device), report.request.share,
+                                 report.request.allow_mixed, report.host, why);
+  for (const CudaDevice& device : report.visible) text += fmt::format("{}\n{}\n", device.uuid, device.name);
   return text;
 }
 
-DeviceClaim claim_of(const std::string& text) {
+DeviceReport report_of(const std::string& text) {
   std::istringstream lines(text);
-  DeviceClaim claim;
+  DeviceReport report;
   std::string kind;
   std::getline(lines, kind);
-  claim.request.device = value_named<Device>(kind).value();
-  lines >> claim.request.share >> claim.request.mixed >> std::ws;
-  std::getline(lines, claim.host);
-  std::getline(lines, claim.unavailable_reason);
+  report.request.device = value_named<Device>(kind).value();
+  lines >> report.request.share >> report.request.allow_mixed >> std::ws;
+  std::getline(lines, report.host);
+  std::getline(lines, report.unavailable_reason);
   for (CudaDevice device; std::getline(lines, device.uuid) && std::getline(lines, device.name);) {
-    claim.visible.push_back(device);
+    report.visible.push_back(device);
   }
-  return claim;
+  return report;
 }
 
 std::string read_cache(const std::string& path) {
@@ -181,16 +181,16 @@ std::string allowed_cores() {
 
 }  // namespace
 
-std::vector<DeviceChoice> choose_devices(std::span<const DeviceClaim> claims) { return Chooser(claims).choose(); }
+std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports) { return Chooser(reports).choose(); }
 
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request) {
-  const DeviceClaim mine{.request = request,
-                         .host = world.host(),
-                         .visible = inventory.devices,
-                         .unavailable_reason = inventory.unavailable_reason};
-  std::vector<DeviceClaim> claims;
-  for (const std::string& text : all_gather_text(world, text_of(mine))) claims.push_back(claim_of(text));
-  return choose_devices(claims)[static_cast<std::size_t>(world.rank())];
+  const DeviceReport mine{.request = request,
+                          .host = world.host(),
+                          .visible = inventory.devices,
+                          .unavailable_reason = inventory.unavailable_reason};
+  std::vector<DeviceReport> reports;
+  for (const std::string& text : all_gather_text(world, text_of(mine))) reports.push_back(report_of(text));
+  return choose_devices(reports)[static_cast<std::size_t>(world.rank())];
 }
 
 void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
@@ -198,7 +198,7 @@ void adopt_known_choices(World& world, const RunConfig& config, const std::strin
   run_or_throw_on_all(world, [&] {
     if (!of_checkpoint.empty()) {
       if (backend.load_algorithm_cache(of_checkpoint)) return;
-      log.note("the checkpoint's choice of algorithms is for another kind of GPU or library: bits will differ");
+      log.info("the checkpoint's choice of algorithms is for another kind of GPU or library: bits will differ");
     }
     static_cast<void>(backend.load_algorithm_cache(read_cache(config.plan_cache)));
   });
@@ -249,10 +249,10 @@ Cores count_cores(World& world) {
           .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 
-int budget_readers(const World& world, const Cores& cores, std::int64_t compute_threads) {
-  constexpr std::int64_t kMost = 4;
+int reader_threads_per_rank(const World& world, const Cores& cores, std::int64_t compute_threads) {
+  constexpr std::int64_t kMaxReaders = 4;
   const std::int64_t spare = cores.usable - compute_threads * world.local_size();
-  return static_cast<int>(std::clamp<std::int64_t>(spare / world.local_size(), 1, kMost));
+  return static_cast<int>(std::clamp<std::int64_t>(spare / world.local_size(), 1, kMaxReaders));
 }
 
 int fewest_cores_per_rank(World& world, const Cores& cores) {

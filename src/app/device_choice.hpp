@@ -22,12 +22,12 @@ namespace tutti {
 // `device` may differ between ranks; of the other members the values of rank 0 are used.
 struct DeviceRequest {
   Device device = Device::automatic;
-  bool share = false;  // ranks may share a device, for tests
-  bool mixed = false;  // only some ranks may have a GPU, since all-reduces are staged in host memory
+  bool share = false;        // ranks may share a device, for tests
+  bool allow_mixed = false;  // only some ranks may have a GPU, since all-reduces are staged in host memory
 };
 
 // The request and the devices of one rank.
-struct DeviceClaim {
+struct DeviceReport {
   DeviceRequest request;
   std::string host;
   std::vector<CudaDevice> visible;  // only name and UUID are used
@@ -35,12 +35,12 @@ struct DeviceClaim {
 };
 
 struct DeviceChoice {
-  std::optional<int> device;  // index among the devices that the rank sees; none: the CPU
+  std::optional<int> device;  // index among the devices that the rank sees; empty: the CPU
   std::string note;           // why `auto` fell back to CPUs, the same for all ranks
 };
 
 // Returns one choice per rank. Throws a usage error that names rank, host, device and remedy.
-std::vector<DeviceChoice> choose_devices(std::span<const DeviceClaim> claims);
+std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports);
 
 // Returns the choice for this rank. Throws the same error on all ranks. Collective.
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request);
@@ -72,7 +72,7 @@ bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a
 Cores count_cores(World& world);
 // The number of threads per rank that prepare batches: an equal share of the cores that the `compute_threads` of this
 // host's ranks leave free, and at least one.
-int budget_readers(const World& world, const Cores& cores, std::int64_t compute_threads);
+int reader_threads_per_rank(const World& world, const Cores& cores, std::int64_t compute_threads);
 // The cores per rank on the most crowded host, at least one. Returns the same on all ranks. Collective.
 int fewest_cores_per_rank(World& world, const Cores& cores);
 

@@ -40,18 +40,18 @@ std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
   if (a.shape != b.shape) return difference_line("shape", a.shape.text(), b.shape.text());
   std::size_t first = 0;
   std::int64_t different = 0;
-  double greatest = 0;
+  double largest = 0;
   for (std::size_t i = a.values.size(); i-- > 0;) {
     if (std::bit_cast<std::uint32_t>(a.values[i]) == std::bit_cast<std::uint32_t>(b.values[i])) continue;
     const double difference = std::abs(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i]));
-    greatest = std::max(greatest, difference);
+    largest = std::max(largest, difference);
     first = i;
     ++different;
   }
   if (different == 0) return {};
   return difference_line(index_text(a.shape, static_cast<std::int64_t>(first)), bits_text(a.values[first]),
                          bits_text(b.values[first])) +
-         fmt::format("  {} of {} elements differ, by {:.3g} at most\n", different, a.values.size(), greatest);
+         fmt::format("  {} of {} elements differ, by {:.3g} at most\n", different, a.values.size(), largest);
 }
 
 // The first tensor of a group that differs, and how many do; empty if none does.
@@ -225,7 +225,7 @@ Comparison compare_checkpoints(const std::string& a, const std::string& b) {
   return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};
 }
 
-ExitStatus diff_command(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus diff_command(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   bool equal = true;
   on_rank_0(world, [&] {
     const std::string a = checkpoint_path(invocation.compared.a);

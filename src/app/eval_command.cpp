@@ -147,7 +147,7 @@ void report(const Invocation& invocation, const Scoring& scoring, const Dataset&
 }  // namespace
 
 void Confusion::add(const ChunkScores& scores) {
-  for (const SampleScore& score : scores.samples) {
+  for (const SampleResult& score : scores.samples) {
     ++rows_[static_cast<std::size_t>(score.label)][static_cast<std::size_t>(score.predicted)];
   }
 }
@@ -192,11 +192,11 @@ std::string Confusion::mistakes_text(std::size_t label) const {
 
 // The columns have class numbers as headings, which precede the names in the rows.
 std::string Confusion::matrix_text(std::size_t width) const {
-  std::int64_t greatest = 0;
+  std::int64_t max_count = 0;
   for (const Row& row : rows_) {
-    for (const auto& [predicted, images] : row) greatest = std::max(greatest, images);
+    for (const auto& [predicted, images] : row) max_count = std::max(max_count, images);
   }
-  const std::size_t digits = std::max<std::size_t>(3, fmt::formatted_size("{}", greatest) + 1);
+  const std::size_t digits = std::max<std::size_t>(3, fmt::formatted_size("{}", max_count) + 1);
   constexpr std::string_view kCorner = "true, predicted";
   const std::size_t first = std::max(width + 4, kCorner.size());
   std::string text = fmt::format("{:<{}}", kCorner, first);
@@ -212,7 +212,7 @@ std::string Confusion::matrix_text(std::size_t width) const {
 
 void Mistakes::add(const ChunkScores& scores) {
   for (std::size_t i = 0; i < scores.samples.size(); ++i) {
-    const SampleScore& score = scores.samples[i];
+    const SampleResult& score = scores.samples[i];
     if (score.label == score.predicted) continue;
     const auto label = static_cast<std::size_t>(score.label);
     const auto predicted = static_cast<std::size_t>(score.predicted);
@@ -222,7 +222,7 @@ void Mistakes::add(const ChunkScores& scores) {
                      .probability = scores.probability(i, predicted),
                      .probability_of_label = scores.probability(i, label)});
     std::ranges::push_heap(heap_, is_more_confident);
-    if (heap_.size() <= most_) continue;
+    if (heap_.size() <= max_count_) continue;
     std::ranges::pop_heap(heap_, is_more_confident);
     heap_.pop_back();
   }
@@ -234,8 +234,8 @@ std::vector<Mistake> Mistakes::sorted() const {
   return mistakes;
 }
 
-ExitStatus eval_command(World& world, const Invocation& invocation, EndRecord& record) {
-  Scoring scoring(world, invocation, {.checkpoint = invocation.eval.checkpoint}, record);
+ExitStatus eval_command(World& world, const Invocation& invocation, CommandContext& context) {
+  Scoring scoring(world, invocation, {.checkpoint = invocation.eval.checkpoint}, context);
   const EvalRequest& request = invocation.eval;
   const std::string set = chosen_set(scoring, request.on);
   const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;

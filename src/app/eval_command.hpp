@@ -51,14 +51,14 @@ struct Mistake {
 
 class Mistakes {
  public:
-  explicit Mistakes(std::size_t most) : most_(most) {}
+  explicit Mistakes(std::size_t max_count) : max_count_(max_count) {}
 
   void add(const ChunkScores& scores);
-  // At most `most` of them, the most confident first.
+  // At most `max_count` of them, the most confident first.
   std::vector<Mistake> sorted() const;
 
  private:
-  std::size_t most_;
+  std::size_t max_count_;
   std::vector<Mistake> heap_;  // the least confident first
 };
 

@@ -31,8 +31,8 @@ constexpr std::int64_t kValuesPerLine = 8;
 constexpr std::size_t kMaxNames = 12;  // of classes
 
 struct TensorFigures {
-  double least = 0;
-  double greatest = 0;
+  double min = 0;
+  double max = 0;
   double norm = 0;
   std::uint64_t digest = 0;
 };
@@ -40,10 +40,10 @@ struct TensorFigures {
 TensorFigures figures_of(const NamedArray& tensor) {
   TensorFigures figures{.digest = digest(tensor.name, std::span<const float>(tensor.values))};
   if (tensor.values.empty()) return figures;
-  const auto [least, greatest] = std::ranges::minmax(tensor.values);
+  const auto [min, max] = std::ranges::minmax(tensor.values);
   double squares = 0;
   for (const double value : tensor.values) squares += value * value;
-  return {.least = least, .greatest = greatest, .norm = std::sqrt(squares), .digest = figures.digest};
+  return {.min = min, .max = max, .norm = std::sqrt(squares), .digest = figures.digest};
 }
 
 std::string size_text(std::int64_t bytes) {
@@ -131,7 +131,7 @@ std::string group_lines(const ArrayGroup& group, const std::vector<NamedArray>& 
   for (const NamedArray& tensor : tensors) {
     const TensorFigures figures = figures_of(tensor);
     text += fmt::format("  {:<{}}  {:<14} {:>10}  {:>11.4g} .. {:<11.4g} norm {:<10.4g} {}\n", tensor.name, widest,
-                        tensor.shape.text(), tensor.shape.elements(), figures.least, figures.greatest, figures.norm,
+                        tensor.shape.text(), tensor.shape.elements(), figures.min, figures.max, figures.norm,
                         digest_text(figures.digest));
     elements += tensor.shape.elements();
     sum += figures.digest;
@@ -146,8 +146,8 @@ Json tensor_json(const NamedArray& tensor) {
   return {{"name", tensor.name},
           {"shape", tensor.shape.extents()},
           {"type", "f32"},
-          {"least", figures.least},
-          {"greatest", figures.greatest},
+          {"least", figures.min},
+          {"greatest", figures.max},
           {"norm", figures.norm},
           {"digest", digest_text(figures.digest)}};
 }
@@ -216,8 +216,8 @@ const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string&
 void print_values(const NamedArray& tensor) {
   const Shape& shape = tensor.shape;
   if (shape.elements() == 0) return;
-  const std::int64_t row = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
-  const std::int64_t matrix = shape.rank() > 1 ? row * shape[shape.rank() - 2] : row;
+  const std::int64_t row = shape.ndim() > 0 ? shape[shape.ndim() - 1] : 1;
+  const std::int64_t matrix = shape.ndim() > 1 ? row * shape[shape.ndim() - 2] : row;
   const std::size_t width = index_text(shape, shape.elements() - 1).size();
   for (std::int64_t first = 0; first < shape.elements();) {
     const std::int64_t end = std::min(first + kValuesPerLine, (first / row + 1) * row);
@@ -233,7 +233,7 @@ Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
   const NamedArray& tensor = find_tensor(loaded, name);
   const TensorFigures figures = figures_of(tensor);
   fmt::print("{} of {}: {} f32, {:.6g} .. {:.6g}, norm {:.6g}, digest {}\n", tensor.name, loaded.path,
-             tensor.shape.text(), figures.least, figures.greatest, figures.norm, digest_text(figures.digest));
+             tensor.shape.text(), figures.min, figures.max, figures.norm, digest_text(figures.digest));
   print_values(tensor);
   Json json = tensor_json(tensor);
   json["values"] = tensor.values;
@@ -245,8 +245,8 @@ std::string survey(const std::string& folder, Json& json) {
   const std::vector<CheckedCheckpoint> checked = check_checkpoints(folder);
   for (const CheckedCheckpoint& checkpoint : checked) {
     const std::string name = std::filesystem::path(checkpoint.path).filename().string();
-    fmt::print("{:<22}{}\n", name, checkpoint.fault.empty() ? "good" : "not good: " + printable(checkpoint.fault));
-    json.push_back({{"path", checkpoint.path}, {"fault", checkpoint.fault}});
+    fmt::print("{:<22}{}\n", name, checkpoint.problem.empty() ? "good" : "not good: " + printable(checkpoint.problem));
+    json.push_back({{"path", checkpoint.path}, {"fault", checkpoint.problem}});
   }
   return newest_good(checked, folder);
 }
@@ -277,7 +277,7 @@ Json inspect(const Invocation& invocation) {
 
 }  // namespace
 
-ExitStatus inspect_command(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus inspect_command(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   Json json;
   on_rank_0(world, [&] {
     json = inspect(invocation);

@@ -36,17 +36,17 @@ TextValue parsed(ParsedOption<parse>& value) {
   return {.read = [&value] { return value.text(); }, .write = [&value](const std::string& word) { value = word; }};
 }
 
-template <Worded E>
+template <NamedEnum E>
 TextValue one_of(E& value) {
-  const auto words = words_of(value);
+  const auto words = enum_names(value);
   return {.choices = {words.begin(), words.end()},
           .read = [&value] { return std::string(name_of(value)); },
           .write = [&value](const std::string& word) { value = value_named<E>(word).value(); }};
 }
 
-template <Worded E>
+template <NamedEnum E>
 TextValue one_of(std::string_view left_open, std::optional<E>& value) {
-  const auto words = words_of(E{});
+  const auto words = enum_names(E{});
   TextValue text{.choices = {left_open},
                  .read = [&value, left_open] { return std::string(value ? name_of(*value) : left_open); },
                  .write = [&value](const std::string& word) { value = value_named<E>(word); }};
@@ -54,14 +54,14 @@ TextValue one_of(std::string_view left_open, std::optional<E>& value) {
   return text;
 }
 
-TextValue either(std::string_view no, std::string_view yes, bool& value) {
+TextValue flag_words(std::string_view no, std::string_view yes, bool& value) {
   return {.choices = {no, yes},
           .read = [&value, no, yes] { return std::string(value ? yes : no); },
           .write = [&value, yes](const std::string& word) { value = word == yes; }};
 }
 
 TextValue on_or_off(bool& value) {
-  TextValue text = either("off", "on", value);
+  TextValue text = flag_words("off", "on", value);
   text.choices = {"on", "off"};
   return text;
 }
@@ -80,15 +80,15 @@ std::vector<RunOption> data_options(RunConfig& c) {
        "read all data before the start: decode every image, compare contents with the checkpoint's", output,
        &c.verify_data},
       {"resident-mib", data, "read HDF5 data sets above this size lazily; 0: a quarter of the host's memory", location,
-       WholeValue{&c.resident_mib, 0, kMany}},
+       IntValue{&c.resident_mib, 0, kMany}},
       {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
-      {"image-size", data, "resize and centre-crop to N x N; 0: keep the size", fixed,
-       WholeValue{&c.image_size, 0, 65536}},
+      {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed,
+       IntValue{&c.image_size, 0, 65536}},
       {"augment", data, "augmentation of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed,
        one_of(c.augment)},
       {"normalize", data, "none, auto (mean and std of the training set) or MEAN/STD, of pixel / 255", fixed,
        text(c.normalize)},
-      {"last-batch", data, "the last samples if they fill no batch: keep, discard or rollover", fixed,
+      {"last-batch", data, "the last samples of an epoch if they do not fill a batch: keep, discard or rollover", fixed,
        one_of(c.last_batch)},
       {"shuffle", data, "global (all samples, every epoch), partition (within the block of each part) or none", fixed,
        one_of(c.shuffle)},
@@ -105,13 +105,13 @@ std::vector<RunOption> training_options(RunConfig& c) {
        "run, RUN@best, RUN@STEP or file whose weights this run starts from, with its network unless --model is given",
        fixed, text(c.init_from)},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, one_of("model", c.init)},
-      {"epochs", training, "passes over the training set", changeable, WholeValue{&c.epochs, 1, kMillion}},
+      {"epochs", training, "passes over the training set", changeable, IntValue{&c.epochs, 1, kMillion}},
       {"steps", training, "end after N steps, with the schedule of --epochs; 0: after all epochs", changeable,
-       WholeValue{&c.steps, 0, kMany}},
+       IntValue{&c.steps, 0, kMany}},
       {"batch-size", training, "global batch size: samples per step over all ranks", fixed,
-       WholeValue{&c.batch_size, 1, kMany}},
+       IntValue{&c.batch_size, 1, kMany}},
       {"lr", training, "learning rate", fixed, RealValue{&c.rate.base}},
-      {"optimizer", training, "sgd, adamw or lars", fixed, one_of(c.optimizer.kind)},
+      {"optimizer", training, "optimizer: sgd, adamw or lars", fixed, one_of(c.optimizer.kind)},
       {"momentum", training, "momentum (sgd, lars)", fixed, RealValue{&c.optimizer.momentum}},
       {"nesterov", training, "Nesterov momentum (sgd)", fixed, &c.optimizer.nesterov},
       {"weight-decay", training, "L2 coefficient (sgd, lars); decoupled decay (adamw)", fixed,
@@ -122,115 +122,117 @@ std::vector<RunOption> training_options(RunConfig& c) {
        RealValue{&c.optimizer.beta2}},
       {"adam-epsilon", training, "added to the denominator (adamw)", fixed, RealValue{&c.optimizer.epsilon}},
       {"no-decay", training, "parameters without weight decay and lars scaling: none or norms-biases", fixed,
-       either("none", "norms-biases", c.optimizer.exempts_norms_and_biases)},
+       flag_words("none", "norms-biases", c.optimizer.exempts_norms_and_biases)},
       {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, RealValue{&c.optimizer.clip_norm}},
       {"label-smoothing", training, "label smoothing of the training loss", fixed,
        RealValue{&c.label_smoothing, "at least 0 and below 1", [](double v) { return v >= 0 && v < 1; }}},
       {"schedule", training, "learning rate schedule: constant, step or cosine", fixed, one_of(c.rate.schedule)},
       {"schedule-epochs", training, "length of the cosine schedule, for a run that will be extended later; 0: --epochs",
-       changeable, WholeValue{&c.schedule_epochs, 0, kMillion, kScheduleOfLaunch}},
+       changeable, IntValue{&c.schedule_epochs, 0, kMillion, kScheduleOfInvocation}},
       {"lr-period", training, "step schedule: drop every N epochs (10) or at these epochs (30,60,80), warm-up included",
        fixed, parsed(c.lr_period)},
       {"lr-decay", training, "step schedule: factor per drop", fixed, RealValue{&c.rate.decay}},
-      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, RealValue{&c.rate.least}},
-      {"warmup-epochs", training, "linear rise of the learning rate at the start; 0: none", fixed,
+      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, RealValue{&c.rate.min}},
+      {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed,
        RealValue{&c.rate.warmup_epochs}},
-      {"seed", training, "random seed", fixed, WholeValue{&c.seed}},
+      {"seed", training, "random seed", fixed, IntValue{&c.seed}},
   };
 }
 
 // Ranks, devices and saved files.
 std::vector<RunOption> running_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string ranks = "Ranks and devices", keeping = "Keeping";
+  const std::string ranks = "Ranks and devices", saving = "Checkpoints and output";
   return {
       {"parts", ranks, "number of parts of every batch, fixed for the run; 0: one per rank", fixed,
-       WholeValue{&c.parts, 0, kMaxParts}},
+       IntValue{&c.parts, 0, kMaxParts}},
       {"part-map", ranks,
-       "assignment of parts to ranks: even, auto (by measured speed; never changes a bit) or parts per rank, as 3,3,2",
+       "parts of each rank: even, auto (by measured speed; results are bit-identical) or a list, for example 3,3,2",
        changeable, parsed(c.part_map)},
-      {"threads", ranks, "threads per part; 0: divide the node's cores", fixed, WholeValue{&c.threads, 0, 4096}},
-      {"device", ranks, "auto, cpu or cuda", changeable, one_of(c.device)},
-      {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, one_of(c.precision)},
+      {"threads", ranks, "threads per part; 0: divide the node's cores", fixed, IntValue{&c.threads, 0, 4096}},
+      {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, one_of(c.device)},
+      {"precision", ranks, "precision of the compute: fp32, bf16 or, on GPUs, tf32", fixed, one_of(c.precision)},
       {"tiled-convolutions", ranks,
        "on CPUs, use Tutti's Winograd kernels and first-layer loops where faster: on or off", fixed,
        on_or_off(c.tiled_convolutions)},
-      {"comm", ranks, "auto, solo, mpi or, between GPUs, nccl", changeable, one_of(c.comm)},
+      {"comm", ranks, "communicator: auto, solo (one rank), mpi or, between GPUs, nccl", changeable, one_of(c.comm)},
       {"exchange", ranks, "gradient all-reduce: ring, exact, sharded or central; auto: exact with --parts, else ring",
        fixed, one_of("auto", c.exchange)},
       {"shard-optimizer", ranks,
-       "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; never changes a bit", changeable,
-       &c.shard_optimizer},
+       "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; results are bit-identical",
+       changeable, &c.shard_optimizer},
       {"bucket-mib", ranks, "size of a gradient bucket, MiB; 0: 4, on GPUs 16", fixed,
        RealValue{&c.bucket_mib, "0 to 4096", [](double v) { return v >= 0 && v <= 4096; }}},
-      {"in-flight", ranks,
-       "prefetch depth: batches prepared and, on GPUs, steps enqueued ahead, 0 to 2; never changes a bit", changeable,
-       WholeValue{&c.in_flight, 0, 2}},
+      {"in-flight", ranks, "steps to prefetch, 0 to 2 (on GPUs also steps enqueued ahead); does not change results",
+       changeable, IntValue{&c.in_flight, 0, 2}},
       {"share-device", ranks, "let ranks share a GPU: slow, for tests", changeable, &c.share_device},
       {"search-plans", ranks, "on GPUs, autotune cuDNN (as cudnn.benchmark does): on or off", changeable,
        on_or_off(c.search_plans)},
       {"plan-cache", ranks,
        "file that caches the autotuned algorithms: read at the start, updated when there are new ones", changeable,
        text(c.plan_cache)},
-      {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; never changes a bit", changeable,
+      {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; results are bit-identical", changeable,
        on_or_off(c.record_steps)},
-      {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: write nothing", output,
-       text(c.out)},
-      {"resume", keeping, "continue from the newest checkpoint in --out", call, &c.resume},
-      {"checkpoint-every", keeping,
-       "Nsteps, Nepochs, Ns (seconds) or end; none: every epoch, and every 15 minutes of a longer one; always at the "
-       "end",
+      {"out", saving, "folder for checkpoints, metrics.jsonl and the resolved options; default: nothing is written",
+       output, text(c.out)},
+      {"resume", saving, "continue from the newest checkpoint in --out", invocation, &c.resume},
+      {"checkpoint-every", saving,
+       "Nsteps, Nepochs, Ns (seconds) or end; if omitted: every epoch, and every 15 minutes of a longer one; always "
+       "at the end",
        changeable, parsed(c.checkpoint_every)},
-      {"keep-checkpoints", keeping, "keep the newest N checkpoints, at least 2; 0: all", changeable,
-       WholeValue{&c.keep_checkpoints, 2, kMany, 0}},
-      {"keep-best", keeping, "save after every best evaluation so far, and keep that checkpoint, too", changeable,
+      {"keep-checkpoints", saving, "keep the newest N checkpoints, at least 2; 0: all", changeable,
+       IntValue{&c.keep_checkpoints, 2, kMany, 0}},
+      {"keep-best", saving, "also save whenever the evaluation improves, and keep the best checkpoint", changeable,
        &c.keep_best},
-      {"time-limit", keeping,
-       "stop with a checkpoint and status 75 before this time, as 3600, 90m or 12:00:00; none: no limit", output,
-       parsed(c.time_limit)},
-      {"config", keeping, "TOML file of options, keys as here; the command line overrides it", call, text(c.config)},
-      {"dry-run", keeping, "print the resolved options as TOML and exit", call, &c.dry_run},
+      {"time-limit", saving,
+       "save a checkpoint and stop with status 75 before this run time (3600, 90m or 12:00:00) is reached; default: no "
+       "limit",
+       output, parsed(c.time_limit)},
+      {"config", saving, "TOML file of options, keys as here; the command line overrides it", invocation,
+       text(c.config)},
+      {"dry-run", saving, "print the resolved options as TOML and exit", invocation, &c.dry_run},
   };
 }
 
 // Reports during the run, and the reaction to failures.
 std::vector<RunOption> watching_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string watching = "Watching", trust = "Trust";
+  const std::string logging = "Logging", tolerance = "Fault tolerance";
   return {
-      {"test-every", watching, "evaluate after every N epochs and the last; 0: never", changeable,
-       WholeValue{&c.test_every, 0, kMany}},
-      {"log-every", watching, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,
-       WholeValue{&c.log_every, 0, kMany}},
-      {"digest-every", watching, "record digests of weights, gradients and optimizer state every N steps; 0: off",
-       changeable, WholeValue{&c.digest_every, 0, kMany}},
-      {"sample-log", watching, "write the samples of each part to this file, a JSON line per step; a resume appends",
+      {"test-every", logging, "evaluate after every N epochs and the last; 0: never", changeable,
+       IntValue{&c.test_every, 0, kMany}},
+      {"log-every", logging, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,
+       IntValue{&c.log_every, 0, kMany}},
+      {"digest-every", logging, "record digests of weights, gradients and optimizer state every N steps; 0: off",
+       changeable, IntValue{&c.digest_every, 0, kMany}},
+      {"sample-log", logging, "write the samples of each part to this file, a JSON line per step; a resume appends",
        output, text(c.sample_log)},
-      {"progress", watching,
-       "progress bar on stderr: auto (on a terminal; else a line every 30 s or less), always or never", output,
+      {"progress", logging,
+       "progress bar on stderr: auto (on a terminal; otherwise at least one line every 30 s), always or never", output,
        one_of(c.progress)},
-      {"quiet", watching, "print results only: no banner, no notes", output, &c.quiet},
-      {"trace", watching,
+      {"quiet", logging, "print results only: no banner, no notes", output, &c.quiet},
+      {"trace", logging,
        "write a timeline of all ranks to this file, for Perfetto or chrome://tracing; a few KB per step and rank",
        output, text(c.trace)},
-      {"stall-timeout", trust,
+      {"stall-timeout", tolerance,
        "seconds without progress after which the job names the late rank and ends with status 86", changeable,
        RealValue{&c.stall_timeout}},
-      {"watch-interface", trust, "network interface for the status of the ranks; none: chosen automatically", output,
-       text(c.watch_interface)},
-      {"verify-replicas", trust,
+      {"watch-interface", tolerance, "network interface for the status of the ranks; default: chosen automatically",
+       output, text(c.watch_interface)},
+      {"verify-replicas", tolerance,
        "compare the state of all ranks every N steps (optimizer state only if replicated); 0: off", changeable,
-       WholeValue{&c.verify_replicas, 0, kMany}},
-      {"on-divergence", trust,
-       "stop with status 87; --resume then continues from the newest checkpoint, which was equal on all ranks",
+       IntValue{&c.verify_replicas, 0, kMany}},
+      {"on-divergence", tolerance,
+       "stop (the only choice): end with status 87; --resume then continues from the newest checkpoint, which was "
+       "equal on all ranks",
        changeable, one_of(c.on_divergence)},
-      {"on-nonfinite", trust, "if a loss or gradient is NaN or infinite: stop with status 88, or skip the step",
+      {"on-nonfinite", tolerance, "if a loss or gradient is NaN or infinite: stop with status 88, or skip the step",
        changeable, one_of(c.on_nonfinite)},
-      {"allow-mixed-processors", trust,
+      {"allow-mixed-processors", tolerance,
        "with --exchange exact: allow processors with different instruction sets, which change the bits", changeable,
        &c.allow_mixed_processors},
-      {"rehearse", trust, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", call,
-       checked(c.rehearse, check_rehearsal)},
+      {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", invocation,
+       checked(c.rehearse, validate_rehearsal)},
   };
 }
 
@@ -260,12 +262,12 @@ void require_in_range(const RunOption& option) {
   const auto refuse = [&](auto value, const std::string& range) {
     throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option.name, value, range));
   };
-  if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
-    const std::int64_t value = *whole->at;
-    const bool is_valid = (value >= whole->least && value <= whole->most) || value == whole->extra_allowed;
-    if (!is_valid) refuse(value, fmt::format("{} to {}", whole->least, whole->most));
+  if (const auto* const number = std::get_if<IntValue>(&option.value)) {
+    const std::int64_t value = *number->target;
+    const bool is_valid = (value >= number->min && value <= number->max) || value == number->also_valid;
+    if (!is_valid) refuse(value, fmt::format("{} to {}", number->min, number->max));
   } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    if (real->range != nullptr && !real->is_valid(*real->at)) refuse(*real->at, real->range);
+    if (real->range != nullptr && !real->is_valid(*real->target)) refuse(*real->target, real->range);
   }
 }
 

@@ -21,25 +21,25 @@ enum class OptionUse {
   fixed,       // affects the result: a resume takes it from the checkpoint
   changeable,  // does not affect the result: a resume takes it from the checkpoint unless it is given again
   location,    // path of the data, whose digest is compared instead: as changeable
-  output,      // output of this call: a resume does not take it from the checkpoint
-  call,        // applies to this call alone: stored in no file
+  output,      // output of this invocation: a resume does not take it from the checkpoint
+  invocation,  // applies to this invocation alone: stored in no file
 };
 
-// A value that users write as text and that is parsed or looked up.
+// A value that users write as text, which is parsed or looked up.
 struct TextValue {
   std::vector<std::string_view> choices{};  // empty: any text that `write` takes
   std::function<std::string()> read;
   std::function<void(const std::string&)> write;  // throws a usage error that names the option
 };
-struct WholeValue {
-  std::int64_t* at;
-  std::int64_t least = std::numeric_limits<std::int64_t>::min();
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  std::optional<std::int64_t> extra_allowed{};  // allowed outside that range
+struct IntValue {
+  std::int64_t* target;
+  std::int64_t min = std::numeric_limits<std::int64_t>::min();
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+  std::optional<std::int64_t> also_valid{};  // a value outside that range
 };
-// Without a range here, the class that uses the number checks it.
+// If no range is given here, the validate() of the class that uses the number checks it.
 struct RealValue {
-  double* at;
+  double* target;
   const char* range = nullptr;
   bool (*is_valid)(double) = nullptr;
 };
@@ -49,7 +49,7 @@ struct RunOption {
   std::string group;
   std::string help;
   OptionUse use;
-  std::variant<TextValue, WholeValue, RealValue, bool*> value;
+  std::variant<TextValue, IntValue, RealValue, bool*> value;
 };
 
 // The rows for one configuration, which is borrowed.
@@ -76,7 +76,7 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
 // The same for the configuration in a checkpoint, with the defaults of the version that wrote it.
 void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
                         std::set<std::string>& given);
-// The same for a user's file, in which options of earlier versions are errors. Returns the errors of values that have
+// The same for a user's file, where options of earlier versions are errors. Returns the errors of values that have
 // the right type.
 std::vector<std::string> read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given);
 

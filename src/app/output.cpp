@@ -27,8 +27,8 @@ void write_json(World& world, const std::string& path, const Json& json) {
 }
 
 std::string index_text(const Shape& shape, std::int64_t element) {
-  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.ndim()));
+  for (int axis = shape.ndim() - 1; axis >= 0; --axis) {
     index[static_cast<std::size_t>(axis)] = element % shape[axis];
     element /= shape[axis];
   }

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kLeastSide = 112;  // in pixels, of an image on the sheet
+constexpr std::int64_t kMinSide = 112;  // in pixels, of an image on the sheet
 constexpr std::int64_t kSheetWidth = 1280;
 constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 constexpr std::int64_t kGap = 10;
@@ -27,7 +27,7 @@ struct Box {
   std::int64_t height = 0;
 };
 
-// The largest centred box within another that has the image's aspect ratio.
+// The largest centered box within another that has the image's aspect ratio.
 Box fitted(const Shape& image, const Box& box) {
   Box fitting = box;
   if (image[1] * box.width > image[2] * box.height) {
@@ -77,8 +77,8 @@ struct Canvas {
 
 }  // namespace
 
-std::vector<std::byte> small_png(const ImageView& image, std::int64_t most) {
-  const std::int64_t factor = divided_up(std::max({image.shape[1], image.shape[2], std::int64_t{1}}), most);
+std::vector<std::byte> small_png(const ImageView& image, std::int64_t max_side) {
+  const std::int64_t factor = divided_up(std::max({image.shape[1], image.shape[2], std::int64_t{1}}), max_side);
   const std::int64_t height = divided_up(image.shape[1], factor);
   const std::int64_t width = divided_up(image.shape[2], factor);
   Canvas canvas{{image.shape[0] == 3 ? 3 : 1, height, width}};
@@ -88,7 +88,7 @@ std::vector<std::byte> small_png(const ImageView& image, std::int64_t most) {
 
 ContactSheet make_contact_sheet(const std::vector<SheetEntry>& entries) {
   const Shape& image = entries.front().image.shape;
-  const std::int64_t scale = divided_up(kLeastSide, std::min(kLeastSide, std::max(image[1], image[2])));
+  const std::int64_t scale = divided_up(kMinSide, std::min(kMinSide, std::max(image[1], image[2])));
   const std::int64_t width = image[2] * scale;
   const std::int64_t height = image[1] * scale;
   const std::int64_t left = entries.front().original ? width + kInnerGap : 0;  // of the image within its cell

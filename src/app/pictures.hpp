@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-// The image as a PNG file. Larger ones are averaged until no side is longer than `most`. If its channels are neither
-// gray nor RGB, only the first is shown.
-std::vector<std::byte> small_png(const ImageView& image, std::int64_t most);
+// The image as a PNG file. Larger images are averaged until no side is longer than `max_side`. If the channels are
+// neither gray nor RGB, only the first is shown.
+std::vector<std::byte> small_png(const ImageView& image, std::int64_t max_side);
 
 // Images of 1 or 3 channels, borrowed.
 struct SheetEntry {

@@ -199,7 +199,7 @@ std::string Table::text() const {
   return text;
 }
 
-// Writes rows of text to stdout at once, or to a file that is renamed into place when it is complete.
+// Writes rows of text to stdout immediately, or to a file that is renamed into place when it is complete.
 class TextOutput {
  public:
   explicit TextOutput(const std::string& path) {
@@ -361,11 +361,11 @@ std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sam
   return best;
 }
 
-ExitStatus predict_command(World& world, const Invocation& invocation, EndRecord& record) {
+ExitStatus predict_command(World& world, const Invocation& invocation, CommandContext& context) {
   const PredictRequest& request = invocation.predict;
   run_or_throw_on_all(world, [&] { refuse_contradictions(invocation); });
   Scoring scoring(world, invocation,
-                  {.checkpoint = request.checkpoint, .images = request.images, .needs_labels = false}, record);
+                  {.checkpoint = request.checkpoint, .images = request.images, .needs_labels = false}, context);
   const std::vector<NamedSet> sets = chosen_sets(scoring, request.on);
   std::optional<Predictions> predictions;
   on_rank_0(world, [&] { predictions.emplace(invocation, columns_for(request, scoring, sets)); });

@@ -1,5 +1,5 @@
 #pragma once
-// This process: its standard streams, how long it has run, and the signals that ask it to stop.
+// This process: its standard streams, its run time, and the signals that ask it to stop.
 
 #include "run_config.hpp"
 
@@ -37,14 +37,14 @@ void block_stop_signals() noexcept;
 void unblock_stop_signals() noexcept;
 
 // While one of these exists, SIGTERM, SIGUSR1, SIGHUP and SIGINT do not end the process; the training loop polls for
-// them. A second SIGINT ends the process at once; the others may be repeated. Signals that were ignored, such as SIGINT
-// in a shell's background job, stay ignored. SIGPIPE is ignored: writers get an error instead.
+// them. A second SIGINT ends the process immediately; the others may be repeated. Signals that were ignored, such as
+// SIGINT in a shell's background job, stay ignored. SIGPIPE is ignored: writers get an error instead.
 //
 // No signal handler runs: kernels of the CPU library point their stack pointer into arrays for a while, so a handler
 // would overwrite the heap. The signals are blocked, and a thread waits for them.
 class StopSignals {
  public:
-  // `on_first` is called with the first signal, at once and in another thread. Only one StopSignals may exist at a
+  // `on_first` is called with the first signal, immediately and in another thread. Only one StopSignals may exist at a
   // time. It must be made before any other thread starts, so that all threads inherit the blocked signals.
   explicit StopSignals(std::function<void(int)> on_first = {});
   // The signals stay blocked, so that another one does not change the exit status of a process that is ending.

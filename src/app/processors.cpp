@@ -98,7 +98,7 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   if (!library) {
     throw Error(
         ErrorSource::usage,
-        fmt::format("cannot open {}, which GPUs need: {}; build Tutti with -DTUTTI_CUDA=ON and keep CUDA, cuDNN "
+        fmt::format("cannot open {}, required for GPUs: {}; build Tutti with -DTUTTI_CUDA=ON and keep CUDA, cuDNN "
                     "and NCCL where the loader finds them (LD_LIBRARY_PATH), or choose --device cpu",
                     kFileName, last_error()));
   }
@@ -113,7 +113,7 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
 }
 
-CudaInventory look_for_gpus(Device device) {
+CudaInventory query_gpus(Device device) {
   CudaInventory none;
   if (device == Device::cpu) return none;
   try {
@@ -127,9 +127,9 @@ CudaInventory look_for_gpus(Device device) {
 
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
   const DeviceChoice choice =
-      choose_device(world, look_for_gpus(config.device),
-                    {.device = config.device, .share = config.share_device, .mixed = config.comm == Comm::mpi});
-  if (!choice.note.empty() && may_want_gpus()) log.note(choice.note);
+      choose_device(world, query_gpus(config.device),
+                    {.device = config.device, .share = config.share_device, .allow_mixed = config.comm == Comm::mpi});
+  if (!choice.note.empty() && may_want_gpus()) log.info(choice.note);
   ChosenProcessor chosen{.backend = nullptr,
                          .device = choice.device.value_or(-1),
                          .shares_device = config.share_device,
@@ -157,7 +157,7 @@ void run_then_barrier(World& world, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    if (error.reach() == ErrorReach::all_ranks) world.barrier();
+    if (error.scope() == ErrorScope::all_ranks) world.barrier();
     throw;
   }
   world.barrier();

@@ -43,7 +43,7 @@ struct ChosenProcessor {
 };
 
 // If the library is missing or cannot be opened, reports no GPU.
-CudaInventory look_for_gpus(Device device);
+CudaInventory query_gpus(Device device);
 
 // Logs in one line why --device auto fell back to CPUs. Throws the same error on all ranks. Collective.
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log);
@@ -62,7 +62,7 @@ class AbortCollectivesOnExit {
  public:
   // Both are borrowed. Without a watch this does nothing.
   AbortCollectivesOnExit(StallWatch* watch, Communicator& communicator) : watch_(watch) {
-    if (watch_ != nullptr) watch_->set_end_action([&communicator] { communicator.abandon(); });
+    if (watch_ != nullptr) watch_->set_end_action([&communicator] { communicator.abort(); });
   }
   // If the watch is already ending the process, waits for that.
   ~AbortCollectivesOnExit() {

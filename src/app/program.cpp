@@ -26,27 +26,27 @@ ExitRecord record_of(const World& world, ExitStatus status, const std::string& r
   return {.status = status, .rank = world.rank(), .host = world.host(), .reason = reason};
 }
 
-int end_job(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
+int abort_job(World& world, const CommandContext& context, ExitStatus status, const std::string& reason) {
   const std::string who = world.size() > 1 ? fmt::format("rank {} on {}: ", world.rank(), world.host()) : "";
-  if (record.watch != nullptr) record.watch->fail();
+  if (context.watch != nullptr) context.watch->report_failure();
   write_stderr_line(fmt::format("{}: {}{}", program_name(), who, reason));
-  write_exit_record(record.folder, record_of(world, status, reason));
+  write_exit_record(context.folder, record_of(world, status, reason));
   world.abort(static_cast<int>(status));
   return static_cast<int>(status);
 }
 
-void close(World& world, const EndRecord& record) {
+void close(World& world, const CommandContext& context) {
   world.close();
-  if (record.watch != nullptr) record.watch->leave();
+  if (context.watch != nullptr) context.watch->finish();
 }
 
-int leave_together(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
+int finish_all_ranks(World& world, const CommandContext& context, ExitStatus status, const std::string& reason) {
   if (world.rank() == 0) {
     write_stderr_line(fmt::format("{}: {}", program_name(), reason));
-    write_exit_record(record.folder, record_of(world, status, reason));
+    write_exit_record(context.folder, record_of(world, status, reason));
   }
   try {
-    close(world, record);
+    close(world, context);
   } catch (const std::exception&) {
     world.abort(static_cast<int>(status));
   }
@@ -54,7 +54,8 @@ int leave_together(World& world, const EndRecord& record, ExitStatus status, con
 }
 
 bool is_watched(const Command& command) {
-  return command.watched == Watched::always || (command.watched == Watched::launched && started_by_launcher());
+  return command.stall_watch == StallWatchUse::always ||
+         (command.stall_watch == StallWatchUse::launched && started_by_launcher());
 }
 
 // Without a launcher, SIGTERM cannot mean that another rank has ended.
@@ -63,11 +64,11 @@ StallWatch::Signals watched_signals(bool has_stop_signals) {
                                                     : StallWatch::Signals::report_then_die;
 }
 
-// Acknowledges a signal at once on rank 0, since a step and a save may take a while. Prints nothing if the job is
+// Acknowledges a signal immediately on rank 0, since a step and a save may take a while. Prints nothing if the job is
 // already failing: then the signal comes from the launcher, and nothing will be saved.
-class Acknowledgement {
+class SignalNotice {
  public:
-  explicit Acknowledgement(bool saves) : saves_(saves) {}
+  explicit SignalNotice(bool saves) : saves_(saves) {}
 
   // Borrowed until the next call; may be null.
   void set_watch(const StallWatch* watch) {
@@ -88,9 +89,9 @@ class Acknowledgement {
     if (!saves_) return "the ranks finish their step and stop";
     // Open MPI's launcher turns Ctrl-C into SIGTERM.
     const bool may_be_killed = signal == SIGTERM && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
-    return may_be_killed ? "the ranks may not be able to save: after Ctrl-C, mpirun of Open MPI kills them in a second "
-                           "(use tools/run instead: it waits until they have saved); otherwise they finish their step, "
-                           "save and stop"
+    return may_be_killed ? "the ranks may not be able to save: after Ctrl-C, mpirun of Open MPI kills them within a "
+                           "second (use tools/run instead: it waits until they have saved); otherwise they finish "
+                           "their step, save and stop"
                          : "the ranks finish their step, save and stop";
   }
 
@@ -100,7 +101,9 @@ class Acknowledgement {
 };
 
 // Only training handles signals: it stops after a step, and saves if it has a folder.
-bool handles_signals(const Invocation& invocation) { return invocation.called == "train" && !invocation.run.dry_run; }
+bool handles_signals(const Invocation& invocation) {
+  return invocation.command_name == "train" && !invocation.run.dry_run;
+}
 
 void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
   watch.begin(world, {.timeout_seconds = config.stall_timeout, .interface = config.watch_interface},
@@ -109,7 +112,7 @@ void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
 
 // Ranks with different commands would wait for each other forever.
 void refuse_other_commands(World& world, const Invocation& invocation) {
-  const auto called = all_gather_text(world, invocation.called);
+  const auto called = all_gather_text(world, invocation.command_name);
   const auto other = std::ranges::find_if(called, [&](const std::string& each) { return each != called.front(); });
   if (other == called.end()) return;
   const auto rank = other - called.begin();
@@ -123,9 +126,9 @@ void refuse_other_commands(World& world, const Invocation& invocation) {
 bool only_prints(const Invocation& invocation) { return invocation.command == nullptr && invocation.companion.empty(); }
 
 // Prints if MPI cannot start, for example under the launcher of another MPI library.
-int print_alone(const Invocation& invocation) {
+int print_without_mpi(const Invocation& invocation) {
   const auto world = make_solo_world();
-  return run_guarded(*world, {}, [&] {
+  return run_and_report_errors(*world, {}, [&] {
     if (launcher_rank() == 0) fmt::print("{}\n", invocation.text);
     return ExitStatus::done;
   });
@@ -133,21 +136,21 @@ int print_alone(const Invocation& invocation) {
 
 }  // namespace
 
-int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work) {
+int run_and_report_errors(World& world, const CommandContext& context, const std::function<ExitStatus()>& work) {
   try {
     const ExitStatus status = work();
-    if (status == ExitStatus::stopped) return leave_together(world, record, status, record.reason);
+    if (status == ExitStatus::stopped) return finish_all_ranks(world, context, status, context.reason);
     run_or_throw_on_all(world, require_stdout);
-    close(world, record);
+    close(world, context);
     return static_cast<int>(status);
   } catch (const Error& error) {
-    const auto end = error.reach() == ErrorReach::this_rank ? end_job : leave_together;
-    return end(world, record, error.exit_status(), error.describe());
+    const auto end = error.scope() == ErrorScope::this_rank ? abort_job : finish_all_ranks;
+    return end(world, context, error.exit_status(), error.describe());
   } catch (const std::bad_alloc&) {
-    return end_job(world, record, ExitStatus::bad_input,
-                   "out of memory: use fewer ranks on this host or a smaller --batch-size");
+    return abort_job(world, context, ExitStatus::bad_input,
+                     "out of memory: use fewer ranks on this host or a smaller --batch-size");
   } catch (const std::exception& error) {
-    return end_job(world, record, ExitStatus::internal, error.what());
+    return abort_job(world, context, ExitStatus::internal, error.what());
   }
 }
 
@@ -156,22 +159,22 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
   block_stop_signals();
   std::signal(SIGXFSZ, SIG_IGN);  // writes beyond ulimit -f fail with an error instead
   Invocation invocation;
-  std::optional<Error> mistake;
+  std::optional<Error> parse_error;
   try {
     invocation = parse_command_line(argc, argv, &extensions);
   } catch (const Error& error) {
-    mistake = error;
+    parse_error = error;
   } catch (const std::exception& error) {
-    mistake = Error(ErrorSource::usage, error.what());
+    parse_error = Error(ErrorSource::usage, error.what());
   }
   try {
-    if (!mistake && !invocation.companion.empty()) {
-      return static_cast<int>(exec_companion(invocation.companion, invocation.words, invocation.text));
+    if (!parse_error && !invocation.companion.empty()) {
+      return static_cast<int>(exec_companion(invocation.companion, invocation.arguments, invocation.text));
     }
-    Acknowledgement acknowledgement(!invocation.run.out.empty());
+    SignalNotice signal_notice(!invocation.run.out.empty());
     std::optional<StopSignals> signals;  // outlives MPI, whose start and end may take long
-    if (!mistake && handles_signals(invocation)) {
-      signals.emplace([&acknowledgement](int signal) { acknowledgement(signal); });
+    if (!parse_error && handles_signals(invocation)) {
+      signals.emplace([&signal_notice](int signal) { signal_notice(signal); });
     } else {
       unblock_stop_signals();
     }
@@ -179,30 +182,30 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
     if (invocation.command != nullptr && is_watched(*invocation.command))
       watch.emplace(watched_signals(signals.has_value()));
     if (watch && signals) watch->set_signal_check([&signals] { return signals->was_received(SIGTERM); });
-    acknowledgement.set_watch(watch ? &*watch : nullptr);
+    signal_notice.set_watch(watch ? &*watch : nullptr);
     const struct ClearWatchOnExit {
-      Acknowledgement& acknowledgement;
-      ~ClearWatchOnExit() { acknowledgement.set_watch(nullptr); }
-    } clear_watch{acknowledgement};  // before the watch is destroyed
+      SignalNotice& signal_notice;
+      ~ClearWatchOnExit() { signal_notice.set_watch(nullptr); }
+    } clear_watch{signal_notice};  // before the watch is destroyed
     invocation.world_begun_at = seconds_since_process_start();
     const auto world = make_world();
     invocation.world_made_at = seconds_since_process_start();
-    EndRecord record;
-    record.watch = watch ? &*watch : nullptr;
-    record.signals = signals ? &*signals : nullptr;
-    return run_guarded(*world, record, [&] {
+    CommandContext context;
+    context.watch = watch ? &*watch : nullptr;
+    context.signals = signals ? &*signals : nullptr;
+    return run_and_report_errors(*world, context, [&] {
       run_or_throw_on_all(*world, [&] {
-        if (mistake) throw *mistake;
+        if (parse_error) throw *parse_error;
       });
       refuse_other_commands(*world, invocation);
       if (watch) begin_watch(*watch, *world, invocation.run);
-      if (invocation.command != nullptr) return invocation.command->run(*world, invocation, record);
+      if (invocation.command != nullptr) return invocation.command->run(*world, invocation, context);
       if (world->rank() == 0) fmt::print("{}\n", invocation.text);
       return ExitStatus::done;
     });
   } catch (const Error& error) {
-    if (!mistake && invocation.called == "check") return check_alone(invocation, error);
-    if (!mistake && only_prints(invocation)) return print_alone(invocation);
+    if (!parse_error && invocation.command_name == "check") return check_alone(invocation, error);
+    if (!parse_error && only_prints(invocation)) return print_without_mpi(invocation);
     write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

@@ -93,7 +93,7 @@ LrPlan lr_plan(const RunConfig& config) {
 
 void refuse_part_map(const RunConfig& config, int ranks) {
   const PartMapOptions& map = *config.part_map;
-  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
+  PartMap::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
   if (!map.measured || config.exchange == Exchange::exact) return;
   throw Error(
       ErrorSource::usage,
@@ -147,7 +147,8 @@ PartMapOptions parse_part_map(const std::string& text) {
     return {.parts_by_rank = *counts};
   }
   throw Error(ErrorSource::usage,
-              fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2, {} in all at most",
+              fmt::format("--part-map {}: give even, auto or each rank's number of parts, at most {} in all, for "
+                          "example 3,3,2",
                           text, kMaxParts));
 }
 
@@ -162,7 +163,7 @@ std::vector<int> parse_counts(std::string_view option, const std::string& text, 
   const bool is_ascending = counts && std::ranges::adjacent_find(*counts, std::greater_equal<>()) == counts->end();
   if (is_ascending && counts->back() <= all) return *counts;
   throw Error(ErrorSource::usage,
-              fmt::format("--{} {}: give ascending counts of 1 to {}, as 1,2,4", option, text, all));
+              fmt::format("--{} {}: give ascending counts of 1 to {}, for example 1,2,4", option, text, all));
 }
 
 void refuse_contradictions(const RunConfig& config) {

@@ -22,16 +22,16 @@ namespace tutti {
 struct Extensions;
 
 enum class Device { automatic, cpu, cuda };
-constexpr std::array<std::string_view, 3> words_of(Device) { return {"auto", "cpu", "cuda"}; }
+constexpr std::array<std::string_view, 3> enum_names(Device) { return {"auto", "cpu", "cuda"}; }
 
 enum class Comm { automatic, solo, mpi, nccl };
-constexpr std::array<std::string_view, 4> words_of(Comm) { return {"auto", "solo", "mpi", "nccl"}; }
+constexpr std::array<std::string_view, 4> enum_names(Comm) { return {"auto", "solo", "mpi", "nccl"}; }
 
 enum class ShowProgress { automatic, always, never };
-constexpr std::array<std::string_view, 3> words_of(ShowProgress) { return {"auto", "always", "never"}; }
+constexpr std::array<std::string_view, 3> enum_names(ShowProgress) { return {"auto", "always", "never"}; }
 
 enum class OnDivergence { stop };
-constexpr std::array<std::string_view, 1> words_of(OnDivergence) { return {"stop"}; }
+constexpr std::array<std::string_view, 1> enum_names(OnDivergence) { return {"stop"}; }
 
 // A value and the text that it was parsed from: files and records repeat the text, the run uses the value. `parse`
 // throws a usage error that names the option, and so do these constructors.
@@ -53,7 +53,7 @@ class ParsedOption {
   Value value_;
 };
 
-// "--checkpoint-every": a number of steps, epochs or seconds, or "end" for none of them. Empty means every epoch, and
+// "--checkpoint-every": a number of steps, epochs or seconds, or "end": only at the end. Empty means every epoch, and
 // every 15 minutes within a longer epoch.
 struct CheckpointInterval {
   std::int64_t steps = 0;
@@ -91,7 +91,7 @@ struct RunConfig {
 
   std::string model = "lenet";
   std::string init_from;
-  std::optional<Initializer> init;  // none: that of the model
+  std::optional<Initializer> init;  // empty: that of the model
 
   std::int64_t epochs = 5;
   std::int64_t steps = 0;
@@ -110,7 +110,7 @@ struct RunConfig {
   Precision precision = Precision::fp32;
   bool tiled_convolutions = true;
   Comm comm = Comm::automatic;
-  std::optional<Exchange> exchange;  // none: exact with --parts, else ring
+  std::optional<Exchange> exchange;  // empty: exact with --parts, else ring
   bool shard_optimizer = false;
   double bucket_mib = 0;
   std::int64_t in_flight = 1;

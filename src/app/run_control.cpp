@@ -16,9 +16,9 @@ namespace {
 // Requests of the ranks, reduced to their maximum. Other values combine a signal and the rank that received it.
 constexpr std::int64_t kNone = 0;
 constexpr std::int64_t kSave = 1;
-constexpr std::int64_t kTimeIsUp = 2;
+constexpr std::int64_t kTimeLimitReached = 2;
 constexpr std::int64_t kSignalUnit = std::int64_t{1} << 32;
-constexpr std::int64_t kFolderIsLost = std::int64_t{1} << 62;
+constexpr std::int64_t kFolderLost = std::int64_t{1} << 62;
 
 constexpr double kSafety = 1.5;
 constexpr double kAssumedBytesPerSecond = 50e6;
@@ -47,10 +47,10 @@ BoundaryAction RunControl::at_boundary() {
 
 BoundaryAction RunControl::action_for(std::int64_t request) {
   if (request == kNone) return BoundaryAction::proceed;
-  if (request == kFolderIsLost) throw Error(ErrorSource::save, broadcast_text(world_, loss_, 0)).on_all_ranks();
+  if (request == kFolderLost) throw Error(ErrorSource::save, broadcast_text(world_, loss_, 0)).on_all_ranks();
   last_save_ = now_;
   if (request == kSave) return BoundaryAction::save;
-  if (request == kTimeIsUp) {
+  if (request == kTimeLimitReached) {
     reason_ = fmt::format("the time limit of {} s", limits_.time_limit);
   } else {
     const int rank = static_cast<int>(request % kSignalUnit);
@@ -64,17 +64,17 @@ BoundaryAction RunControl::action_for(std::int64_t request) {
 bool RunControl::has_lost_folder() {
   if (loss_.empty() && now_ - last_check_ >= kSecondsBetweenChecks) {
     last_check_ = now_;
-    loss_ = limits_.folder.why_lost();
+    loss_ = limits_.folder.loss_reason();
   }
   return !loss_.empty();
 }
 
 std::int64_t RunControl::local_request() {
-  if (world_.rank() == 0 && has_lost_folder()) return kFolderIsLost;
+  if (world_.rank() == 0 && has_lost_folder()) return kFolderLost;
   if (const int signal = signals_.first(); signal != 0) return signal * kSignalUnit + world_.rank();
   if (world_.rank() != 0) return kNone;
   if (stdout_is_abandoned()) return SIGPIPE * kSignalUnit;
-  if (limits_.time_limit > 0 && limits_.time_limit - now_ < seconds_to_stop()) return kTimeIsUp;
+  if (limits_.time_limit > 0 && limits_.time_limit - now_ < seconds_to_stop()) return kTimeLimitReached;
   return limits_.save_every > 0 && now_ - last_save_ >= limits_.save_every ? kSave : kNone;
 }
 

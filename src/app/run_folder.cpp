@@ -52,7 +52,7 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
 }
 
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
-  if (folder.path().empty() || !folder.why_lost().empty()) return;
+  if (folder.path().empty() || !folder.loss_reason().empty()) return;
   const std::string path = folder.path() + "/exit.json";
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;
@@ -70,12 +70,12 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   if (written != std::ssize(text)) ::unlink(path.c_str());  // an incomplete record would mislead its readers
 }
 
-std::size_t most_state_bytes(const Network& network) {
+std::size_t max_state_bytes(const Network& network) {
   return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
 }
 
 // States above 2 GiB are saved in more than one file, by the first ranks of the hosts.
-std::optional<FileShare> file_share(World& world, std::size_t state_bytes) {
+std::optional<FileShard> file_shard(World& world, std::size_t state_bytes) {
   constexpr std::size_t kMaxBytesPerFile = std::size_t{2} << 30;
   const bool leads = world.local_rank() == 0;
   const auto leading = all_gather_doubles(world, {leads ? 1.0 : 0.0});
@@ -89,19 +89,19 @@ std::optional<FileShare> file_share(World& world, std::size_t state_bytes) {
   const std::size_t wanted = std::max<std::size_t>(1, (state_bytes + kMaxBytesPerFile - 1) / kMaxBytesPerFile);
   const int files = static_cast<int>(std::min<std::size_t>(wanted, static_cast<std::size_t>(leaders)));
   if (!leads || leaders_before >= files) return std::nullopt;
-  return FileShare{.file = leaders_before, .files = files};
+  return FileShard{.file = leaders_before, .files = files};
 }
 
-CheckpointKeeping::CheckpointKeeping(World& world, const RunConfig& config, const CheckpointStore& store,
-                                     std::optional<FileShare> share, RunControl& control)
+RunCheckpoints::RunCheckpoints(World& world, const RunConfig& config, const CheckpointStore& store,
+                               std::optional<FileShard> share, RunControl& control)
     : world_(world), log_(world.rank(), world.host(), config.quiet), control_(control), folder_(store.folder()) {
   if (!share) return;
   writer_.emplace(
       store,
-      WriterOptions{.share = *share, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
+      WriterOptions{.shard = *share, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
 }
 
-void CheckpointKeeping::save(TrainState state, double copy_seconds) {
+void RunCheckpoints::save(TrainState state, double copy_seconds) {
   control_.on_snapshot();
   if (!writer_) return;
   const Stopwatch watch;
@@ -110,15 +110,15 @@ void CheckpointKeeping::save(TrainState state, double copy_seconds) {
   stalls_.push_back({step, copy_seconds + watch.seconds()});
 }
 
-void CheckpointKeeping::report(const Record& record) {
+void RunCheckpoints::report(const Record& record) {
   if (!writer_) return;
   for (const SaveReport& save : writer_->take_reports()) report_save(save, record);
 }
 
-void CheckpointKeeping::report_save(const SaveReport& report, const Record& record) {
+void RunCheckpoints::report_save(const SaveReport& report, const Record& record) {
   if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
   if (!report.evicted_steps.empty()) {
-    log_.warn(fmt::format("deleted the oldest {}, of step {}, to make room for that of step {}: {}",
+    log_.warn(fmt::format("evicted {} of step {} to free space for step {}: {}",
                           plural(report.evicted_steps.size(), "checkpoint"), fmt::join(report.evicted_steps, ", "),
                           report.step, report.eviction_reason));
   }
@@ -134,12 +134,12 @@ void CheckpointKeeping::report_save(const SaveReport& report, const Record& reco
   if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
 }
 
-double CheckpointKeeping::stall_at(std::int64_t step) const {
+double RunCheckpoints::stall_at(std::int64_t step) const {
   const auto stall = std::ranges::find(stalls_.rbegin(), stalls_.rend(), step, &Stall::step);
   return stall == stalls_.rend() ? 0 : stall->seconds;
 }
 
-void CheckpointKeeping::finish(const Record& record) {
+void RunCheckpoints::finish(const Record& record) {
   run_or_throw_on_all(world_, [&] {
     if (!writer_) return;
     report(record);
@@ -151,13 +151,13 @@ void CheckpointKeeping::finish(const Record& record) {
   log_cost();
 }
 
-void CheckpointKeeping::log_cost() const {
+void RunCheckpoints::log_cost() const {
   if (good_saves_.empty()) return;
   std::vector<double> stalls;
   for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
-  log_.note(
-      fmt::format("{} of {:.1f} MiB saved in {}: {:.3f} s each in the background, training paused for {:.3f} s each "
-                  "({:.3f} s at most)",
+  log_.info(
+      fmt::format("{} of {:.1f} MiB saved in {}: median save time {:.3f} s (in the background), "
+                  "median pause of the training {:.3f} s, longest pause {:.3f} s",
                   plural(good_saves_.size(), "checkpoint"), mebi(bytes_), folder_, quartiles_of(good_saves_).median,
                   quartiles_of(stalls).median, std::ranges::max(stalls)));
 }

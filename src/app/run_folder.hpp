@@ -52,19 +52,19 @@ struct ExitRecord {
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record);
 
 // An upper bound: parameters, at most two moments per parameter, and texts.
-std::size_t most_state_bytes(const Network& network);
+std::size_t max_state_bytes(const Network& network);
 // The share of a state of this size that this rank saves; most ranks save nothing. Collective.
-std::optional<FileShare> file_share(World& world, std::size_t state_bytes);
+std::optional<FileShard> file_shard(World& world, std::size_t state_bytes);
 
 // The checkpoints of one run: copied at step boundaries, saved in the background, and reported.
-class CheckpointKeeping {
+class RunCheckpoints {
  public:
   // Receives a JSON line for every attempt, before anything is printed.
   using Record = std::function<void(const std::string& json)>;
 
   // The references are borrowed.
-  CheckpointKeeping(World& world, const RunConfig& config, const CheckpointStore& store, std::optional<FileShare> share,
-                    RunControl& control);
+  RunCheckpoints(World& world, const RunConfig& config, const CheckpointStore& store, std::optional<FileShard> share,
+                 RunControl& control);
 
   // Starts to save a state. Training has already paused `copy_seconds` to copy it.
   void save(TrainState state, double copy_seconds);

@@ -37,10 +37,10 @@ struct RateAtResume {
 // A warning if the end of the schedule has moved, which makes the learning rate jump; else empty. It suggests the old
 // end only if that leaves no epochs at a learning rate of 0.
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate);
-// A note if epochs follow the end of a cosine schedule, at the least learning rate; else empty.
+// A note if epochs follow the end of a cosine schedule, at the minimum learning rate; else empty.
 std::string late_schedule_text(const RunConfig& config);
 // One JSON object; `steps` is the number of steps done already.
-std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words,
+std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& arguments,
                        std::int64_t steps);
 std::string versions_text(const Backend& backend, const World& world);
 
@@ -48,16 +48,16 @@ std::string versions_text(const Backend& backend, const World& world);
 struct ReportedRun {
   const Assembly& assembly;
   RunControl& control;
-  TimeAccount& account;
-  CheckpointKeeping* checkpoints;  // null: the run has no folder
+  TimeProfile& time_profile;
+  RunCheckpoints* checkpoints;  // null: the run has no folder
   const OwnedFolder& folder;
   bool resumes = false;  // else the sample log is overwritten
 };
 
-class RunReporter : public RunObserver {
+class RunOutput : public RunObserver {
  public:
   // Throws save errors.
-  RunReporter(World& world, const ReportedRun& run);
+  RunOutput(World& world, const ReportedRun& run);
 
   // To be called before the first step. `run_record` is one JSON object; `steps` were done already.
   void start(const std::string& run_record, std::int64_t steps);
@@ -88,15 +88,15 @@ class RunReporter : public RunObserver {
   World& world_;
   Log log_;
   RunControl& control_;
-  CheckpointKeeping* checkpoints_;
-  TimeAccount& account_;
+  RunCheckpoints* checkpoints_;
+  TimeProfile& time_profile_;
   std::optional<MetricsLog> metrics_;   // on rank 0, in the run's folder
   std::optional<LineFile> sample_log_;  // on rank 0
   bool prints_lines_ = false;
   std::optional<ProgressBar> bar_;
   ProgressLines lines_;
   Stopwatch since_start_;
-  TimeTotal time_;
+  TimeProfileSum time_;
   bool has_printed_time_ = false;  // of the last epoch
   bool resumes_ = false;
   std::vector<EpochEnd> epochs_;

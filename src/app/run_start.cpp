@@ -66,8 +66,8 @@ std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
                         .test_files = files_in(json.at("test_files"))};
     if (!json.at("test_digest").is_null()) digests.test = digest_in(json.at("test_digest"));
     return digests;
-  } catch (const std::exception& fault) {
-    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, fault.what()));
+  } catch (const std::exception& error) {
+    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, error.what()));
   }
 }
 
@@ -94,7 +94,7 @@ std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config,
                                                 DamagedPolicy damaged, const Log& log) {
   auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log, damaged);
   if (!newest) {
-    log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
+    log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
     return newest;
   }
   std::string note;
@@ -102,7 +102,7 @@ std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config,
     config = merge_for_resume(config, given, newest->state.configuration, newest->path);
     note = drop_stored_part_map(config, given, world.size());
   });
-  if (!note.empty()) log.note(note);
+  if (!note.empty()) log.info(note);
   return newest;
 }
 
@@ -156,7 +156,7 @@ Findings check_weights(const std::optional<LoadedCheckpoint>& first, const RunCo
         "the images are {} x {} here, and the weights of {} were trained on {} x {}: resize them with --image-size {}",
         image[1], image[2], weights.path, trained->image[1], trained->image[2], trained->image[1]);
   }
-  // With another number of classes, the last layer is newly initialised.
+  // With another number of classes, the last layer is newly initialized.
   const auto& before = trained->class_names;
   const auto& now = data.class_names;
   if (trained->classes != network.classes() || before.size() != now.size()) return findings;
@@ -220,8 +220,8 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
   if (loaded.state.data.empty()) return std::nullopt;
   try {
     return parse(loaded.state.data);
-  } catch (const std::exception& fault) {
-    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, fault.what()));
+  } catch (const std::exception& error) {
+    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, error.what()));
   }
 }
 
@@ -247,12 +247,12 @@ RunStart find_start(World& world, RunConfig& config, const std::set<std::string>
   return start;
 }
 
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files,
+Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
                       PreflightErrors& preflight, const Log& log) {
   Assembly assembly = assemble(world, config,
                                {.checkpoint = start.resumed ? &start.resumed->state : nullptr,
                                 .model = start.model ? &*start.model : nullptr,
-                                .samples_files = samples_files},
+                                .decode_sample = decode_sample},
                                preflight, log);
   if (!assembly.data.train) return assembly;
   start.digests = digests_of(assembly.data);

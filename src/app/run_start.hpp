@@ -53,8 +53,8 @@ struct RunStart {
 RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,
                     PreflightErrors& preflight, const Log& log);
 
-// Refuses data other than those of a resumed checkpoint. `samples_files` is as in TrainingSources. Collective.
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files,
+// Refuses data other than those of a resumed checkpoint. `decode_sample` is as in TrainingSources. Collective.
+Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
                       PreflightErrors& preflight, const Log& log);
 
 // Checks whether the assembled run will fail or be slow, except for its memory. Collective.

@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// The checkpoint's configuration with this call's data, device and logging options.
+// The checkpoint's configuration with this invocation's data, device and logging options.
 RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
   RunConfig config;
@@ -67,19 +67,20 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
                        .trained = trained,
                        .images = request.images,
                        .needs_labels = request.needs_labels,
-                       .named = invocation.given.contains("data")},
+                       .data_was_given = invocation.given.contains("data")},
                       log);
 }
 
 }  // namespace
 
-Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request, const EndRecord& record)
+Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
+                 const CommandContext& context)
     : world_(world),
       log_(world.rank(), world.host(), invocation.run.quiet),
       loaded_(load_named_checkpoint(world, request.checkpoint, log_)),
       assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
-      abort_on_exit_(record.watch, *assembly_.communicator) {
-  if (record.watch != nullptr) rank_status_.publish_in(record.watch->status_slot());
+      abort_on_exit_(context.watch, *assembly_.communicator) {
+  if (context.watch != nullptr) rank_status_.publish_in(context.watch->status_slot());
 }
 
 LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
@@ -101,7 +102,7 @@ LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
                             .data = data,
                             .recipe = assembly_.options.recipe,
                             .threads = assembly_.options.threads,
-                            .side_by_side = assembly_.options.side_by_side,
+                            .max_workers = assembly_.options.max_workers,
                             .rank_status = &rank_status_,
                             .scores = receive ? &outlet : nullptr},
                            loaded_.state);

@@ -1,5 +1,5 @@
 #pragma once
-// Evaluates the network of a checkpoint on data, for eval and predict. Network, image size and normalisation are those
+// Evaluates the network of a checkpoint on data, for eval and predict. Network, image size and normalization are those
 // of the checkpoint; the data may be others.
 
 #include "tutti/base/log.hpp"
@@ -28,7 +28,7 @@ struct ScoringRequest {
 class Scoring {
  public:
   // Collective, as is evaluate().
-  Scoring(World& world, const Invocation& invocation, const ScoringRequest& request, const EndRecord& record);
+  Scoring(World& world, const Invocation& invocation, const ScoringRequest& request, const CommandContext& context);
 
   const LoadedCheckpoint& checkpoint() const { return loaded_; }
   const DataPair& data() const { return assembly_.data; }

@@ -40,7 +40,7 @@ struct StepByHand {
         part_gradients(backend.allocate(arena.gradients().bytes())),
         velocity(backend.allocate(arena.gradients().bytes())),
         sums(backend.allocate(sizeof(LossSums::Fields))) {
-    while (loader.schedule().steps(epoch) == 0) ++epoch;  // a batch may need more samples than an epoch has
+    while (loader.sampler().steps(epoch) == 0) ++epoch;  // a batch may need more samples than an epoch has
     loader.seek(epoch, 0);
     for (const std::int64_t samples : loader.part_batch_sizes()) context.plan(samples, LayerMode::training);
     // Every rank draws the same weights: each depends only on the seed, its tensor's name and its index.

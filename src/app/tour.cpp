@@ -26,7 +26,7 @@ namespace {
 
 // Three adjacent weights of the first filter or unit, in the first layer with weights, from the middle of its input.
 struct Excerpt {
-  static constexpr std::int64_t kMost = 3;
+  static constexpr std::int64_t kMaxValues = 3;
   ParameterSlice slice;
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -35,17 +35,17 @@ struct Excerpt {
     for (const NetworkLayer& layer : network.layers()) {
       if (layer.parameters.empty()) continue;
       slice = network.layout().slice(layer.parameters.front());
-      const std::int64_t row = slice.shape.rank() > 0 ? slice.elements() / slice.shape[0] : 0;
-      const bool is_unit_on_image = slice.shape.rank() == 2 && layer.input.rank() == 3;
+      const std::int64_t row = slice.shape.ndim() > 0 ? slice.elements() / slice.shape[0] : 0;
+      const bool is_unit_on_image = slice.shape.ndim() == 2 && layer.input.ndim() == 3;
       if (is_unit_on_image)
         first = std::max<std::int64_t>(0, (layer.input[1] / 2) * layer.input[2] + layer.input[2] / 2 - 1);
-      count = std::min(kMost, row - first);
+      count = std::min(kMaxValues, row - first);
       return;
     }
     throw Error(ErrorSource::input,
                 fmt::format("the network {} has no layer with weights: give another --model", network.spec().name));
   }
-  std::vector<double> of(StepByHand& step, const Tensor& block) const {
+  std::vector<double> values_in(StepByHand& step, const Tensor& block) const {
     const auto values = read_slices(step.backend, *step.stream, block, std::span(&slice, 1)).front();
     return {values.begin() + first, values.begin() + first + count};
   }
@@ -89,7 +89,7 @@ class Tour {
   void line(const std::string& text) const;
 
  private:
-  PartPlan plan() const { return {run_.assembly.options.num_parts, world_.size()}; }
+  PartMap plan() const { return {run_.assembly.options.num_parts, world_.size()}; }
   bool is_alone() const { return world_.size() == 1; }
   // Prints the excerpt of a block and the digest of the whole block, one line per rank. Returns the digests.
   std::vector<std::string> show_block(const Tensor& block, double scale);
@@ -125,16 +125,16 @@ void Tour::prose(const std::string& text) const {
 }
 
 double Tour::scale_for(const std::vector<double>& values) const {
-  double greatest = 0;
-  for (const double value : values) greatest = std::max(greatest, std::abs(value));
-  greatest = max_over_ranks(world_, {greatest}).front();
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  largest = max_over_ranks(world_, {largest}).front();
   double scale = 1;
-  while (greatest > 0 && greatest * scale < 0.1 && scale < 1e15) scale *= 1000;
+  while (largest > 0 && largest * scale < 0.1 && scale < 1e15) scale *= 1000;
   return scale;
 }
 
 std::vector<std::string> Tour::show_block(const Tensor& block, double scale) {
-  const auto values = all_gather_doubles(world_, excerpt_->of(*step_, block));
+  const auto values = all_gather_doubles(world_, excerpt_->values_in(*step_, block));
   const auto digests = all_gather_text(world_, digest_text(step_->digest(block)));
   std::string header = fmt::format("{:<8}", "");
   for (std::int64_t i = 0; i < excerpt_->count; ++i) {
@@ -166,12 +166,12 @@ std::string Tour::check_equal(const std::vector<std::string>& digests, const cha
 void Tour::show_batch() {
   const Assembly& assembly = run_.assembly;
   const TrainerOptions& options = assembly.options;
-  const SplitBatchSampler& schedule = step_->loader.schedule();
-  const std::int64_t n = schedule.batch_samples(step_->epoch, 0);
+  const SplitBatchSampler& sampler = step_->loader.sampler();
+  const std::int64_t n = sampler.batch_samples(step_->epoch, 0);
   prose(
       fmt::format("The {} images of the training set make {} of {}. Every batch is cut into {}; part p of L has the "
                   "positions floor(n p / L) to floor(n (p + 1) / L) - 1 of its n samples. The first batch:",
-                  assembly.data.train->info().samples, plural(schedule.steps(step_->epoch), "step"), n,
+                  assembly.data.train->info().samples, plural(sampler.steps(step_->epoch), "step"), n,
                   plural(options.num_parts, "part")));
   line(fmt::format("{:>4}  {:>4}  {:<13} {:>6}  {}", "rank", "part", "positions", "images", "which ones"));
   const auto samplers = SplitBatchSampler::for_parts(assembly.data.train->info().samples, options.batch_size,
@@ -196,7 +196,7 @@ void Tour::show_batch() {
 }
 
 void Tour::show_weights() {
-  before_ = excerpt_->of(*step_, step_->arena.weights());
+  before_ = excerpt_->values_in(*step_, step_->arena.weights());
   prose(
       "Each initial weight depends only on the seed, the name of its tensor and its position. So every rank draws the "
       "same weights by itself, and nothing is sent.");
@@ -207,7 +207,7 @@ void Tour::show_weights() {
 void Tour::show_forward() {
   LossSums mine;
   run_then_barrier(world_, [&] { mine = step_->compute(step_->loader.next(*step_->stream)); });
-  gradients_ = excerpt_->of(*step_, step_->arena.gradients());
+  gradients_ = excerpt_->values_in(*step_, step_->arena.gradients());
   const auto ranks =
       all_gather_doubles(world_, {mine.loss(), static_cast<double>(mine.correct), static_cast<double>(mine.samples)});
   prose("Each rank computes the forward pass of its parts, and from the outputs the loss (softmax cross-entropy):");
@@ -262,9 +262,9 @@ void Tour::show_sum() {
 
 void Tour::show_step() {
   const double rate = run_.trainer->learning_rate();
-  const auto gradients = excerpt_->of(*step_, step_->arena.gradients());
+  const auto gradients = excerpt_->values_in(*step_, step_->arena.gradients());
   run_then_barrier(world_, [&] { step_->update(rate); });
-  const auto after = excerpt_->of(*step_, step_->arena.weights());
+  const auto after = excerpt_->values_in(*step_, step_->arena.weights());
   prose(
       fmt::format("Every rank updates its own weights: weight - learning rate x gradient (SGD; the momentum of {} has "
                   "no effect in the first step). On rank 0:",
@@ -297,7 +297,7 @@ struct Station {
 };
 constexpr std::array kStations{
     Station{"batch", "a batch is cut into parts", &Tour::show_batch,
-            "SplitBatchSampler (include/tutti/data/split_batch_sampler.hpp), PartPlan "
+            "SplitBatchSampler (include/tutti/data/split_batch_sampler.hpp), PartMap "
             "(include/tutti/data/part_plan.hpp)"},
     Station{"weights", "every rank begins with the same weights", &Tour::show_weights,
             "StepByHand (src/app/step_by_hand.hpp), initialize (src/nn/network.cpp), digest "
@@ -307,7 +307,7 @@ constexpr std::array kStations{
         "StepByHand::compute (src/app/step_by_hand.hpp), PartContext (include/tutti/nn/part_context.hpp), PartWorkers "
         "(src/train/part_workers.cpp)"},
     Station{"gradients", "the gradients differ from rank to rank", &Tour::show_gradients,
-            "PartContext::backward (src/nn/part_context.cpp), PartSum (src/train/part_workers.cpp)"},
+            "PartContext::backward (src/nn/part_context.cpp), OrderedAccumulation (src/train/part_workers.cpp)"},
     Station{"sum", "an all-reduce makes them equal", &Tour::show_sum,
             "StepByHand::exchange (src/app/step_by_hand.hpp), Communicator (include/tutti/comm/communicator.hpp), "
             "GradientExchange (src/train/exchange.cpp)"},
@@ -344,20 +344,20 @@ bool wait_for_enter(RankStatus& rank_status, bool& asks) {
 
 }  // namespace
 
-ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& record) {
+ExitStatus tour_command(World& world, const Invocation& invocation, CommandContext& context) {
   std::size_t stations = 0;
   run_or_throw_on_all(world, [&] { stations = stations_up_to(invocation.tour.to); });
-  if (invocation.tour.lists) {
+  if (invocation.tour.list_only) {
     for (std::size_t i = 0; world.rank() == 0 && i < kStations.size(); ++i) {
       fmt::print("{:>2}  {:<10} {}\n", i + 1, kStations[i].name, kStations[i].title);
     }
     return ExitStatus::done;
   }
   RankStatus rank_status;
-  if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
-  Tour tour(world, invocation, rank_status, record.watch);
+  if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
+  Tour tour(world, invocation, rank_status, context.watch);
   const bool at_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
-  bool asks = invocation.tour.pauses && world.rank() == 0 && (started_by_launcher() || at_terminal);
+  bool asks = invocation.tour.pause && world.rank() == 0 && (started_by_launcher() || at_terminal);
   for (std::size_t i = 0; i < stations; ++i) {
     const Station& station = kStations[i];
     const std::string heading =
@@ -374,7 +374,7 @@ ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& r
       tour.line("");
     }
     if (world.rank() == 0) std::fflush(stdout);
-    if (invocation.tour.pauses && !world.all_true(goes_on)) break;
+    if (invocation.tour.pause && !world.all_true(goes_on)) break;
   }
   return world.all_true(tour.all_equal()) ? ExitStatus::done : ExitStatus::negative_result;
 }

@@ -168,7 +168,7 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   if (world_.rank() != 0) return;
   writer.end();
   if (!writer.failure().empty()) return log.warn(fmt::format("--trace: no trace was written: {}", writer.failure()));
-  log.note(fmt::format("--trace: steps {} to {} of all ranks in {}{}", spans_.front().at.step, spans_.back().at.step,
+  log.info(fmt::format("--trace: steps {} to {} of all ranks in {}{}", spans_.front().at.step, spans_.back().at.step,
                        path_, spans_.size() < most_ ? "" : "; earlier steps were dropped"));
 }
 

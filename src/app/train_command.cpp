@@ -38,9 +38,9 @@ namespace tutti {
 namespace {
 
 void log_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
-  log.note(fmt::format("done after {}, weights {}", plural(trainer.steps_done(), "step"), digest_text(digest)));
+  log.info(fmt::format("done after {}, weights {}", plural(trainer.steps_done(), "step"), digest_text(digest)));
   if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
-    log.note(
+    log.info(
         fmt::format("{} samples of the last epoch were left over (--last-batch {})", left, name_of(config.last_batch)));
   }
 }
@@ -48,12 +48,12 @@ void log_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& conf
 RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
   return {.save_every = assembly.config.checkpoint_every->seconds,
           .time_limit = *assembly.config.time_limit,
-          .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network)),
+          .checkpoint_bytes = static_cast<std::int64_t>(max_state_bytes(*assembly.network)),
           .folder = folder};
 }
 
 // Refuses a run whose checkpoints could not be loaded again, before anything is trained.
-void refuse_unreadable(const RunFacts& facts, const Network& network) {
+void refuse_unreadable(const RunMetadata& facts, const Network& network) {
   LoadedCheckpoint first{.state = {}, .path = "this run's first"};
   first.state.configuration = facts.configuration;
   first.state.command_line = facts.command_line;
@@ -81,8 +81,8 @@ void refuse_unreadable(const RunFacts& facts, const Network& network) {
 // One run, from its assembly to its end. Signals stop it, and it saves checkpoints if it has a folder.
 class TrainRun {
  public:
-  // All are borrowed; the folder may be null. The checkpoints in `start` are freed once the trainer has their state.\n
-  // // Collective.
+  // All are borrowed; the folder may be null. The checkpoints in `start` are freed once the trainer has their state.
+  // Collective.
   TrainRun(World& world, Assembly& assembly, RunStart& start, RankStatus& rank_status, const Log& log,
            const StopSignals& signals, const RunFolder* folder)
       : world_(world),
@@ -93,8 +93,8 @@ class TrainRun {
         control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned())) {
     if (folder == nullptr) return;
     folder_ = folder->owned();
-    assembly.options.file_share = file_share(world, most_state_bytes(*assembly.network));
-    checkpoints_.emplace(world, assembly.config, folder->store(), assembly.options.file_share, control_);
+    assembly.options.file_shard = file_shard(world, max_state_bytes(*assembly.network));
+    checkpoints_.emplace(world, assembly.config, folder->store(), assembly.options.file_shard, control_);
     on_rank_0(world, [&] {
       folder_.require();
       const std::string text = config_text(assembly.config);
@@ -118,14 +118,14 @@ class TrainRun {
   const Log& log_;
   OwnedFolder folder_;
   RunControl control_;
-  std::optional<CheckpointKeeping> checkpoints_;
+  std::optional<RunCheckpoints> checkpoints_;
   std::optional<FaultInjector> fault_injector_;
   std::optional<Trainer> trainer_;
 };
 
 std::vector<std::string> TrainRun::start_from_weights() {
   try {
-    return trainer_->start_from(start_.weights->state);
+    return trainer_->initialize_from(start_.weights->state);
   } catch (const Error& error) {
     const auto trained = trained_on(*start_.weights);
     const std::int64_t channels = assembly_.network->sample()[0];
@@ -140,12 +140,12 @@ std::vector<std::string> TrainRun::start_from_weights() {
 
 void TrainRun::build(const Invocation& invocation) {
   const RunConfig& config = assembly_.config;
-  const RunFacts facts{.configuration = config_text(config),
-                       .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
-                       .model = model_text(assembly_.network->spec()),
-                       .versions = versions_text(*assembly_.backend, world_),
-                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), start_.digests),
-                       .data_digest = assembly_.data_digest};
+  const RunMetadata facts{.configuration = config_text(config),
+                          .command_line = fmt::format("{}", fmt::join(invocation.arguments, " ")),
+                          .model = model_text(assembly_.network->spec()),
+                          .versions = versions_text(*assembly_.backend, world_),
+                          .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), start_.digests),
+                          .data_digest = assembly_.data_digest};
   if (checkpoints_) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // only rank 0 writes them
   if (!config.rehearse.empty()) {
@@ -155,23 +155,23 @@ void TrainRun::build(const Invocation& invocation) {
   const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
   build_with_shared_choices(world_, config, *assembly_.backend, [&] {
-    TrainerContext parts = assembly_.parts();
-    parts.rank_status = &rank_status_;
-    parts.hosts = hosts;
-    trainer_.emplace(parts, assembly_.options, facts);
+    TrainerContext context = assembly_.trainer_context();
+    context.rank_status = &rank_status_;
+    context.hosts = hosts;
+    trainer_.emplace(context, assembly_.options, facts);
     if (start_.resumed) trainer_->restore(start_.resumed->state);
     if (start_.weights) drawn = start_from_weights();
   });
   log_start(assembly_, world_, *trainer_, log_);
   if (start_.resumed) log_resumed(invocation.given.contains("schedule-epochs"));
-  if (const std::string late = late_schedule_text(config); !late.empty()) log_.note(late);
+  if (const std::string late = late_schedule_text(config); !late.empty()) log_.info(late);
   if (start_.weights) {
-    log_.note(fmt::format("initialised from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
-                          drawn.empty() ? "" : fmt::format("; newly initialised: {}", fmt::join(drawn, ", "))));
+    log_.info(fmt::format("initialized from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
+                          drawn.empty() ? "" : fmt::format("; newly initialized: {}", fmt::join(drawn, ", "))));
   }
   start_.weights.reset();
   if (trainer_->steps_done() >= trainer_->planned_steps()) {
-    log_.note(fmt::format("nothing left to do: {} done, {} planned; extend the run with --epochs or --steps",
+    log_.info(fmt::format("nothing left to do: {} done, {} planned; extend the run with --epochs or --steps",
                           plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
 }
@@ -180,7 +180,7 @@ void TrainRun::log_resumed(bool has_chosen_schedule) {
   LoadedCheckpoint& resumed = *start_.resumed;
   const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
   const RateAtResume rate{resumed.state.progress.learning_rate, trainer_->learning_rate()};
-  log_.note(fmt::format(
+  log_.info(fmt::format(
       "resuming from {} (step {} of {}){}", resumed.path, trainer_->steps_done(), trainer_->planned_steps(),
       has_steps_left ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now) : ""));
   const std::string moved = has_chosen_schedule ? "" : moved_schedule_text(assembly_.config, resumed, rate);
@@ -190,51 +190,50 @@ void TrainRun::log_resumed(bool has_chosen_schedule) {
 
 // Called last before the run, so that no fault is injected while ranks are still being set up.
 void TrainRun::inject_faults() {
-  std::vector<Incident> incidents;
+  std::vector<Fault> faults;
   run_or_throw_on_all(world_, [&] {
-    incidents =
-        plan_incidents(assembly_.config.rehearse, {.ranks = world_.size(),
-                                                   .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
-                                                   .buckets = std::ssize(trainer_->replica().bucket_ends()),
-                                                   .tensors = trainer_->replica().local_tensors()});
+    faults = plan_faults(assembly_.config.rehearse, {.ranks = world_.size(),
+                                                     .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
+                                                     .buckets = std::ssize(trainer_->replica().bucket_ends()),
+                                                     .tensors = trainer_->replica().local_tensors()});
   });
-  for (const Incident& incident : incidents) {
-    if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
+  for (const Fault& fault : faults) {
+    if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(fault)));
   }
   rank_status_.add(*fault_injector_);
   // Bits are flipped when this thread enters a phase, not when a GPU is observed to have passed it.
-  if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) rank_status_.set_phase_queue(nullptr);
-  fault_injector_->begin(incidents, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
+  if (std::ranges::count(faults, FaultKind::flip, &Fault::kind) > 0) rank_status_.set_phase_queue(nullptr);
+  fault_injector_->begin(faults, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
 }
 
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (fault_injector_) inject_faults();
-  TimeAccount account(world_, rank_status_);
+  TimeProfile time_profile(world_, rank_status_);
   std::optional<TraceFile> trace;
   if (!assembly_.config.trace.empty()) trace.emplace(world_, rank_status_, assembly_.config.trace);
-  std::optional<RunReporter> reporter;
+  std::optional<RunOutput> output;
   run_or_throw_on_all(world_, [&] {
-    reporter.emplace(world_, ReportedRun{.assembly = assembly_,
-                                         .control = control_,
-                                         .account = account,
-                                         .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
-                                         .folder = folder_,
-                                         .resumes = start_.resumed.has_value()});
+    output.emplace(world_, ReportedRun{.assembly = assembly_,
+                                       .control = control_,
+                                       .time_profile = time_profile,
+                                       .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
+                                       .folder = folder_,
+                                       .resumes = start_.resumed.has_value()});
   });
   const std::int64_t steps = trainer_->steps_done();
-  reporter->start(run_record(assembly_, world_, invocation.words, steps), steps);
+  output->start(run_record(assembly_, world_, invocation.arguments, steps), steps);
   RunEnd end = RunEnd::planned;
-  run_then_barrier(world_, [&] { end = trainer_->run(*reporter); });
+  run_then_barrier(world_, [&] { end = trainer_->run(*output); });
   rank_status_.enter(Phase::ending);
   if (fault_injector_) {
-    for (const Incident& missed : fault_injector_->missed()) {
-      log_.warn(fmt::format("rehearsal: injected fault did not trigger: {}", text_of(missed)));
+    for (const Fault& fault : fault_injector_->untriggered()) {
+      log_.warn(fmt::format("rehearsal: fault not triggered: {}", text_of(fault)));
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  reporter->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
-  if (trace) trace->write(reporter->epochs(), log_);
+  output->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
+  if (trace) trace->write(output->epochs(), log_);
   if (end == RunEnd::stopped && !checkpoints_) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_.reason(),
                        plural(trainer_->steps_done(), "step"));
@@ -260,11 +259,11 @@ void write_exit_record_on_stall(const OwnedFolder& folder, StallWatch& watch) {
 
 }  // namespace
 
-ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record) {
+ExitStatus train_command(World& world, const Invocation& invocation, CommandContext& context) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   RankStatus rank_status;
-  if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
+  if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
   run_or_throw_on_all(world, [&] { refuse_without_out(config); });
   PreflightErrors preflight(world, log);
   preflight.add(preflight_in_brief(world, config));
@@ -272,12 +271,12 @@ ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& 
   if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
     if (world.local_size() < world.size()) preflight.add(check_sharing(world, config.out, false));
-    record.folder = folder->owned();
-    if (record.watch != nullptr) write_exit_record_on_stall(folder->owned(), *record.watch);
+    context.folder = folder->owned();
+    if (context.watch != nullptr) write_exit_record_on_stall(folder->owned(), *context.watch);
   }
   const DamagedPolicy damaged = config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename;
   RunStart start = find_start(world, config, invocation.given, damaged, preflight, log);
-  if (start.resumed && record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
+  if (start.resumed && context.watch != nullptr) context.watch->set_timeout(config.stall_timeout);
   if (!config.dry_run) preflight.add(check_files(world, config));
   Assembly assembly = assemble_run(world, config, start, false, preflight, log);
   if (config.dry_run) {
@@ -287,10 +286,10 @@ ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& 
   check_run(world, assembly, start, preflight);
   preflight.add(
       check_job_memory(world, memory_request(assembly, world, {}), Machine(), assembly.processor.is_gpu()).findings);
-  const AbortCollectivesOnExit abandoning(record.watch, *assembly.communicator);
-  TrainRun run(world, assembly, start, rank_status, log, *record.signals, folder ? &*folder : nullptr);
-  record.reason = run.train(invocation);
-  return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
+  const AbortCollectivesOnExit abandoning(context.watch, *assembly.communicator);
+  TrainRun run(world, assembly, start, rank_status, log, *context.signals, folder ? &*folder : nullptr);
+  context.reason = run.train(invocation);
+  return context.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }
 
 }  // namespace tutti

@@ -72,9 +72,9 @@ void check_number(const std::string& option, std::string& word) {
   const char* const end = digits.data() + digits.size();
   const auto [rest, status] = std::from_chars(digits.data(), end, number);
   if (status == std::errc::result_out_of_range) {
-    refuse(kIsWhole ? "a whole number from -2^63 to 2^63 - 1" : "0, or a number from 2.3e-308 to 1.7e308");
+    refuse(kIsWhole ? "an integer from -2^63 to 2^63 - 1" : "0, or a number from 2.3e-308 to 1.7e308");
   }
-  if (status != std::errc{} || rest != end) refuse(kIsWhole ? "a whole number" : "a number");
+  if (status != std::errc{} || rest != end) refuse(kIsWhole ? "an integer" : "a number");
   if constexpr (kIsWhole) word = fmt::format("{}", number);
 }
 

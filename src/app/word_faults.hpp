@@ -1,5 +1,5 @@
 #pragma once
-// Error messages for the words of a command line or a file, with suggestions.
+// Error messages for names and values in a command line or a file, with suggestions.
 
 #include <string>
 #include <string_view>
@@ -12,11 +12,10 @@ class ParseError;
 
 namespace tutti {
 
-// The known word with the smallest edit distance (letters left out, added, changed, or swapped with their neighbours).
+// The known word with the smallest edit distance (letters left out, added, changed, or swapped with their neighbors).
 // Empty if that is more than one edit for every three letters.
 std::string nearest_word(std::string_view written, const std::vector<std::string>& known);
-// The replacement of an option or command of earlier versions, as a sentence without a full stop; empty for other
-// words.
+// The replacement of an option or command of earlier versions, as a sentence without a period; empty for other names.
 std::string_view moved_to(std::string_view written);
 // The replacement, or "did you mean 'lenet'? See HELP", or "see HELP".
 std::string suggestion_for(std::string_view written, const std::vector<std::string>& known, std::string_view help);

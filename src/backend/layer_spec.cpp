@@ -33,7 +33,7 @@ void require_values(std::string_view type, const Shape& sample) {
 }
 
 void require_image(std::string_view type, const Shape& sample) {
-  if (sample.rank() != 3) {
+  if (sample.ndim() != 3) {
     throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but it needs an image of channels x height x "
                                                 "width; put it before the first linear layer",
                                                 type, sample.text()));
@@ -61,6 +61,9 @@ std::int64_t positions(std::string_view type, std::int64_t extent, const Window&
 Shape windowed(std::string_view type, std::int64_t channels, const Window& window, const Shape& sample) {
   return {channels, positions(type, sample[1], window, sample), positions(type, sample[2], window, sample)};
 }
+
+// The functions from here on have an overload for each spec, and none for all the others, so that a new spec does not
+// compile before it has an answer of its own.
 
 Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& sample) {
   require_extent(type, {"channels", spec.channels, 1});
@@ -134,28 +137,47 @@ std::vector<ParameterSpec> parameters_of(const BatchNormSpec&, const Shape& samp
           {ParameterKind::variance, channels}};
 }
 
-template <class Spec>
-std::vector<ParameterSpec> parameters_of(const Spec&, const Shape&) {
-  return {};
-}
-
 std::vector<ParameterSpec> parameters_of(const LinearSpec& spec, const Shape& sample) {
   return weight_and_bias({spec.units, sample.elements()}, spec.bias);
 }
+
+std::vector<ParameterSpec> parameters_of(const Pool2dSpec&, const Shape&) { return {}; }
+std::vector<ParameterSpec> parameters_of(const AddSpec&, const Shape&) { return {}; }
+std::vector<ParameterSpec> parameters_of(const GlobalAveragePoolSpec&, const Shape&) { return {}; }
+std::vector<ParameterSpec> parameters_of(const DropoutSpec&, const Shape&) { return {}; }
 
 // Products are computed as shapes, which throw on 64-bit overflow.
 std::int64_t multiply_adds_of(const Conv2dSpec& spec, const Shape& sample, const Shape& output) {
   return Shape{output.elements(), sample[0], spec.kernel, spec.kernel}.elements();
 }
 
-template <class Spec>
-std::int64_t multiply_adds_of(const Spec&, const Shape&, const Shape&) {
-  return 0;
-}
-
 std::int64_t multiply_adds_of(const LinearSpec& spec, const Shape& sample, const Shape&) {
   return Shape{spec.units, sample.elements()}.elements();
 }
+
+// Far fewer than a convolution's.
+std::int64_t multiply_adds_of(const Pool2dSpec&, const Shape&, const Shape&) { return 0; }
+std::int64_t multiply_adds_of(const BatchNormSpec&, const Shape&, const Shape&) { return 0; }
+std::int64_t multiply_adds_of(const AddSpec&, const Shape&, const Shape&) { return 0; }
+std::int64_t multiply_adds_of(const GlobalAveragePoolSpec&, const Shape&, const Shape&) { return 0; }
+std::int64_t multiply_adds_of(const DropoutSpec&, const Shape&, const Shape&) { return 0; }
+
+bool adds_residual(const Conv2dSpec&) { return false; }
+bool adds_residual(const Pool2dSpec&) { return false; }
+bool adds_residual(const LinearSpec&) { return false; }
+bool adds_residual(const BatchNormSpec& spec) { return spec.add; }
+bool adds_residual(const AddSpec&) { return true; }
+bool adds_residual(const GlobalAveragePoolSpec&) { return false; }
+bool adds_residual(const DropoutSpec&) { return false; }
+
+LayerReads reads_of(const Conv2dSpec& spec) { return {.input = true, .output = spec.relu}; }
+LayerReads reads_of(const LinearSpec& spec) { return {.input = true, .output = spec.relu}; }
+LayerReads reads_of(const BatchNormSpec& spec) { return {.input = true, .output = spec.relu}; }
+LayerReads reads_of(const AddSpec& spec) { return {.input = false, .output = spec.relu}; }
+LayerReads reads_of(const GlobalAveragePoolSpec&) { return {}; }
+// All backends keep the places of the maxima, and which values were dropped.
+LayerReads reads_of(const Pool2dSpec&) { return {}; }
+LayerReads reads_of(const DropoutSpec&) { return {}; }
 
 std::string_view type_of(const Conv2dSpec&) { return "conv2d"; }
 
@@ -174,8 +196,7 @@ std::string_view type_of(const DropoutSpec&) { return "dropout"; }
 bool is_statistic(ParameterKind kind) { return kind == ParameterKind::mean || kind == ParameterKind::variance; }
 
 bool takes_residual(const LayerSpec& spec) {
-  const auto* norm = std::get_if<BatchNormSpec>(&spec);
-  return std::holds_alternative<AddSpec>(spec) || (norm != nullptr && norm->add);
+  return std::visit([](const auto& layer) { return adds_residual(layer); }, spec);
 }
 
 std::string_view type_name(const LayerSpec& spec) {
@@ -194,6 +215,10 @@ std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample
 std::int64_t multiply_adds(const LayerSpec& spec, const Shape& sample) {
   const Shape output = output_shape(spec, sample);
   return std::visit([&](const auto& layer) { return multiply_adds_of(layer, sample, output); }, spec);
+}
+
+LayerReads backward_reads(const LayerSpec& spec) {
+  return std::visit([](const auto& layer) { return reads_of(layer); }, spec);
 }
 
 }  // namespace tutti

@@ -31,7 +31,7 @@ void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t 
 
 void require_samples(const LayerSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
-  if (input.rank() < 2 || input[0] < 1) {
+  if (input.ndim() < 2 || input[0] < 1) {
     throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
                                                    type_name(spec), input.text()));
   }
@@ -57,11 +57,6 @@ void require_residual(const LayerSpec& spec, const LayerRequest& request) {
               fmt::format("{}: it adds an activation of {} to its input of {}, but both must have one shape; choose "
                           "channels and strides that make them equal",
                           type_name(spec), request.residual.shape.text(), request.input.shape.text()));
-}
-
-void PlannedLayer::require_training(const LayerBackward& pass) const {
-  require(mode_ == LayerMode::training, "backward() needs a plan made for training");
-  require(!pass.output_gradients.empty(), "backward() needs a gradient of the output");
 }
 
 void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
@@ -91,7 +86,7 @@ void require_search(const NotFiniteSearch& search) {
 }
 
 void require_loss(const Shape& logits, double smoothing) {
-  if (logits.rank() != 2 || logits.elements() == 0) {
+  if (logits.ndim() != 2 || logits.elements() == 0) {
     throw Error(ErrorSource::input,
                 fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "
                             "model with a linear layer",

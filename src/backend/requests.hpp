@@ -1,5 +1,5 @@
 #pragma once
-// Argument checks, a base class of layers, and AdamW's factors, shared by the backends.
+// Argument checks and AdamW's factors, shared by the backends.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/layer.hpp"
@@ -7,7 +7,6 @@
 
 #include <span>
 #include <string_view>
-#include <utility>
 
 namespace tutti {
 
@@ -41,37 +40,6 @@ void require_search(const NotFiniteSearch& search);
 void require_loss(const Shape& logits, double smoothing);
 // Throws unless the sums have an element for each field.
 void require_loss_sums(const LossPass& pass);
-
-// The forward pass's tensors that backward() reads.
-struct LayerReads {
-  bool input = false;
-  bool output = false;
-};
-
-// The base class of all backends' layers.
-class PlannedLayer : public Layer {
- public:
-  const ActivationSpec& output() const final { return output_; }
-  bool reads_input() const final { return reads_.input; }
-  bool reads_output() const final { return reads_.output; }
-
- protected:
-  PlannedLayer(const LayerRequest& request, ActivationSpec output, const LayerReads& reads = {})
-      : mode_(request.mode),
-        wants_input_gradient_(request.wants_input_gradient),
-        output_(std::move(output)),
-        reads_(reads) {}
-
-  // Called first in every backward pass: throws unless the plan was made for training and there is a gradient.
-  void require_training(const LayerBackward& pass) const;
-
-  LayerMode mode_;
-  bool wants_input_gradient_;
-  ActivationSpec output_;
-
- private:
-  LayerReads reads_;
-};
 
 // Throws unless there are pixels for each label.
 void require_images(const ImageSet& images);

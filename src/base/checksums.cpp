@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Polynomials modulo this one over GF(2), the highest bit the constant term.
+// Polynomials over GF(2) modulo kGenerator; the highest bit is the constant term.
 constexpr std::uint32_t kGenerator = 0x82F63B78u;
 constexpr std::uint32_t kOne = 0x80000000u;
 
@@ -37,7 +37,7 @@ constexpr std::uint32_t x_to_the(std::size_t power) {
   return result;
 }
 
-// The instruction takes a word in three cycles, but begins one in each: three runs of bytes go side by side.
+// The CRC instruction has a latency of three cycles and a throughput of one: three interleaved runs hide the latency.
 constexpr std::size_t kRunBytes = 4096;
 constexpr std::uint32_t kPastOneRun = x_to_the(8 * kRunBytes);
 constexpr std::uint32_t kPastTwoRuns = x_to_the(16 * kRunBytes);
@@ -60,7 +60,7 @@ std::uint64_t word_at(const std::byte* at) {
   return word;
 }
 
-[[gnu::target("sse4.2")]] std::uint32_t by_instruction(std::span<const std::byte> bytes) {
+[[gnu::target("sse4.2")]] std::uint32_t crc32c_sse42(std::span<const std::byte> bytes) {
   std::uint64_t crc = 0xFFFFFFFFu;
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
@@ -103,7 +103,7 @@ std::uint32_t big_endian(const std::byte* at) {
   return word;
 }
 
-void take_block(Sha256State& state, const std::byte* block) {
+void sha256_update_block(Sha256State& state, const std::byte* block) {
   std::array<std::uint32_t, 64> w{};
   for (std::size_t t = 0; t < 16; ++t) w[t] = big_endian(block + 4 * t);
   for (std::size_t t = 16; t < 64; ++t) {
@@ -124,13 +124,13 @@ void take_block(Sha256State& state, const std::byte* block) {
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += after[i];
 }
 
-bool has_instructions() {
+bool has_sha_ni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __builtin_cpu_supports("sse4.1") != 0 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 29 & 1u) != 0;
 }
 
-// The instructions want the state's words as A B E F and C D G H, the highest first.
-[[gnu::target("sha,sse4.1")]] void take_by_instruction(Sha256State& state, std::span<const std::byte> blocks) {
+// SHA-NI expects the state's words as A B E F and C D G H, the highest first.
+[[gnu::target("sha,sse4.1")]] void sha256_update_ni(Sha256State& state, std::span<const std::byte> blocks) {
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
   auto* const words = reinterpret_cast<__m128i*>(state.data());
   const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xB1);
@@ -175,30 +175,30 @@ std::uint32_t portable_crc32c(std::span<const std::byte> bytes) {
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes) {
-  static const auto loop = __builtin_cpu_supports("sse4.2") ? by_instruction : portable_crc32c;
+  static const auto loop = __builtin_cpu_supports("sse4.2") ? crc32c_sse42 : portable_crc32c;
   return loop(bytes);
 }
 
-void portable_take_blocks(Sha256State& state, std::span<const std::byte> blocks) {
-  for (; !blocks.empty(); blocks = blocks.subspan(kBlock)) take_block(state, blocks.data());
+void portable_sha256_update(Sha256State& state, std::span<const std::byte> blocks) {
+  for (; !blocks.empty(); blocks = blocks.subspan(kBlock)) sha256_update_block(state, blocks.data());
 }
 
-void take_blocks(Sha256State& state, std::span<const std::byte> blocks) {
-  static const auto loop = has_instructions() ? take_by_instruction : portable_take_blocks;
+void sha256_update(Sha256State& state, std::span<const std::byte> blocks) {
+  static const auto loop = has_sha_ni() ? sha256_update_ni : portable_sha256_update;
   loop(state, blocks);
 }
 
 std::string sha256_text(std::span<const std::byte> bytes) {
   Sha256State state = kStart;
   const auto rest = bytes.last(bytes.size() % kBlock);
-  take_blocks(state, bytes.first(bytes.size() - rest.size()));
+  sha256_update(state, bytes.first(bytes.size() - rest.size()));
   std::array<std::byte, 2 * kBlock> end{};
   std::ranges::copy(rest, end.begin());
   end[rest.size()] = std::byte{0x80};
   const std::size_t size = rest.size() < kBlock - kLengthBytes ? kBlock : 2 * kBlock;
   const std::uint64_t bits = 8 * std::uint64_t{bytes.size()};
   for (std::size_t i = 0; i < kLengthBytes; ++i) end[size - 1 - i] = static_cast<std::byte>(bits >> (8 * i));
-  take_blocks(state, std::span(end).first(size));
+  sha256_update(state, std::span(end).first(size));
   std::string text;
   for (const std::uint32_t word : state) text += fmt::format("{:08x}", word);
   return text;

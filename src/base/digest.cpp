@@ -24,7 +24,7 @@ template <class T>
   return sum;
 }
 
-// The same for processors that multiply eight 64-bit integers at once.
+// The same for processors that multiply eight 64-bit integers in one instruction.
 template <class T>
 [[gnu::target("avx512f,avx512dq")]] std::uint64_t wide_sum_from(std::uint64_t start, const T* values,
                                                                 std::size_t count) {

@@ -65,7 +65,7 @@ ExitStatus Error::exit_status() const noexcept {
 
 Error Error::on_all_ranks() const {
   Error marked = *this;
-  marked.reach_ = ErrorReach::all_ranks;
+  marked.scope_ = ErrorScope::all_ranks;
   return marked;
 }
 

@@ -30,7 +30,7 @@ void write_stderr_line(std::string_view line) noexcept {
   }
 }
 
-void Log::note(std::string_view text) const {
+void Log::info(std::string_view text) const {
   if (rank_ == 0 && !quiet_) write_stderr_line(fmt::format("[rank {} {}] {}", rank_, host_, text));
 }
 
@@ -42,7 +42,7 @@ void TerminalLine::draw(const std::function<std::string()>& text) {
   if (visible_ && since_drawn_.seconds() < kSecondsBetweenDrawings) return;
   since_drawn_.restart();
   visible_ = true;
-  // The terminal may be gone: a run does not end because nobody watches it.
+  // Errors are ignored, since the terminal may be gone.
   static_cast<void>(std::fputs(("\r\x1b[K" + text()).c_str(), stderr));
   static_cast<void>(std::fflush(stderr));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The checksum loops for any processor, which tests compare with those chosen for this one.
+// The portable checksum loops, with which tests compare the loops that were chosen for this processor.
 
 #include <array>
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace tutti {
 
 std::uint32_t portable_crc32c(std::span<const std::byte> bytes);
 
-// Takes whole blocks of 64 bytes into the state of a SHA-256.
+// Updates the state of a SHA-256 with whole blocks of 64 bytes.
 using Sha256State = std::array<std::uint32_t, 8>;
-void take_blocks(Sha256State& state, std::span<const std::byte> blocks);
-void portable_take_blocks(Sha256State& state, std::span<const std::byte> blocks);
+void sha256_update(Sha256State& state, std::span<const std::byte> blocks);
+void portable_sha256_update(Sha256State& state, std::span<const std::byte> blocks);
 
 }  // namespace tutti

@@ -37,18 +37,18 @@ struct PhiloxKeys {
   x3 = static_cast<std::uint32_t>(product0);
 }
 
-// Many sequences side by side, in loops that compilers turn into wide instructions. The arithmetic is of integers, and
-// of doubles without rounding, so that all sets of instructions give the same bits.
+// The first draws of many sequences are computed together, in loops that compilers vectorize. The arithmetic uses
+// integers, and doubles without rounding, so that all instruction sets give the same bits.
 
 constexpr std::size_t kRow = 64;
 
-// By sequence, the first two words of it, less their lowest bits.
+// The first two words of each sequence.
 struct Row {
   alignas(64) std::uint32_t first[kRow];
   alignas(64) std::uint32_t second[kRow];
 };
 
-// philox() of as many items; of its four words, two are wanted.
+// philox() for kRow consecutive items; only two of the four words are kept.
 [[gnu::always_inline]] inline void draw_row(std::uint64_t seed, const RandomCounter& start, Row& row) {
   alignas(64) std::uint32_t x2[kRow];
   alignas(64) std::uint32_t x3[kRow];
@@ -64,7 +64,7 @@ struct Row {
   }
 }
 
-// Numbers of so many high bits of the first word, and 26 of the second one.
+// Joins the high 32 - kShift bits of the first word with the high 26 bits of the second.
 template <int kShift>
 [[gnu::always_inline]] inline void join_row(const Row& row, double* numbers) {
   for (std::size_t i = 0; i < kRow; ++i) {

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// How many bytes the character in front has; 0 where there is none.
+// Length of the first character in bytes; 0 if the text does not begin with valid UTF-8.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(0);
@@ -20,8 +20,8 @@ std::size_t character_bytes(std::string_view text) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
     code = code << 6 | (byte(i) & 0x3F);
   }
-  constexpr std::array<unsigned, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
-  const bool is_one = first >= 0xC0 && first < 0xF8 && code >= kLeast[bytes] && code <= 0x10FFFF;
+  constexpr std::array<unsigned, 5> kMinCode{0, 0, 0x80, 0x800, 0x10000};
+  const bool is_one = first >= 0xC0 && first < 0xF8 && code >= kMinCode[bytes] && code <= 0x10FFFF;
   const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
   return is_one && !is_surrogate ? bytes : 0;
 }
@@ -29,7 +29,7 @@ std::size_t character_bytes(std::string_view text) {
 bool is_control(std::string_view character) {
   if (character.size() == 1) return (character[0] >= 0 && character[0] < ' ') || character[0] == '\x7f';
   if (character.size() == 2) return character[0] == '\xc2' && static_cast<unsigned char>(character[1]) < 0xA0;
-  // Marks and ends of lines (U+2028 and on), of directions (U+200E, U+202A and on, U+2066 and on).
+  // Separators of lines and paragraphs (U+2028, U+2029) and direction marks (U+200E, U+200F, U+202A.., U+2066..).
   const bool is_general = character.starts_with("\xe2\x80") || character.starts_with("\xe2\x81");
   if (character.size() != 3 || !is_general) return false;
   const unsigned low =
@@ -37,21 +37,20 @@ bool is_control(std::string_view character) {
   return low == 0x0E || low == 0x0F || (low >= 0x28 && low <= 0x2E) || (low >= 0x66 && low <= 0x69);
 }
 
-constexpr std::ptrdiff_t kMostBrackets = 64;  // in all
-constexpr std::ptrdiff_t kMostDots = 128;     // in a line
+constexpr std::ptrdiff_t kMaxBrackets = 64;  // per file
+constexpr std::ptrdiff_t kMaxDotsPerLine = 128;
 constexpr std::string_view kHeaderCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[] \t\r";
 
-std::ptrdiff_t brackets_in(std::string_view words) {
-  const auto opened = std::ranges::count(words, '[') + std::ranges::count(words, '{');
-  const bool is_header = opened <= 2 && opened == std::ranges::count(words, ']') && words.starts_with('[') &&
-                         words.find_first_not_of(kHeaderCharacters) == words.npos;
+std::ptrdiff_t brackets_in(std::string_view line_text) {
+  const auto opened = std::ranges::count(line_text, '[') + std::ranges::count(line_text, '{');
+  const bool is_header = opened <= 2 && opened == std::ranges::count(line_text, ']') && line_text.starts_with('[') &&
+                         line_text.find_first_not_of(kHeaderCharacters) == line_text.npos;
   return is_header ? 0 : opened;
 }
 
-// A line with its texts emptied, since nothing in quotes is nested. What lies behind a # or a quote that is not closed
-// stays.
-std::string without_texts(std::string_view line) {
+// The line with its string literals emptied. Text after a # or an unterminated quote is kept.
+std::string without_strings(std::string_view line) {
   std::string rest;
   while (true) {
     const std::size_t begin = line.find_first_of("\"'#");
@@ -66,7 +65,7 @@ std::string without_texts(std::string_view line) {
   }
 }
 
-bool has_texts_of_several_lines(std::string_view text) {
+bool has_multi_line_strings(std::string_view text) {
   return text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
 }
 
@@ -96,19 +95,19 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::optional<TomlFault> fault_of_toml(std::string_view text) {
+std::optional<TomlProblem> find_toml_problem(std::string_view text) {
   std::ptrdiff_t brackets = 0;
-  const bool counts_texts = has_texts_of_several_lines(text);
+  const bool counts_strings = has_multi_line_strings(text);
   for (std::int64_t line = 1; !text.empty(); ++line) {
-    std::string_view words = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(words.size() + 1, text.size()));
-    if (!is_utf8(words)) return TomlFault{line, "this line is not valid UTF-8: save the file as UTF-8"};
-    words.remove_prefix(std::min(words.find_first_not_of(" \t"), words.size()));
-    if (words.starts_with('#')) continue;
-    const std::string nesting = counts_texts ? std::string(words) : without_texts(words);
+    std::string_view line_text = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line_text.size() + 1, text.size()));
+    if (!is_utf8(line_text)) return TomlProblem{line, "this line is not valid UTF-8: save the file as UTF-8"};
+    line_text.remove_prefix(std::min(line_text.find_first_not_of(" \t"), line_text.size()));
+    if (line_text.starts_with('#')) continue;
+    const std::string nesting = counts_strings ? std::string(line_text) : without_strings(line_text);
     brackets += brackets_in(nesting);
-    if (brackets > kMostBrackets || std::ranges::count(nesting, '.') > kMostDots) {
-      return TomlFault{line, "this is nested too deep: write one 'name = value' a line"};
+    if (brackets > kMaxBrackets || std::ranges::count(nesting, '.') > kMaxDotsPerLine) {
+      return TomlProblem{line, "this is nested too deeply: write one 'name = value' per line"};
     }
   }
   return std::nullopt;

@@ -8,10 +8,10 @@ namespace tutti {
 namespace {
 
 double quantile(const std::vector<double>& sorted, double fraction) {
-  const double place = fraction * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(std::floor(place));
+  const double index = fraction * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(std::floor(index));
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
+  return std::lerp(sorted[below], sorted[above], index - static_cast<double>(below));
 }
 
 }  // namespace

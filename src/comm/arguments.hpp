@@ -34,7 +34,7 @@ inline void transform_piece(const ReduceScatterGather& sum, const ElementRange& 
 }
 
 // A stream without pending work.
-class HostStream final : public Stream {
+class IdleStream final : public Stream {
  public:
   void synchronize() override {}
 };

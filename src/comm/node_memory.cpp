@@ -27,7 +27,7 @@ constexpr const char* kRemedy =
     "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start one rank per host with more "
     "--threads, or use a smaller data set";
 
-[[noreturn]] void refuse(const char* what, const std::string& name, int status) {
+[[noreturn]] void throw_system_error(const char* what, const std::string& name, int status) {
   throw Error(ErrorSource::io, fmt::format("cannot {} shared memory {}: {}; all ranks of a host must see the same "
                                            "/dev/shm",
                                            what, name, std::strerror(status)));
@@ -42,21 +42,21 @@ std::string random_name() {
 }
 
 // True if the creator has ended, since it would hold the lock.
-bool is_abandoned(int file) {
+bool is_stale(int file) {
   struct stat status {};
   return ::fstat(file, &status) == 0 && std::time(nullptr) - status.st_mtime > kSecondsToLock &&
          ::flock(file, LOCK_EX | LOCK_NB) == 0;
 }
 
 // Files that cannot be opened or removed belong to other users.
-void remove_abandoned() {
+void remove_stale() {
   std::error_code failure;
   for (std::filesystem::directory_iterator entry("/dev/shm", failure), end; !failure && entry != end;
        entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(kStem)) continue;
     const Descriptor file(::shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
-    if (file && is_abandoned(file.get())) ::shm_unlink(("/" + name).c_str());
+    if (file && is_stale(file.get())) ::shm_unlink(("/" + name).c_str());
   }
 }
 
@@ -76,7 +76,7 @@ std::size_t mapped_bytes(std::size_t bytes) { return std::max<std::size_t>(1, by
 
 Buffer map(int file, const std::string& name, std::size_t bytes) {
   void* const data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (data == MAP_FAILED) refuse("map", name, errno);
+  if (data == MAP_FAILED) throw_system_error("map", name, errno);
   return {data, bytes, MemorySpace::host, [bytes](void* mapped) { ::munmap(mapped, mapped_bytes(bytes)); }};
 }
 
@@ -90,15 +90,15 @@ int allocate_pages(int file, std::size_t bytes) {
 
 // Delegates to another constructor, so that the destructor removes the name if this one throws.
 NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
-  remove_abandoned();
+  remove_stale();
   name_ = random_name();
   locked_ = Descriptor(::shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!locked_) refuse("create", name_, errno);
+  if (!locked_) throw_system_error("create", name_, errno);
   const int file = locked_.get();
-  if (::flock(file, LOCK_EX) != 0) refuse("lock", name_, errno);
+  if (::flock(file, LOCK_EX) != 0) throw_system_error("lock", name_, errno);
   require_space(file, bytes);
   if (::ftruncate(file, static_cast<off_t>(mapped_bytes(bytes))) != 0) {
-    if (errno != EFBIG) refuse("size", name_, errno);
+    if (errno != EFBIG) throw_system_error("size", name_, errno);
     throw Error(ErrorSource::io, fmt::format("{:.1f} MiB of shared memory are needed, which is more than the file "
                                              "size limit (ulimit -f): raise that limit",
                                              static_cast<double>(bytes) / 0x1p20));
@@ -113,7 +113,7 @@ NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
 
 NodeMemory::NodeMemory(const std::string& name, std::size_t bytes) {
   const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-  if (!file) refuse("open", name, errno);
+  if (!file) throw_system_error("open", name, errno);
   memory_ = map(file.get(), name, bytes);
 }
 

@@ -79,7 +79,7 @@ class SoloCommunicator final : public Communicator {
   void broadcast(const Tensor& values, Stream&) override { require_sendable(values, space()); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
-  void abandon() noexcept override {}
+  void abort() noexcept override {}
   std::uint64_t bytes_sent() const override { return 0; }
 
  private:

@@ -110,10 +110,10 @@ class StagedCommunicator final : public Communicator {
     for (const Operation& operation : operations_) stream.wait_event(*operation.staging.copied_back);
   }
 
-  void abandon() noexcept override {
+  void abort() noexcept override {
     const std::lock_guard lock(mutex_);
-    abandoned_ = true;
-    host_->abandon();
+    aborted_ = true;
+    host_->abort();
     wait_for_copies();
   }
 
@@ -208,7 +208,7 @@ class StagedCommunicator final : public Communicator {
 
   // False once all remaining operations are being copied back.
   bool advance_all() {
-    if (abandoned_) return false;
+    if (aborted_) return false;
     while (!operations_.empty() && operations_.front().stage == Stage::copying_back &&
            operations_.front().staging.copied_back->reached()) {
       free_.push_back(std::move(operations_.front().staging));
@@ -268,14 +268,14 @@ class StagedCommunicator final : public Communicator {
 
   Backend& backend_;
   std::unique_ptr<Communicator> host_;
-  HostStream host_stream_;
+  IdleStream host_stream_;
   std::unique_ptr<Stream> out_;
   std::unique_ptr<Stream> back_;
 
   std::mutex mutex_;  // guards all that follows
   std::deque<Operation> operations_;
   std::vector<Staging> free_;
-  bool abandoned_ = false;
+  bool aborted_ = false;
 };
 
 }  // namespace

@@ -25,14 +25,14 @@ namespace {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-[[noreturn]] void refuse(const char* what, std::size_t bytes, int status) {
+[[noreturn]] void throw_system_error(const char* what, std::size_t bytes, int status) {
   const bool too_little = status == ENOMEM || status == ENOSPC;
   throw Error(ErrorSource::io, fmt::format("cannot {} {:.1f} MiB of memory that the ranks of this host share: {}{}",
                                            what, static_cast<double>(bytes) / 0x1p20, std::strerror(status),
                                            too_little ? "; request more memory, or start fewer ranks per host" : ""));
 }
 
-std::uint64_t random_mark() {
+std::uint64_t random_nonce() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
 }
@@ -40,8 +40,8 @@ std::uint64_t random_mark() {
 // The block number of a rank's slots.
 constexpr std::uint64_t kSlotsBlock = 0;
 
-std::string name_of_block(std::uint64_t mark, std::uint64_t number) {
-  return fmt::format("tutti-{:016x}-{}", mark, number);
+std::string name_of_block(std::uint64_t nonce, std::uint64_t number) {
+  return fmt::format("tutti-{:016x}-{}", nonce, number);
 }
 
 // The target of a link; empty if it cannot be read.
@@ -58,19 +58,20 @@ class SharedMemoryBlock {
   // Creates zeroed memory with all pages allocated.
   SharedMemoryBlock(const std::string& name, std::size_t bytes) : bytes_(bytes) {
     file_ = Descriptor(::memfd_create(name.c_str(), MFD_CLOEXEC));
-    if (!file_) refuse("open", bytes, errno);
-    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) refuse("size", bytes, errno);
-    if (const int status = allocate_pages(file_.get(), bytes); status != 0) refuse("allocate", bytes, status);
+    if (!file_) throw_system_error("open", bytes, errno);
+    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw_system_error("size", bytes, errno);
+    if (const int status = allocate_pages(file_.get(), bytes); status != 0)
+      throw_system_error("allocate", bytes, status);
     map(MAP_SHARED | MAP_POPULATE);
   }
   // Opens the memory of another process and checks its name.
   SharedMemoryBlock(int process, int file, const std::string& name) {
     const std::string link = fmt::format("/proc/{}/fd/{}", process, file);
     // In another PID namespace, the process ID may belong to another process.
-    if (target_of(link) != fmt::format("/memfd:{} (deleted)", name)) refuse("find", 0, ENOENT);
+    if (target_of(link) != fmt::format("/memfd:{} (deleted)", name)) throw_system_error("find", 0, ENOENT);
     file_ = Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
-    if (!file_ || ::fstat(file_.get(), &status) != 0) refuse("open", 0, errno);
+    if (!file_ || ::fstat(file_.get(), &status) != 0) throw_system_error("open", 0, errno);
     bytes_ = static_cast<std::size_t>(status.st_size);
     map(MAP_SHARED);
     file_.reset();
@@ -93,7 +94,7 @@ class SharedMemoryBlock {
  private:
   void map(int flags) {
     void* const mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, file_.get(), 0);
-    if (mapped == MAP_FAILED) refuse("map", bytes_, errno);
+    if (mapped == MAP_FAILED) throw_system_error("map", bytes_, errno);
     data_ = static_cast<std::byte*>(mapped);
   }
 
@@ -113,7 +114,7 @@ class OwnBlocks {
   std::byte* make(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t number = next_++;
-    auto block = std::make_unique<SharedMemoryBlock>(name_of_block(mark, number), bytes);
+    auto block = std::make_unique<SharedMemoryBlock>(name_of_block(nonce, number), bytes);
     std::byte* const data = block->data();
     blocks_.emplace(data, Entry{number, std::move(block)});
     return data;
@@ -134,7 +135,7 @@ class OwnBlocks {
     return SharedValues{.block = entry.number, .file = entry.block->file(), .offset = offset, .bytes = bytes};
   }
 
-  const std::uint64_t mark = random_mark();
+  const std::uint64_t nonce = random_nonce();
 
  private:
   mutable std::mutex mutex_;
@@ -145,7 +146,7 @@ class OwnBlocks {
 PeerMemory::PeerMemory()
     : own_(std::make_shared<OwnBlocks>()),
       // Other ranks may read the slots after this rank has finished; the pages exist while any rank maps them.
-      own_slots_(std::make_unique<SharedMemoryBlock>(name_of_block(own_->mark, kSlotsBlock),
+      own_slots_(std::make_unique<SharedMemoryBlock>(name_of_block(own_->nonce, kSlotsBlock),
                                                      kSlots * sizeof(OperationSlot))) {}
 
 PeerMemory::~PeerMemory() = default;
@@ -159,7 +160,7 @@ std::unique_ptr<PeerMemory> PeerMemory::open(World& world) {
   }
   if (!world.all_true(memory != nullptr)) return nullptr;
   memory->rank_ = world.rank();
-  const Peer self{.process = ::getpid(), .slots_file = memory->own_slots_->file(), .mark = memory->own_->mark};
+  const Peer self{.process = ::getpid(), .slots_file = memory->own_slots_->file(), .nonce = memory->own_->nonce};
   for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&self, 1)))) {
     Peer& peer = memory->peers_.emplace_back();
     std::memcpy(&peer, bytes.data(), std::min(bytes.size(), sizeof peer));
@@ -201,9 +202,9 @@ std::byte* PeerMemory::map(int rank, const SharedValues& values) {
   auto& block = mapped_[{rank, values.block}];
   if (!block) {
     const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    block = std::make_unique<SharedMemoryBlock>(peer.process, values.file, name_of_block(peer.mark, values.block));
+    block = std::make_unique<SharedMemoryBlock>(peer.process, values.file, name_of_block(peer.nonce, values.block));
   }
-  if (values.offset + values.bytes > block->bytes()) refuse("use", values.bytes, EINVAL);
+  if (values.offset + values.bytes > block->bytes()) throw_system_error("use", values.bytes, EINVAL);
   return block->data() + values.offset;
 }
 

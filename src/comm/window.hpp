@@ -31,9 +31,9 @@ struct SharedValues {
 
 // One rank's state of one operation. A later operation reuses the slot once all ranks are done with this one.
 struct OperationSlot {
-  // At least the operation's number once `given` is valid. Written last.
+  // At least the operation's number once `published` is valid. Written last.
   std::atomic<std::uint64_t> ready;
-  std::array<SharedValues, 2> given;
+  std::array<SharedValues, 2> published;
   // At least the operation's number once this rank no longer accesses the memory of others.
   alignas(64) std::atomic<std::uint64_t> done;
 };
@@ -62,8 +62,8 @@ class PeerMemory {
  private:
   struct Peer {
     int process = 0;
-    int slots_file = -1;     // the descriptor of its slots
-    std::uint64_t mark = 0;  // a random number in the names of its blocks
+    int slots_file = -1;      // the descriptor of its slots
+    std::uint64_t nonce = 0;  // a random number in the names of its blocks
   };
 
   PeerMemory();

@@ -38,7 +38,7 @@ std::optional<Error> error_of(const std::function<void()>& action) {
 struct Failure {
   bool failed = false;
   ErrorSource source = ErrorSource::internal;
-  ErrorReach reach = ErrorReach::this_rank;
+  ErrorScope scope = ErrorScope::this_rank;
   std::string host;
   std::string message;
   std::string location;  // " (src/file.cpp:12)"; empty for user errors
@@ -53,7 +53,7 @@ std::string location_of(const Error& error) {
 std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
   const std::string status{static_cast<char>(mine ? 1 : 0),
                            static_cast<char>(mine ? mine->source() : ErrorSource::internal),
-                           static_cast<char>(mine ? mine->reach() : ErrorReach::this_rank)};
+                           static_cast<char>(mine ? mine->scope() : ErrorScope::this_rank)};
   const auto statuses = all_gather_text(world, status);
   const auto hosts = all_gather_text(world, world.host());
   const auto messages = all_gather_text(world, mine ? mine->what() : "");
@@ -63,7 +63,7 @@ std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     failures.push_back({.failed = statuses[rank][0] != 0,
                         .source = static_cast<ErrorSource>(statuses[rank][1]),
-                        .reach = static_cast<ErrorReach>(statuses[rank][2]),
+                        .scope = static_cast<ErrorScope>(statuses[rank][2]),
                         .host = hosts[rank],
                         .message = messages[rank],
                         .location = locations[rank]});
@@ -75,8 +75,8 @@ std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
 bool all_equal(const std::vector<Failure>& failures) {
   const Failure& first = failures.front();
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
-    if (!failure.failed || failure.source != first.source || failure.reach != first.reach) return false;
-    return failure.message == first.message || failure.reach == ErrorReach::all_ranks;
+    if (!failure.failed || failure.source != first.source || failure.scope != first.scope) return false;
+    return failure.message == first.message || failure.scope == ErrorScope::all_ranks;
   });
 }
 

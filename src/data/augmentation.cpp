@@ -53,15 +53,15 @@ ImagePlan fit(const Extent& image, const Extent& wanted) {
   return {centre({image.height, resized.height}, wanted.height), centre({image.width, resized.width}, wanted.width)};
 }
 
-struct Room {
-  std::int64_t size = 0;
-  std::int64_t all = 0;
+struct Interval {
+  std::int64_t length = 0;
+  std::int64_t total = 0;
 };
 
-IndexRange draw_range(RandomSequence& random, const Room& room) {
-  const auto [size, all] = room;
-  const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(all - size + 1)));
-  return {begin, begin + size};
+IndexRange draw_range(RandomSequence& random, const Interval& interval) {
+  const auto [length, total] = interval;
+  const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(total - length + 1)));
+  return {begin, begin + length};
 }
 
 std::int64_t short_side_of_crops(const Extent& wanted) { return (wanted.height * 5 + 2) / 4; }
@@ -71,8 +71,8 @@ ImagePlan random_crop(const Extent& image, const Extent& wanted, RandomSequence&
   const Extent resized = with_short_side(image, short_side);
   const double area = 0.64 + 0.36 * random.uniform();
   const auto side = static_cast<std::int64_t>(static_cast<double>(short_side) * std::sqrt(area) + 0.5);
-  const IndexRange rows = draw_range(random, {.size = side, .all = resized.height});
-  const IndexRange columns = draw_range(random, {.size = side, .all = resized.width});
+  const IndexRange rows = draw_range(random, {.length = side, .total = resized.height});
+  const IndexRange columns = draw_range(random, {.length = side, .total = resized.width});
   return {crop_axis({image.height, resized.height}, rows, wanted.height),
           crop_axis({image.width, resized.width}, columns, wanted.width)};
 }
@@ -81,7 +81,7 @@ ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence
   ImagePlan plan = fit(image, wanted);
   for (AxisPlan* axis : {&plan.rows, &plan.columns}) {
     const std::int64_t frame = axis->output / 8;
-    const IndexRange drawn = draw_range(random, {.size = axis->output, .all = axis->output + 2 * frame});
+    const IndexRange drawn = draw_range(random, {.length = axis->output, .total = axis->output + 2 * frame});
     axis->kept = axis->crop;
     axis->crop = {axis->kept.begin + drawn.begin - frame, axis->kept.begin + drawn.end - frame};
   }
@@ -108,8 +108,8 @@ ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence
     const auto width = static_cast<std::int64_t>(std::sqrt(area * ratio) + 0.5);
     const auto height = static_cast<std::int64_t>(std::sqrt(area / ratio) + 0.5);
     if (width < 1 || width > image.width || height < 1 || height > image.height) continue;
-    const IndexRange rows = draw_range(random, {.size = height, .all = image.height});
-    return crop(rows, draw_range(random, {.size = width, .all = image.width}));
+    const IndexRange rows = draw_range(random, {.length = height, .total = image.height});
+    return crop(rows, draw_range(random, {.length = width, .total = image.width}));
   }
   // A very long image: its centre, at the nearest ratio that is allowed.
   const std::int64_t width = std::min(image.width, std::max<std::int64_t>(1, image.height * 4 / 3));
@@ -206,9 +206,9 @@ void AxisWeights::select(const AxisPlan& plan) {
   for (std::int64_t i = 0; i < plan.output; ++i) {
     const std::int64_t input = plan.crop.begin + i;
     if (input < plan.kept.begin || input >= plan.kept.end) continue;
-    const auto place = static_cast<std::size_t>(plan.mirrored ? plan.output - 1 - i : i);
-    first_[place] = input;
-    weights_[place] = 1;
+    const auto index = static_cast<std::size_t>(plan.mirrored ? plan.output - 1 - i : i);
+    first_[index] = input;
+    weights_[index] = 1;
   }
   find_used();
 }
@@ -240,9 +240,9 @@ void AxisWeights::gather(std::size_t output, const AxisPlan& plan) {
     double* const sums = sums_.data() + to_resized_.first[static_cast<std::size_t>(row - rows_.begin)] - first;
     for (std::int64_t tap = 0; tap < to_resized_.taps; ++tap) sums[tap] += outer * inner[tap];
   }
-  const std::size_t place = plan.mirrored ? first_.size() - 1 - output : output;
-  first_[place] = first;
-  store(place);
+  const std::size_t index = plan.mirrored ? first_.size() - 1 - output : output;
+  first_[index] = first;
+  store(index);
 }
 
 // Rounds the sums to units, and adds the rounding error to the largest.

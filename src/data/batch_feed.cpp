@@ -51,7 +51,7 @@ Buffer channel_values(Backend& backend, std::int64_t channels, const std::vector
 }  // namespace
 
 ImageRecipe with_image_shape(ImageRecipe recipe, const DatasetInfo& data) {
-  if (recipe.image.rank() == 0) recipe.image = data.image;
+  if (recipe.image.ndim() == 0) recipe.image = data.image;
   return recipe;
 }
 
@@ -61,7 +61,7 @@ BatchLayout::BatchLayout(const ImageRecipe& recipe, const Shape& image) : image_
   columns_ = {recipe.image[2], AxisWeights::most_taps(widest.columns)};
 }
 
-std::size_t BatchLayout::lay_out(std::int64_t samples, const Buffer* memory, ImageGather& batch) const {
+std::size_t BatchLayout::place_tensors(std::int64_t samples, const Buffer* memory, ImageGather& batch) const {
   std::size_t offset = 0;
   const auto place = [&](Tensor& tensor, const Shape& shape, ElementType type) {
     if (memory != nullptr) tensor = memory->view(shape, type, offset);
@@ -86,12 +86,12 @@ std::size_t BatchLayout::lay_out(std::int64_t samples, const Buffer* memory, Ima
 
 std::size_t BatchLayout::bytes(std::int64_t samples) const {
   ImageGather none;
-  return lay_out(samples, nullptr, none);
+  return place_tensors(samples, nullptr, none);
 }
 
 ImageGather BatchLayout::view(const Buffer& memory, std::int64_t samples) const {
   ImageGather batch;
-  lay_out(samples, &memory, batch);
+  place_tensors(samples, &memory, batch);
   return batch;
 }
 
@@ -159,7 +159,7 @@ BatchFeed::BatchFeed(const TransferContext& context, std::int64_t most_samples, 
   delivered_ = backend.allocate(context.batch_layout.bytes(most));
 }
 
-Batch BatchFeed::deliver(Stream& stream, std::size_t slot, std::int64_t samples) {
+Batch BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, std::int64_t samples) {
   const auto& [memory, copied] = slots_[slot];
   const ImageGather whole = context_.batch_layout.view(context_.copy_stream ? delivered_ : memory, samples);
   Batch batch;
@@ -203,9 +203,9 @@ class ChunkReader::Pipeline {
     }
     samples_.resize(static_cast<std::size_t>(count));
     std::iota(samples_.begin(), samples_.end(), first);
-    feed_.await_copied(stream, 0);
+    feed_.wait_until_copied(stream, 0);
     feed_.write(writer_, {.samples = samples_}, 0, count);
-    return feed_.deliver(stream, 0, count);
+    return feed_.enqueue_copy(stream, 0, count);
   }
 
  private:

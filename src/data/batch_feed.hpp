@@ -41,7 +41,7 @@ class BatchLayout {
     std::int64_t outputs = 0;
     std::int64_t most_taps = 1;
   };
-  std::size_t lay_out(std::int64_t samples, const Buffer* memory, ImageGather& batch) const;
+  std::size_t place_tensors(std::int64_t samples, const Buffer* memory, ImageGather& batch) const;
 
   Shape image_;
   std::optional<Axis> rows_;  // for tables only, as columns_
@@ -99,11 +99,11 @@ class BatchFeed {
   void write(BatchWriter& writer, const BatchRows& rows, std::size_t slot, std::int64_t samples) {
     writer.write(rows, context_.staged_layout.view(slots_[slot].memory, samples));
   }
-  // Delivers all rows of a slot, ordered before the work enqueued in `stream` from now on. The stream must be the same
-  // at every call. Batch::part and first_position are 0. Asynchronous.
-  Batch deliver(Stream& stream, std::size_t slot, std::int64_t samples);
-  // Waits until the slot last delivered may be written again, in the way that `stream` waits.
-  void await_copied(Stream& stream, std::size_t slot) {
+  // Enqueues the copy of all rows of a slot to the device, ordered before the work enqueued in `stream` from now on.
+  // The stream must be the same at every call. Batch::part and first_position are 0. Asynchronous.
+  Batch enqueue_copy(Stream& stream, std::size_t slot, std::int64_t samples);
+  // Waits until the slot may be written again. Waits by stream.await(), so that the stream's wait callback is called.
+  void wait_until_copied(Stream& stream, std::size_t slot) {
     if (context_.copy_stream) stream.await(*slots_[slot].copied);
   }
 

@@ -39,11 +39,11 @@ std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const Load
 
 }  // namespace
 
-class BatchLoader::Pipeline {
+class BatchLoader::Prefetcher {
  public:
-  Pipeline(const Dataset& data, Backend& backend, const LoaderPlan& plan);
+  Prefetcher(const Dataset& data, Backend& backend, const LoaderPlan& plan);
 
-  const SplitBatchSampler& schedule() const { return schedule_; }
+  const SplitBatchSampler& sampler() const { return sampler_; }
   std::vector<std::int64_t> part_batch_sizes() const { return {part_batch_sizes_.begin(), part_batch_sizes_.end()}; }
   void seek(std::int64_t epoch, std::int64_t step);
   void assign(IndexRange parts);
@@ -61,7 +61,7 @@ class BatchLoader::Pipeline {
     std::int64_t rows = 0;
   };
   struct Slot {
-    std::size_t number = 0;
+    std::size_t index = 0;
     StepBatches step;
     std::vector<std::vector<std::int64_t>> samples;  // by part of this rank
     std::vector<Piece> pieces;
@@ -84,18 +84,18 @@ class BatchLoader::Pipeline {
   Slot& prepare_now(Stream& stream);
   Slot& await_prepared(Stream& stream);
   // Waits until the slot's batches have been copied out of it.
-  void await_copied(Stream& stream, const Slot& slot);
+  void wait_until_copied(Stream& stream, const Slot& slot);
 
   void run(const std::stop_token& stop, BatchWriter& writer);
-  Slot* slot_to_work_on();
-  bool may_open_step() const;
-  void open_step(Lock& lock);
-  void work_on(Slot& slot, BatchWriter& writer, Lock& lock);
+  Slot* next_slot_with_work();
+  bool may_begin_step() const;
+  void begin_step(Lock& lock);
+  void process_piece(Slot& slot, BatchWriter& writer, Lock& lock);
 
   const LoaderPlan plan_;
   const ImageRecipe recipe_;
   const std::int64_t length_;
-  const SplitBatchSampler schedule_;
+  const SplitBatchSampler sampler_;
   const std::set<std::int64_t> part_batch_sizes_;
   IndexRange parts_;                         // this rank's
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
@@ -106,20 +106,20 @@ class BatchLoader::Pipeline {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  Position position_;  // of the step to open next; used only by the thread that opens a step
-  bool is_opening_ = false;
+  Position position_;  // of the step to begin next; used only by the thread that begins a step
+  bool is_beginning_ = false;
   std::vector<Slot*> free_;
-  std::deque<Slot*> queue_;  // opened steps, in order
+  std::deque<Slot*> queue_;  // begun steps, in order
   Slot* in_use_ = nullptr;   // returned by the last next()
 
   std::vector<std::jthread> readers_;  // the last member, so that it is joined before the others are destroyed
 };
 
-BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const LoaderPlan& plan)
+BatchLoader::Prefetcher::Prefetcher(const Dataset& data, Backend& backend, const LoaderPlan& plan)
     : plan_(plan),
       recipe_(with_image_shape(plan.recipe, data.info())),
       length_(data.info().samples),
-      schedule_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
+      sampler_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
       part_batch_sizes_(possible_part_batch_sizes(length_, plan)),
       context_(data, backend, recipe_) {
   if (plan.steps_ahead < 0 || plan.readers < 1) {
@@ -128,29 +128,29 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
   }
   position_ = first_from({0, 0});
   slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].number = i;
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].index = i;
   for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
   assign(plan.parts);
 }
 
-bool BatchLoader::Pipeline::has_steps() const {
+bool BatchLoader::Prefetcher::has_steps() const {
   return length_ > 0 && (plan_.last_batch != LastBatch::discard || length_ >= plan_.batch_size);
 }
 
 // The position itself, or the first step of the next epoch with steps.
-BatchLoader::Pipeline::Position BatchLoader::Pipeline::first_from(Position position) const {
+BatchLoader::Prefetcher::Position BatchLoader::Prefetcher::first_from(Position position) const {
   if (!has_steps()) return {position.epoch, 0};
-  while (position.step >= schedule_.steps(position.epoch)) position = {position.epoch + 1, 0};
+  while (position.step >= sampler_.steps(position.epoch)) position = {position.epoch + 1, 0};
   return position;
 }
 
-void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
+void BatchLoader::Prefetcher::plan_step(Slot& slot, Position position) {
   if (!has_steps()) {
-    throw Error(ErrorSource::usage, fmt::format("{} samples make no batch of {}: give a smaller --batch-size or "
+    throw Error(ErrorSource::usage, fmt::format("{} samples do not fill a batch of {}: give a smaller --batch-size or "
                                                 "--last-batch keep",
                                                 length_, plan_.batch_size));
   }
-  const std::int64_t global = schedule_.batch_samples(position.epoch, position.step);
+  const std::int64_t global = sampler_.batch_samples(position.epoch, position.step);
   slot.step = {position.epoch, position.step, global, {}};
   slot.samples.clear();
   slot.pieces.clear();
@@ -167,15 +167,15 @@ void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
   }
 }
 
-void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) {
+void BatchLoader::Prefetcher::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) {
   const auto samples = std::span(slot.samples[piece.part])
                            .subspan(static_cast<std::size_t>(piece.first_row), static_cast<std::size_t>(piece.rows));
   feeds_[piece.part].write(writer, {.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row},
-                           slot.number, slot.step.batches[piece.part].samples);
+                           slot.index, slot.step.batches[piece.part].samples);
   plan_.after_piece();
 }
 
-void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
+void BatchLoader::Prefetcher::seek(std::int64_t epoch, std::int64_t step) {
   if (step < 0) throw Error(ErrorSource::internal, fmt::format("step {} of epoch {}", step, epoch));
   const Position target = first_from({epoch, step});
   stop();
@@ -183,7 +183,7 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
 }
 
 // Everything that may throw comes first. Then the step that next() would have returned is opened again.
-void BatchLoader::Pipeline::assign(IndexRange parts) {
+void BatchLoader::Prefetcher::assign(IndexRange parts) {
   auto samplers =
       SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
   const std::int64_t most = part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin();
@@ -198,13 +198,13 @@ void BatchLoader::Pipeline::assign(IndexRange parts) {
 }
 
 // Returns when every reader has finished its current piece.
-void BatchLoader::Pipeline::stop() {
+void BatchLoader::Prefetcher::stop() {
   for (std::jthread& reader : readers_) reader.request_stop();
   readers_.clear();
 }
 
 // Drops the prefetched steps.
-void BatchLoader::Pipeline::start(Position first) {
+void BatchLoader::Prefetcher::start(Position first) {
   position_ = first;
   queue_.clear();
   free_.clear();
@@ -217,32 +217,32 @@ void BatchLoader::Pipeline::start(Position first) {
   }
 }
 
-const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
+const StepBatches& BatchLoader::Prefetcher::next(Stream& stream) {
   Slot& slot = plan_.steps_ahead == 0 ? prepare_now(stream) : await_prepared(stream);
   for (std::size_t i = 0; i < slot.step.batches.size(); ++i) {
     Batch& batch = slot.step.batches[i];
-    const Batch delivered = feeds_[i].deliver(stream, slot.number, batch.samples);
+    const Batch delivered = feeds_[i].enqueue_copy(stream, slot.index, batch.samples);
     batch.images = delivered.images;
     batch.labels = delivered.labels;
   }
   return slot.step;
 }
 
-void BatchLoader::Pipeline::await_copied(Stream& stream, const Slot& slot) {
-  for (BatchFeed& feed : feeds_) feed.await_copied(stream, slot.number);
+void BatchLoader::Prefetcher::wait_until_copied(Stream& stream, const Slot& slot) {
+  for (BatchFeed& feed : feeds_) feed.wait_until_copied(stream, slot.index);
 }
 
-BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) {
+BatchLoader::Prefetcher::Slot& BatchLoader::Prefetcher::prepare_now(Stream& stream) {
   Slot& only = slots_.front();
-  await_copied(stream, only);
+  wait_until_copied(stream, only);
   plan_step(only, position_);
   for (const Piece& piece : only.pieces) write_piece(writers_.front(), only, piece);
   position_ = first_from({position_.epoch, position_.step + 1});
   return only;
 }
 
-BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& stream) {
-  if (in_use_ != nullptr) await_copied(stream, *in_use_);
+BatchLoader::Prefetcher::Slot& BatchLoader::Prefetcher::await_prepared(Stream& stream) {
+  if (in_use_ != nullptr) wait_until_copied(stream, *in_use_);
   Lock lock(mutex_);
   if (in_use_ != nullptr) free_.push_back(std::exchange(in_use_, nullptr));
   changed_.notify_all();
@@ -253,34 +253,34 @@ BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& strea
   return *in_use_;
 }
 
-void BatchLoader::Pipeline::run(const std::stop_token& stop, BatchWriter& writer) {
+void BatchLoader::Prefetcher::run(const std::stop_token& stop, BatchWriter& writer) {
   lower_priority();
   Lock lock(mutex_);
-  const auto has_work = [this] { return slot_to_work_on() != nullptr || may_open_step(); };
+  const auto has_work = [this] { return next_slot_with_work() != nullptr || may_begin_step(); };
   while (changed_.wait(lock, stop, has_work) && !stop.stop_requested()) {
-    if (Slot* const slot = slot_to_work_on()) {
-      work_on(*slot, writer, lock);
+    if (Slot* const slot = next_slot_with_work()) {
+      process_piece(*slot, writer, lock);
     } else {
-      open_step(lock);
+      begin_step(lock);
     }
   }
 }
 
-BatchLoader::Pipeline::Slot* BatchLoader::Pipeline::slot_to_work_on() {
+BatchLoader::Prefetcher::Slot* BatchLoader::Prefetcher::next_slot_with_work() {
   const auto slot = std::ranges::find_if(queue_, &Slot::has_pieces_left);
   return slot == queue_.end() ? nullptr : *slot;
 }
 
 // After a failure the later steps are not needed.
-bool BatchLoader::Pipeline::may_open_step() const {
-  return !is_opening_ && !free_.empty() &&
+bool BatchLoader::Prefetcher::may_begin_step() const {
+  return !is_beginning_ && !free_.empty() &&
          std::ranges::none_of(queue_, [](const Slot* slot) { return slot->failure != nullptr; });
 }
 
-void BatchLoader::Pipeline::open_step(Lock& lock) {
+void BatchLoader::Prefetcher::begin_step(Lock& lock) {
   Slot* const slot = free_.back();
   free_.pop_back();
-  is_opening_ = true;
+  is_beginning_ = true;
   lock.unlock();
   slot->begun = slot->done = 0;
   slot->failure = nullptr;
@@ -291,39 +291,39 @@ void BatchLoader::Pipeline::open_step(Lock& lock) {
     slot->failure = std::current_exception();
   }
   lock.lock();
-  is_opening_ = false;
+  is_beginning_ = false;
   queue_.push_back(slot);
   changed_.notify_all();
 }
 
-void BatchLoader::Pipeline::work_on(Slot& slot, BatchWriter& writer, Lock& lock) {
-  const std::size_t number = slot.begun++;
+void BatchLoader::Prefetcher::process_piece(Slot& slot, BatchWriter& writer, Lock& lock) {
+  const std::size_t piece = slot.begun++;
   lock.unlock();
   std::exception_ptr failure;
   try {
-    write_piece(writer, slot, slot.pieces[number]);
+    write_piece(writer, slot, slot.pieces[piece]);
   } catch (...) {
     failure = std::current_exception();
   }
   lock.lock();
   ++slot.done;
   // The failure of the first piece in order is reported, independent of thread timing.
-  if (failure != nullptr && (slot.failure == nullptr || number < slot.failed_piece)) {
+  if (failure != nullptr && (slot.failure == nullptr || piece < slot.failed_piece)) {
     slot.failure = failure;
-    slot.failed_piece = number;
+    slot.failed_piece = piece;
   }
   if (slot.is_complete()) changed_.notify_all();
 }
 
 BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan& plan)
-    : pipeline_(std::make_unique<Pipeline>(data, backend, plan)) {}
+    : prefetcher_(std::make_unique<Prefetcher>(data, backend, plan)) {}
 
 BatchLoader::~BatchLoader() = default;
 
-const SplitBatchSampler& BatchLoader::schedule() const { return pipeline_->schedule(); }
-std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return pipeline_->part_batch_sizes(); }
-void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
-void BatchLoader::assign(IndexRange parts) { pipeline_->assign(parts); }
-const StepBatches& BatchLoader::next(Stream& stream) { return pipeline_->next(stream); }
+const SplitBatchSampler& BatchLoader::sampler() const { return prefetcher_->sampler(); }
+std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return prefetcher_->part_batch_sizes(); }
+void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { prefetcher_->seek(epoch, step); }
+void BatchLoader::assign(IndexRange parts) { prefetcher_->assign(parts); }
+const StepBatches& BatchLoader::next(Stream& stream) { return prefetcher_->next(stream); }
 
 }  // namespace tutti

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr unsigned kZlibBufferBytes = 128 * 1024;
-constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
+constexpr std::size_t kMaxPerCall = std::size_t{1} << 30;
 constexpr std::size_t kLeastGrowth = 64 * 1024;
 // The deflate format compresses at best 1032 to 1.
 constexpr std::int64_t kBestCompression = 1032;
@@ -89,7 +89,7 @@ GzFile::GzFile(fs::path path) : path_(std::move(path)) {
 std::size_t GzFile::read_some(std::span<std::uint8_t> bytes) {
   std::size_t filled = 0;
   while (filled < bytes.size()) {
-    const std::size_t wanted = std::min(bytes.size() - filled, kMostPerCall);
+    const std::size_t wanted = std::min(bytes.size() - filled, kMaxPerCall);
     const int got = gzread(file_.get(), bytes.data() + filled, static_cast<unsigned>(wanted));
     if (got < 0) fail();
     filled += static_cast<std::size_t>(got);
@@ -231,7 +231,7 @@ constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kImageBytes = kChannels * kSide * kSide;
 constexpr std::int64_t kRecordBytes = 1 + kImageBytes;
 constexpr std::size_t kRecordsAtOnce = 16;
-constexpr std::size_t kMostNameBytes = 4096;
+constexpr std::size_t kMaxNameBytes = 4096;
 
 std::int64_t number_in(std::string_view text) {
   const auto first = std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -294,7 +294,7 @@ std::vector<std::string> read_cifar_class_names(const fs::path& folder) {
   const auto path = folder / "batches.meta.txt";
   if (!fs::exists(path)) return {};
   GzFile file(path);
-  std::vector<std::uint8_t> text(kMostNameBytes);
+  std::vector<std::uint8_t> text(kMaxNameBytes);
   text.resize(file.read_some(text));
   std::vector<std::string> names(1);
   for (const std::uint8_t byte : text) {

@@ -45,7 +45,7 @@ constexpr std::size_t kExpectedMetadataBytes = 4096;
 
 std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// The part of a block that every data set has. Spans are borrowed.
+// What all data sets of a block have. Spans are borrowed.
 struct BlockSet {
   DatasetInfo info;
   std::span<const std::int32_t> labels;

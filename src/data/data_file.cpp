@@ -48,12 +48,12 @@ void refuse_broken_names(const DatasetInfo& info) {
 
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;
 // Small enough that a few images that are slow to decode are spread over the threads, too.
-constexpr std::int64_t kMostSlowSamples = 64;
+constexpr std::int64_t kMaxSlowSamples = 64;
 constexpr std::int64_t kBlocksPerThread = 2;  // finished or in progress
 
 std::int64_t samples_per_block(const Dataset& set, const Shape& image) {
   const std::int64_t fitting = std::max<std::int64_t>(1, kBlockBytes / image.elements());
-  return set.resident_bytes() > 0 ? fitting : std::min(fitting, kMostSlowSamples);
+  return set.resident_bytes() > 0 ? fitting : std::min(fitting, kMaxSlowSamples);
 }
 
 // Images of a set, read, decoded and fitted to one size.
@@ -100,12 +100,12 @@ FittedBlock make_block(const Dataset& set, const ImageRecipe& recipe, std::int64
 }
 
 // RAII for one of a limited number of workers.
-class Turn {
+class SemaphoreGuard {
  public:
-  explicit Turn(std::counting_semaphore<>& workers) : workers_(workers) { workers_.acquire(); }
-  ~Turn() { workers_.release(); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  explicit SemaphoreGuard(std::counting_semaphore<>& workers) : workers_(workers) { workers_.acquire(); }
+  ~SemaphoreGuard() { workers_.release(); }
+  SemaphoreGuard(const SemaphoreGuard&) = delete;
+  SemaphoreGuard& operator=(const SemaphoreGuard&) = delete;
 
  private:
   std::counting_semaphore<>& workers_;
@@ -165,7 +165,7 @@ class DataFileWriter {
     for (std::int64_t first = 0; first < samples || !pending.empty();) {
       if (first < samples && std::ssize(pending) < kBlocksPerThread * options_.threads) {
         pending.push_back(std::async(std::launch::async, [&, first] {
-          const Turn turn(workers);
+          const SemaphoreGuard turn(workers);
           return make_block(set, recipe_, first, std::min(per_block, samples - first));
         }));
         first += per_block;
@@ -183,8 +183,8 @@ class DataFileWriter {
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
-  std::istringstream words(text);
-  for (std::string line; std::getline(words, line);) lines.push_back(line);
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
@@ -279,7 +279,7 @@ class DataFileReader {
 
   Shape shape_of(const std::string& name) const {
     const Shape shape = file_.shape(name);
-    if (shape.rank() != 4 || shape.elements() < 1) {
+    if (shape.ndim() != 4 || shape.elements() < 1) {
       refuse(fmt::format("{} is {} instead of N x C x H x W", name, shape.text()));
     }
     if (shape.elements() > bytes_) refuse(fmt::format("{} of {} is larger than the file", name, shape.text()));
@@ -287,9 +287,9 @@ class DataFileReader {
   }
 
   std::uint64_t read_digest(const std::string& name) const {
-    const std::string words = file_.read_text(name);
-    if (const auto digest = parse_digest(words)) return *digest;
-    refuse(fmt::format("{} is '{}'", name, words));
+    const std::string text = file_.read_text(name);
+    if (const auto digest = parse_digest(text)) return *digest;
+    refuse(fmt::format("{} is '{}'", name, text));
   }
 
   std::vector<double> read_statistic(const std::string& name, std::int64_t channels) const {
@@ -314,7 +314,7 @@ void refuse_foreign_file(const std::string& path) {
   if (!file) return;
   file.read(reinterpret_cast<char*>(first.data()), first.size());
   if (file.bad() || first == kHdf5Signature) return;
-  const auto refuse = [](const std::string& words) { throw Error(ErrorSource::input, words); };
+  const auto refuse = [](const std::string& text) { throw Error(ErrorSource::input, text); };
   if (has_image_signature(std::span(first).first(static_cast<std::size_t>(file.gcount())))) {
     refuse(fmt::format("'{}' is an image; give --data the folder that contains the class folders", path));
   }

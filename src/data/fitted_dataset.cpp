@@ -116,8 +116,8 @@ std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
   return fmt::format("{} has the class '{}', which the network does not have", data.name, *unknown);
 }
 
-std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
-                                std::vector<std::string>& notes) {
+std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
+                                  std::vector<std::string>& notes) {
   const DatasetInfo& info = data->info();
   refuse_channels(info, network.image[0]);
   const std::string fault = label_mismatch(info, network);

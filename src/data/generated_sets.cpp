@@ -278,8 +278,8 @@ int digit_of(std::int64_t sample) {
 
 constexpr std::uint64_t kSyntheticSeed = 0x73796E7468u;
 constexpr std::int64_t kCellsPerSide = 4;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
-constexpr std::int64_t kMostClasses = 65'536;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxClasses = 65'536;
 
 // The mean brightness of every cell of a class's pattern.
 std::vector<std::uint8_t> draw_cells(int label, std::int64_t channels) {
@@ -346,7 +346,7 @@ SyntheticSpec parse_synthetic(std::string_view text) {
   for (; read < numbers.size(); ++read) {
     const bool is_classes = read == kSigns.size();
     const auto [rest, status] = std::from_chars(at, end, numbers[read]);
-    const std::int64_t most = is_classes ? kMostClasses : kMostBytes / bytes;
+    const std::int64_t most = is_classes ? kMaxClasses : kMaxBytes / bytes;
     if (status != std::errc{} || numbers[read] < 1 || numbers[read] > most) break;
     if (is_classes ? rest != end : rest == end || *rest != kSigns[read]) break;
     bytes *= numbers[read];
@@ -357,7 +357,7 @@ SyntheticSpec parse_synthetic(std::string_view text) {
     throw Error(ErrorSource::usage,
                 fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 to {} classes, and images of "
                             "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
-                            text, kMostClasses, kMostBytes));
+                            text, kMaxClasses, kMaxBytes));
   }
   return {samples, Shape{channels, height, width}, static_cast<int>(classes)};
 }

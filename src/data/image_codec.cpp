@@ -23,12 +23,12 @@ namespace {
 constexpr std::array<std::uint8_t, 8> kPngSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr std::array<std::uint8_t, 3> kJpegSignature{0xFF, 0xD8, 0xFF};
 // The format needs at least one bit for a block of 8 x 8 pixels.
-constexpr std::int64_t kMostJpegPixelsPerByte = 512;
-constexpr int kMostJpegScans = 100;
+constexpr std::int64_t kMaxJpegPixelsPerByte = 512;
+constexpr int kMaxJpegScans = 100;
 // The deflate format compresses at most 1032 to 1, and a pixel has at least one bit.
-constexpr std::int64_t kMostPngPixelsPerByte = 8 * 1032;
-constexpr png_alloc_size_t kMostPngChunkBytes = 8 << 20;
-constexpr long kMostJpegMemoryBytes = 6 * kMostPixels + (64 << 20);
+constexpr std::int64_t kMaxPngPixelsPerByte = 8 * 1032;
+constexpr png_alloc_size_t kMaxPngChunkBytes = 8 << 20;
+constexpr long kMaxJpegMemoryBytes = 6 * kMaxPixels + (64 << 20);
 
 // The orientation in EXIF data, which are a TIFF file without pictures; its first directory has it. 0: none.
 int orientation_in(std::span<const std::uint8_t> tiff) {
@@ -82,7 +82,7 @@ StoredOrder stored_order(int orientation, std::ptrdiff_t height, std::ptrdiff_t 
 }
 
 void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte) {
-  const std::int64_t most = std::min(kMostPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
+  const std::int64_t most = std::min(kMaxPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
   if (height > 0 && width > 0 && height <= most / width) return;
   refuse(file,
          fmt::format("its header announces {} x {} pixels, but the file can contain at most {}", height, width, most));
@@ -90,30 +90,30 @@ void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width,
 
 // The longjmp target for errors of the C libraries, and the reason. A jump must not skip destructors, so a step may
 // contain only calls of the libraries and trivial objects.
-struct Landing {
+struct ErrorTrap {
   std::jmp_buf target;
   std::array<char, JMSG_LENGTH_MAX> reason{};
 };
 
 template <class Step>
-bool succeeds(Landing& landing, const Step& step) {
-  if (setjmp(landing.target) != 0) return false;
+bool succeeds(ErrorTrap& trap, const Step& step) {
+  if (setjmp(trap.target) != 0) return false;
   step();
   return true;
 }
 
 template <class Step>
-void perform(const ImageFile& file, Landing& landing, const Step& step) {
-  if (!succeeds(landing, step)) refuse(file, landing.reason.data());
+void perform(const ImageFile& file, ErrorTrap& trap, const Step& step) {
+  if (!succeeds(trap, step)) refuse(file, trap.reason.data());
 }
 
 bool is_damage(int warning) {
   return warning == JWRN_JPEG_EOF || warning == JWRN_HIT_MARKER || warning == JWRN_HUFF_BAD_CODE;
 }
 
-[[noreturn]] void jump(Landing& landing, const char* reason) {
-  std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
-  std::longjmp(landing.target, 1);
+[[noreturn]] void fail(ErrorTrap& trap, const char* reason) {
+  std::strncpy(trap.reason.data(), reason, trap.reason.size() - 1);
+  std::longjmp(trap.target, 1);
 }
 
 class JpegDecoder {
@@ -125,23 +125,23 @@ class JpegDecoder {
 
   void read_header() {
     info_.err = jpeg_std_error(&errors_);
-    info_.client_data = &landing_;
-    errors_.error_exit = [](j_common_ptr info) { leave(info); };
+    info_.client_data = &trap_;
+    errors_.error_exit = [](j_common_ptr info) { fail_with_message(info); };
     errors_.emit_message = [](j_common_ptr info, int level) {
-      if (level < 0 && is_damage(info->err->msg_code)) leave(info);
+      if (level < 0 && is_damage(info->err->msg_code)) fail_with_message(info);
     };
     progress_.progress_monitor = [](j_common_ptr info) {
-      if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostJpegScans) return;
-      jump(*static_cast<Landing*>(info->client_data), "it has too many scans");
+      if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxJpegScans) return;
+      fail(*static_cast<ErrorTrap*>(info->client_data), "it has too many scans");
     };
-    perform(file_, landing_, [&] {
+    perform(file_, trap_, [&] {
       jpeg_create_decompress(&info_);
-      info_.mem->max_memory_to_use = kMostJpegMemoryBytes;
+      info_.mem->max_memory_to_use = kMaxJpegMemoryBytes;
       info_.progress = &progress_;
       jpeg_mem_src(&info_, file_.bytes.data(), file_.bytes.size());
       jpeg_read_header(&info_, TRUE);
     });
-    refuse_size(file_, info_.image_height, info_.image_width, kMostJpegPixelsPerByte);
+    refuse_size(file_, info_.image_height, info_.image_width, kMaxJpegPixelsPerByte);
     if (file_.upright) orientation_ = exif_orientation(file_.bytes);
     if (info_.jpeg_color_space == JCS_UNKNOWN) {
       refuse(file_, fmt::format("a JPEG with {} components in an unknown colour space", info_.num_components));
@@ -156,19 +156,19 @@ class JpegDecoder {
 
   // One byte per channel and pixel, channels interleaved.
   std::vector<std::uint8_t> decode() {
-    const bool is_ink = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    const bool is_cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     const std::size_t width = info_.image_width;
-    info_.out_color_space = is_ink ? JCS_CMYK : shape()[0] == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    info_.out_color_space = is_cmyk ? JCS_CMYK : shape()[0] == 1 ? JCS_GRAYSCALE : JCS_RGB;
     const std::size_t row_bytes = width * static_cast<std::size_t>(shape()[0]);
     std::vector<std::uint8_t> pixels(row_bytes * info_.image_height);
-    std::vector<std::uint8_t> ink(is_ink ? 4 * width : 0);
-    perform(file_, landing_, [&] {
+    std::vector<std::uint8_t> ink(is_cmyk ? 4 * width : 0);
+    perform(file_, trap_, [&] {
       jpeg_start_decompress(&info_);
       while (info_.output_scanline < info_.output_height) {
         std::uint8_t* row = pixels.data() + row_bytes * info_.output_scanline;
-        std::uint8_t* target = is_ink ? ink.data() : row;
+        std::uint8_t* target = is_cmyk ? ink.data() : row;
         jpeg_read_scanlines(&info_, &target, 1);
-        if (is_ink) mix_inks(ink, row);
+        if (is_cmyk) cmyk_to_rgb(ink, row);
       }
       jpeg_finish_decompress(&info_);
     });
@@ -176,14 +176,14 @@ class JpegDecoder {
   }
 
  private:
-  static void leave(j_common_ptr info) {
+  static void fail_with_message(j_common_ptr info) {
     std::array<char, JMSG_LENGTH_MAX> reason{};
     info->err->format_message(info, reason.data());
-    jump(*static_cast<Landing*>(info->client_data), reason.data());
+    fail(*static_cast<ErrorTrap*>(info->client_data), reason.data());
   }
 
   // Adobe's programs store inverted CMYK, and nearly all CMYK files are written by them.
-  void mix_inks(std::span<const std::uint8_t> ink, std::uint8_t* row) const {
+  void cmyk_to_rgb(std::span<const std::uint8_t> ink, std::uint8_t* row) const {
     const int flip = info_.saw_Adobe_marker != 0 ? 0 : 255;
     for (std::size_t i = 0; i < ink.size(); i += 4) {
       const int black = ink[i + 3] ^ flip;
@@ -192,7 +192,7 @@ class JpegDecoder {
   }
 
   const ImageFile& file_;
-  Landing landing_;
+  ErrorTrap trap_;
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
   int orientation_ = 1;
@@ -207,20 +207,20 @@ class PngDecoder {
   PngDecoder& operator=(const PngDecoder&) = delete;
 
   void read_header() {
-    const auto fail = [](png_structp png, png_const_charp reason) {
-      jump(*static_cast<Landing*>(png_get_error_ptr(png)), reason);
+    const auto on_error = [](png_structp png, png_const_charp reason) {
+      fail(*static_cast<ErrorTrap*>(png_get_error_ptr(png)), reason);
     };
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &landing_, fail, [](png_structp, png_const_charp) {});
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &trap_, on_error, [](png_structp, png_const_charp) {});
     if (png_ == nullptr) refuse(file_, "libpng is of another version than the one compiled with, or out of memory");
-    perform(file_, landing_, [&] {
+    perform(file_, trap_, [&] {
       info_ = png_create_info_struct(png_);
       if (info_ == nullptr) png_error(png_, "out of memory");
       png_set_user_limits(png_, 1 << 20, 1 << 20);
-      png_set_chunk_malloc_max(png_, kMostPngChunkBytes);
+      png_set_chunk_malloc_max(png_, kMaxPngChunkBytes);
       png_set_read_fn(png_, this, read);
       png_read_info(png_, info_);
     });
-    refuse_size(file_, png_get_image_height(png_, info_), png_get_image_width(png_, info_), kMostPngPixelsPerByte);
+    refuse_size(file_, png_get_image_height(png_, info_), png_get_image_width(png_, info_), kMaxPngPixelsPerByte);
   }
 
   Shape shape() const {
@@ -233,7 +233,7 @@ class PngDecoder {
   std::vector<std::uint8_t> decode() {
     const Shape image = shape();
     const auto row_bytes = static_cast<std::size_t>(image[0] * image[2]);
-    perform(file_, landing_, [&] {
+    perform(file_, trap_, [&] {
       png_set_expand(png_);
       png_set_scale_16(png_);
       png_set_strip_alpha(png_);
@@ -244,7 +244,7 @@ class PngDecoder {
     std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(image[1]));
     std::vector<png_bytep> rows;
     for (std::size_t at = 0; at < pixels.size(); at += row_bytes) rows.push_back(pixels.data() + at);
-    perform(file_, landing_, [&] {
+    perform(file_, trap_, [&] {
       png_read_image(png_, rows.data());
       png_read_end(png_, nullptr);
     });
@@ -261,7 +261,7 @@ class PngDecoder {
 
   const ImageFile& file_;
   std::span<const std::uint8_t> rest_;
-  Landing landing_;
+  ErrorTrap trap_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
 };
@@ -285,27 +285,27 @@ auto with_decoder(const ImageFile& file, const Action& action) {
 }
 
 // Converts stored pixels with interleaved channels to planes of `image`.
-void write_planes(std::span<const std::uint8_t> mixed, std::ptrdiff_t mixed_channels, const Shape& image,
+void write_planes(std::span<const std::uint8_t> interleaved, std::ptrdiff_t channels, const Shape& image,
                   const StoredOrder& order, std::span<std::uint8_t> planes) {
   std::uint8_t* target = planes.data();
   for (std::int64_t c = 0; c < image[0]; ++c) {
     for (std::int64_t row = 0; row < image[1]; ++row) {
-      const std::ptrdiff_t begin = (order.first + row * order.by_row) * mixed_channels + c % mixed_channels;
+      const std::ptrdiff_t begin = (order.first + row * order.by_row) * channels + c % channels;
       for (std::int64_t column = 0; column < image[2]; ++column) {
-        *target++ = mixed[static_cast<std::size_t>(begin + column * order.by_column * mixed_channels)];
+        *target++ = interleaved[static_cast<std::size_t>(begin + column * order.by_column * channels)];
       }
     }
   }
 }
 
-std::vector<std::uint8_t> mixed_of(const ImageView& image) {
+std::vector<std::uint8_t> interleave(const ImageView& image) {
   const auto channels = static_cast<std::size_t>(image.shape[0]);
   const auto plane = static_cast<std::size_t>(image.shape[1] * image.shape[2]);
-  std::vector<std::uint8_t> mixed(channels * plane);
+  std::vector<std::uint8_t> interleaved(channels * plane);
   for (std::size_t c = 0; c < channels; ++c) {
-    for (std::size_t i = 0; i < plane; ++i) mixed[i * channels + c] = image.pixels[c * plane + i];
+    for (std::size_t i = 0; i < plane; ++i) interleaved[i * channels + c] = image.pixels[c * plane + i];
   }
-  return mixed;
+  return interleaved;
 }
 
 }  // namespace
@@ -341,10 +341,10 @@ bool has_image_signature(std::span<const std::uint8_t> bytes) {
 
 std::vector<std::byte> encode_png(const ImageView& image) {
   const Shape& shape = image.shape;
-  if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
+  if (shape.ndim() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
     throw Error(ErrorSource::internal, fmt::format("an image of {} cannot be a PNG file", shape.text()));
   }
-  const std::vector<std::uint8_t> mixed = mixed_of(image);
+  const std::vector<std::uint8_t> interleaved = interleave(image);
   png_image header{};
   header.version = PNG_IMAGE_VERSION;
   header.width = static_cast<png_uint_32>(shape[2]);
@@ -352,7 +352,7 @@ std::vector<std::byte> encode_png(const ImageView& image) {
   header.format = shape[0] == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
   std::vector<std::byte> bytes(size);
-  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, mixed.data(), 0, nullptr) == 0) {
+  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, interleaved.data(), 0, nullptr) == 0) {
     throw Error(ErrorSource::internal,
                 fmt::format("an image of {} cannot become a PNG: {}", shape.text(), header.message));
   }
@@ -370,12 +370,12 @@ Shape image_shape(const ImageFile& file) {
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels) {
   return with_decoder(file, [&](auto& decoder) {
     const Shape found = decoder.shape();
-    if (found[0] > channels) refuse(file, "it is in colour, and the others of its set are gray");
+    if (found[0] > channels) refuse(file, "it is a colour image, but the others of its set are gray");
     const bool turned = swaps_axes(decoder.orientation());
     const Shape image{channels, found[turned ? 2 : 1], found[turned ? 1 : 2]};
-    const std::vector<std::uint8_t> mixed = decoder.decode();
+    const std::vector<std::uint8_t> interleaved = decoder.decode();
     pixels.resize(static_cast<std::size_t>(image.elements()));
-    write_planes(mixed, found[0], image, stored_order(decoder.orientation(), found[1], found[2]), pixels);
+    write_planes(interleaved, found[0], image, stored_order(decoder.orientation(), found[1], found[2]), pixels);
     return image;
   });
 }

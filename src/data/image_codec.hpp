@@ -1,7 +1,7 @@
 #pragma once
 // Decodes JPEG and PNG files to planes of bytes, and applies the EXIF orientation of JPEGs. Colour profiles and gamma
 // are ignored and alpha is dropped, as in torchvision. Before anything is allocated, the size in the header is compared
-// with kMostPixels and with the most pixels that a file of its length can contain. Truncated and damaged files are
+// with kMaxPixels and with the most pixels that a file of its length can contain. Truncated and damaged files are
 // refused.
 
 #include "tutti/base/shape.hpp"
@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;  // of one image, with any number of channels
+inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of one image, with any number of channels
 
 // A whole file in memory, borrowed, and its name for error messages.
 struct ImageFile {

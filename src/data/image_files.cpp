@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostFileBytes = std::uintmax_t{1} << 30;
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;
 constexpr std::int64_t kColour = 3;
 // Number of files whose bytes are digested at every start, and that are decoded if not all are.
 constexpr std::size_t kSampledFiles = 256;
@@ -43,9 +43,9 @@ bool is_image(const fs::path& path) {
 
 std::vector<std::byte> read_bytes(const std::string& path) {
   std::error_code unknown;
-  if (const auto size = fs::file_size(path, unknown); !unknown && size > kMostFileBytes) {
+  if (const auto size = fs::file_size(path, unknown); !unknown && size > kMaxFileBytes) {
     throw Error(ErrorSource::input,
-                fmt::format("the image '{}' has {} bytes, more than the {} that are read", path, size, kMostFileBytes));
+                fmt::format("the image '{}' has {} bytes, more than the {} that are read", path, size, kMaxFileBytes));
   }
   return read_file_bytes(path);
 }
@@ -55,32 +55,33 @@ ImageFile image_in(std::span<const std::byte> bytes, const std::string& path, bo
 }
 
 // The first bytes of a file, and whether it ends as a whole JPEG or PNG file does.
-struct FileEnds {
+struct FileProbe {
   std::vector<std::byte> head;
-  bool is_all = false;
-  bool ends_well = false;
+  bool is_whole_file = false;
+  bool has_end_marker = false;
 };
 
-FileEnds read_ends(const std::string& path) {
+FileProbe probe(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  FileEnds ends;
+  FileProbe probed;
   const auto read = [&](std::size_t bytes) {
     std::vector<std::byte> bytes_read(bytes);
     file.read(reinterpret_cast<char*>(bytes_read.data()), static_cast<std::streamsize>(bytes));
     bytes_read.resize(static_cast<std::size_t>(file.gcount()));
     return bytes_read;
   };
-  ends.head = read(kHeaderBytes);
-  ends.is_all = ends.head.size() < kHeaderBytes;
+  probed.head = read(kHeaderBytes);
+  probed.is_whole_file = probed.head.size() < kHeaderBytes;
   constexpr std::array<unsigned char, 2> kEndOfJpeg{0xFF, 0xD9};
   constexpr std::array<unsigned char, 8> kEndOfPng{'I', 'E', 'N', 'D', 0xAE, 0x42, 0x60, 0x82};
-  if (!ends.is_all) file.seekg(-static_cast<std::streamoff>(kEndOfPng.size()), std::ios::end);
-  const std::vector<std::byte> tail = ends.is_all ? ends.head : read(kEndOfPng.size());
+  if (!probed.is_whole_file) file.seekg(-static_cast<std::streamoff>(kEndOfPng.size()), std::ios::end);
+  const std::vector<std::byte> tail = probed.is_whole_file ? probed.head : read(kEndOfPng.size());
   const auto closes = [&](const auto& mark) {
-    return tail.size() >= mark.size() && std::memcmp(&*tail.end() - mark.size(), mark.data(), mark.size()) == 0;
+    return tail.size() >= mark.size() &&
+           std::memcmp(tail.data() + tail.size() - mark.size(), mark.data(), mark.size()) == 0;
   };
-  ends.ends_well = file.good() || ends.is_all ? closes(kEndOfJpeg) || closes(kEndOfPng) : false;
-  return ends;
+  probed.has_end_marker = (file.good() || probed.is_whole_file) && (closes(kEndOfJpeg) || closes(kEndOfPng));
+  return probed;
 }
 
 // Whether the file with this index is in the sample.
@@ -108,12 +109,12 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
   const std::string path = (files.folder / files.names[index]).string();
   if (depth != Depth::whole_file) {
     // If anything is unusual about these parts, the whole file is read below.
-    const FileEnds ends = read_ends(path);
-    if (!ends.head.empty() && (ends.ends_well || depth == Depth::header)) {
+    const FileProbe probed = probe(path);
+    if (!probed.head.empty() && (probed.has_end_marker || depth == Depth::header)) {
       try {
-        return image_shape(image_in(ends.head, path, files.upright));
+        return image_shape(image_in(probed.head, path, files.upright));
       } catch (const std::exception&) {
-        if (ends.is_all) throw;
+        if (probed.is_whole_file) throw;
       }
     }
   }
@@ -163,7 +164,7 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
     try {
       const Shape shape = check_file(files, i, depth);
       const std::lock_guard lock(mutex);
-      if (image.rank() == 0) image = shape;
+      if (image.ndim() == 0) image = shape;
       const bool has_same_size = image[1] == shape[1] && image[2] == shape[2];
       image = Shape{std::max(image[0], shape[0]), has_same_size ? shape[1] : 0, has_same_size ? shape[2] : 0};
       return checks_all || image[0] != kColour || has_same_size;
@@ -182,9 +183,9 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
                 fmt::format("{}{}; --skip-bad-images leaves such files out", count, problems.front().second));
   }
   ImageFindings findings{.image = image, .bad = {}, .problems = {}};
-  for (auto& [index, words] : problems) {
+  for (auto& [index, problem] : problems) {
     findings.bad.push_back(index);
-    findings.problems.push_back(std::move(words));
+    findings.problems.push_back(std::move(problem));
   }
   return findings;
 }

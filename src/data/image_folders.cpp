@@ -239,7 +239,7 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
     throw Error(
         ErrorSource::input,
         fmt::format(
-            "the class folder '{}' holds no .jpg, .jpeg or .png files{}; remove it or put its images "
+            "the class folder '{}' contains no .jpg, .jpeg or .png files{}; remove it or put its images "
             "there",
             empty_class,
             inside.empty() ? "" : fmt::format(", and folders inside it, as '{}', are not read", inside.front())));
@@ -265,19 +265,19 @@ std::optional<fs::path> find_set_folder(const fs::path& folder, bool is_test) {
   return std::nullopt;
 }
 
-LoadedPair list_images(const std::vector<std::string>& words) {
+LoadedPair list_images(const std::vector<std::string>& paths) {
   ImageFiles files;
   std::vector<std::string> others;
-  for (const fs::path place : words) {
-    if (!fs::exists(place)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", place.string()));
-    if (!fs::is_directory(place)) {
-      add_file(files, place, static_cast<std::int64_t>(fs::file_size(place)));
+  for (const fs::path path : paths) {
+    if (!fs::exists(path)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", path.string()));
+    if (!fs::is_directory(path)) {
+      add_file(files, path, static_cast<std::int64_t>(fs::file_size(path)));
       continue;
     }
     const std::size_t before = files.names.size();
-    add_folder(files, place, others);
+    add_folder(files, path, others);
     if (files.names.size() > before) continue;
-    throw Error(ErrorSource::input, fmt::format("'{}' holds no .jpg, .jpeg or .png files", place.string()));
+    throw Error(ErrorSource::input, fmt::format("'{}' contains no .jpg, .jpeg or .png files", path.string()));
   }
   LoadedPair pair;
   if (!others.empty()) {

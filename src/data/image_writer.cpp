@@ -119,11 +119,11 @@ void PixelWriter::write(const ImageView& image, const ImagePlan& plan, std::span
   const auto plane = static_cast<std::size_t>(shape_[1] * shape_[2]);
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     const Channel& channel = channels_[c];
-    const auto place = values.subspan(c * plane, plane);
+    const auto output = values.subspan(c * plane, plane);
     if (copies) {
-      copy(channel, image, pixels, place);
+      copy(channel, image, pixels, output);
     } else {
-      resample(channel, image, pixels, place);
+      resample(channel, image, pixels, output);
     }
     pixels += image.shape[1] * image.shape[2];
   }
@@ -135,12 +135,12 @@ void PixelWriter::copy(const Channel& channel, const ImageView& image, const std
   const std::int64_t* const from = columns_.first().data();
   const std::size_t width = columns_.first().size();
   const std::int64_t stride = image.shape[2];
-  float* place = values.data();
-  for (std::size_t y = 0; y < rows_.first().size(); ++y, place += width) {
+  float* output = values.data();
+  for (std::size_t y = 0; y < rows_.first().size(); ++y, output += width) {
     const std::uint8_t* const row = pixels + rows_.first()[y] * stride;
     const bool row_shown = rows_.weights(0)[y] != 0;
     for (std::size_t x = 0; x < width; ++x) {
-      place[x] = channel.values[row_shown && shown[x] != 0 ? row[from[x]] : 0];
+      output[x] = channel.values[row_shown && shown[x] != 0 ? row[from[x]] : 0];
     }
   }
 }

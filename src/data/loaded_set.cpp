@@ -70,7 +70,7 @@ std::uint64_t digest_of(const LoadedSet& set) {
   return digest("images", images) + digest("labels", labels);
 }
 
-LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
+LoadedSet extract_samples(LoadedSet& set, std::span<const std::size_t> chosen) {
   set.label_files.clear();
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
@@ -98,7 +98,7 @@ LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
   const std::uint64_t whole = digest_of(set);
   const auto chosen = choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed);
   const std::vector<std::int64_t> rows(chosen.begin(), chosen.end());
-  LoadedSet taken = take_out(set, chosen);
+  LoadedSet taken = extract_samples(set, chosen);
   taken.info.name += " (validation)";
   taken.digest = whole + digest("held out", std::span(rows));
   set.digest = whole + digest("left", std::span(rows));

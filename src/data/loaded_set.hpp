@@ -43,7 +43,7 @@ struct LoadedSet {
   std::vector<std::int32_t> labels;
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
   std::optional<std::uint64_t> digest;   // only after hold_out; otherwise computed from labels and pixels
-  std::vector<LabelFile> label_files{};  // in the order of the samples; empty after take_out
+  std::vector<LabelFile> label_files{};  // in the order of the samples; empty after extract_samples
 };
 
 std::uint64_t digest_of(const LoadedSet& set);
@@ -59,12 +59,12 @@ struct LoadedPair {
 // memory twice.
 std::vector<std::byte> write_block(LoadedPair pair);
 
-// Removes the samples with these ascending numbers from `set` and returns them as a set with the same metadata; both
+// Removes the samples with these ascending indices from `set` and returns them as a set with the same metadata; both
 // keep their order.
-LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen);
+LoadedSet extract_samples(LoadedSet& set, std::span<const std::size_t> chosen);
 
 // Removes a ratio of the samples, chosen by the seed, from `set` and returns them. Both digests are computed from the
-// whole set's digest and the chosen numbers, so they do not depend on how the pixels are stored. Throws a usage error
+// whole set's digest and the chosen indices, so they do not depend on how the pixels are stored. Throws a usage error
 // if one of the two would be empty.
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed);
 

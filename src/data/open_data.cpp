@@ -45,7 +45,7 @@ void refuse_sets_as_classes(const fs::path& folder) {
   const auto is_set = [&](const std::string& name) { return std::ranges::find(kSets, name) != kSets.end(); };
   if (!listing.images.names.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
   throw Error(ErrorSource::input,
-              fmt::format("'{}' holds images but no class folders: move each class into a folder of its name",
+              fmt::format("'{}' contains images but no class folders: move each class into a folder of its name",
                           (folder / "train").string()));
 }
 
@@ -75,31 +75,31 @@ bool can_be_fetched(std::string_view name) {
 // Resolves an option's value: a path, or for a bare name the first of the usual locations that exists.
 fs::path find_data_path(const std::string& where, bool from_checkpoint) {
   if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
-  std::vector<std::string> places{where};
+  std::vector<std::string> paths{where};
   if (where.find('/') == std::string::npos) {
-    places = {"./" + where, "./data/" + where};
-    if (const char* root = std::getenv("TUTTI_DATA")) places.push_back((fs::path(root) / where).string());
+    paths = {"./" + where, "./data/" + where};
+    if (const char* root = std::getenv("TUTTI_DATA")) paths.push_back((fs::path(root) / where).string());
   }
-  for (const std::string& place : places) {
-    if (fs::exists(place)) return place;
+  for (const std::string& path : paths) {
+    if (fs::exists(path)) return path;
   }
-  const bool lacks_root = places.size() == 2;
+  const bool lacks_root = paths.size() == 2;
   throw Error(
       ErrorSource::io,
       fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes{}", where,
-                  fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
+                  fmt::join(paths, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
                   can_be_fetched(where) ? fmt::format("{} data fetch {} downloads it. ", program_call(), where) : "",
                   kSyntheticPrefix, from_checkpoint ? ". The checkpoint names that path: --data gives another" : ""));
 }
 
 // Checkpoints and records are JSON, which must be UTF-8.
-void refuse_other_than_utf8(const fs::path& place, const std::vector<std::string>& class_names) {
+void require_utf8_class_names(const fs::path& path, const std::vector<std::string>& class_names) {
   const auto found = std::ranges::find_if_not(class_names, is_utf8);
   if (found == class_names.end()) return;
   throw Error(ErrorSource::input,
               fmt::format("'{}' has the class '{}', and that name is not UTF-8: rename its folder, or save the table "
                           "that names it as UTF-8",
-                          place.string(), printable(*found)));
+                          path.string(), printable(*found)));
 }
 
 LoadedPair draw_synthetic_pair(const std::string& where) {
@@ -143,18 +143,18 @@ std::string fetch_hint(const fs::path& folder) {
   }
   if (images > 0 && listing.folders.empty()) {
     refuse(
-        fmt::format("'{}' holds {} image file{} but no class folders: move each class into a folder of its name, or "
+        fmt::format("'{}' contains {} image file{} but no class folders: move each class into a folder of its name, or "
                     "add labels.csv",
                     folder.string(), images, images == 1 ? "" : "s"));
   }
   if (const std::string deeper = images_too_deep(folder, listing); !deeper.empty()) {
     refuse(
-        fmt::format("'{}' holds no images that can be read: folders inside a class folder, as '{}', are not read; "
+        fmt::format("'{}' contains no images that can be read: folders inside a class folder, as '{}', are not read; "
                     "move their images into the class folder itself",
                     folder.string(), deeper));
   }
   refuse(
-      fmt::format("'{}' holds no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
+      fmt::format("'{}' contains no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
                   "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor one folder "
                   "per class, here or in train/, with .jpg or .png files in it, nor such files with a table labels.csv",
                   folder.string(), hint.empty() ? "" : fmt::format(" ({})", hint)));
@@ -169,33 +169,33 @@ LoadedPair find_sets(const DataRequest& request) {
             {}};
   }
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
-  const fs::path place = find_data_path(where, request.from_checkpoint);
-  if (!fs::is_directory(place)) return read_data_file(place.string(), request);
+  const fs::path path = find_data_path(where, request.from_checkpoint);
+  if (!fs::is_directory(path)) return read_data_file(path.string(), request);
   LoadedPair pair;
-  auto train = find_train(place, pair.notes);
-  if (!train && request.allow_unlabelled && !list_folder(place).images.names.empty()) {
-    pair = list_images({place.string()});
-    pair.train.info.name = name_of_folder(place);
+  auto train = find_train(path, pair.notes);
+  if (!train && request.allow_unlabelled && !list_folder(path).images.names.empty()) {
+    pair = list_images({path.string()});
+    pair.train.info.name = name_of_folder(path);
     return pair;
   }
-  if (!train) refuse_folder(place);
+  if (!train) refuse_folder(path);
   pair.train = std::move(*train);
-  if (!request.allow_non_utf8_names) refuse_other_than_utf8(place, pair.train.info.class_names);
-  if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(place, pair.notes);
+  if (!request.allow_non_utf8_names) require_utf8_class_names(path, pair.train.info.class_names);
+  if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(path, pair.notes);
   return pair;
 }
 
 // The files in request.test may be named like a test set or like a training set.
 LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes) {
-  const fs::path place = find_data_path(request.test, false);
-  if (!fs::is_directory(place)) {
-    LoadedPair pair = read_data_file(place.string(), request);
+  const fs::path path = find_data_path(request.test, false);
+  if (!fs::is_directory(path)) {
+    LoadedPair pair = read_data_file(path.string(), request);
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
     return pair.test ? std::move(*pair.test) : std::move(pair.train);
   }
-  if (auto set = find_test(place, notes)) return std::move(*set);
-  if (auto set = find_train(place, notes)) return std::move(*set);
-  refuse_folder(place);
+  if (auto set = find_test(path, notes)) return std::move(*set);
+  if (auto set = find_train(path, notes)) return std::move(*set);
+  refuse_folder(path);
 }
 
 // Determines the shape of a set of image files, and leaves out bad ones if requested.
@@ -217,7 +217,7 @@ void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::
                                 .name = (files->folder / files->names[findings.bad[i]]).string(),
                                 .problem = std::move(findings.problems[i])});
   }
-  take_out(set, findings.bad);
+  extract_samples(set, findings.bad);
 }
 
 // Digests the files' bytes, except for predictions, which are never resumed.
@@ -244,7 +244,7 @@ void refuse_unlike_sets(const DatasetInfo& train, const DatasetInfo& test) {
 }
 
 // The location of the set for messages: its folder, if there is one.
-std::string place_of(const LoadedSet& set) {
+std::string location_of(const LoadedSet& set) {
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
   return files == nullptr ? set.info.name : fmt::format("'{}'", files->folder.string());
 }
@@ -254,20 +254,20 @@ void rename_labels(LoadedSet& test, const LoadedSet& train) {
   const auto& names = test.info.class_names;
   const auto& known = train.info.class_names;
   if (names.empty() || known.empty() || names == known) return;
-  std::vector<std::int32_t> number_of;
+  std::vector<std::int32_t> index_of;
   for (const std::string& name : names) {
     const auto found = std::ranges::find(known, name);
     if (found == known.end()) {
       throw Error(ErrorSource::input, fmt::format("{} has the class '{}', which {} lacks: rename or move it",
-                                                  place_of(test), name, place_of(train)));
+                                                  location_of(test), name, location_of(train)));
     }
-    number_of.push_back(static_cast<std::int32_t>(found - known.begin()));
+    index_of.push_back(static_cast<std::int32_t>(found - known.begin()));
   }
-  for (std::int32_t& label : test.labels) label = number_of.at(static_cast<std::size_t>(label));
+  for (std::int32_t& label : test.labels) label = index_of.at(static_cast<std::size_t>(label));
 }
 
 // The location of a sample's label for messages; empty for generated sets and data files.
-std::string place_of_label(const LoadedSet& set, std::size_t sample) {
+std::string location_of_label(const LoadedSet& set, std::size_t sample) {
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
     return fmt::format("'{}'", (files->folder / files->names[sample]).string());
   }
@@ -284,15 +284,15 @@ void refuse_untrained_labels(const LoadedSet& test, const LoadedSet& train) {
   const std::set<std::int32_t> trained(train.labels.begin(), train.labels.end());
   const auto found = std::ranges::find_if(test.labels, [&](std::int32_t label) { return !trained.contains(label); });
   if (found == test.labels.end()) return;
-  const std::string place = place_of_label(test, static_cast<std::size_t>(found - test.labels.begin()));
-  if (place.empty()) return;
+  const std::string location = location_of_label(test, static_cast<std::size_t>(found - test.labels.begin()));
+  if (location.empty()) return;
   const auto& names = train.info.class_names;
   const auto label = static_cast<std::size_t>(*found);
   const std::string name = label < names.size() ? fmt::format(" ('{}')", names[label]) : "";
   throw Error(ErrorSource::input,
               fmt::format("{}: the test label is {}{}, which no sample of the training set {} has: correct or remove "
                           "that test sample, or add training samples of its class",
-                          place, *found, name, place_of(train)));
+                          location, *found, name, location_of(train)));
 }
 
 int classes_in_labels(const LoadedSet& set) {
@@ -306,7 +306,7 @@ void find_statistics(LoadedSet& set) {
 }
 
 // Gives both sets a common shape, and the test set the training set's classes and statistics.
-void share_metadata(LoadedPair& pair) {
+void unify_metadata(LoadedPair& pair) {
   DatasetInfo& info = pair.train.info;
   if (pair.test) rename_labels(*pair.test, pair.train);
   if (info.classes == 0) info.classes = static_cast<int>(info.class_names.size());
@@ -337,7 +337,7 @@ void note_one_class(const LoadedSet& train, std::vector<std::string>& notes) {
 void refuse_bad_ratio(const DataRequest& request) {
   const double ratio = request.validation_ratio;
   if (!(ratio >= 0 && ratio < 1)) {
-    throw Error(ErrorSource::usage, fmt::format("--validation-ratio {}: give 0 (none) or a share below 1", ratio));
+    throw Error(ErrorSource::usage, fmt::format("--validation-ratio {}: give 0 (none) or a fraction below 1", ratio));
   }
   if (ratio > 0 && !request.test.empty()) {
     throw Error(ErrorSource::usage,
@@ -357,7 +357,7 @@ LoadedPair load_checked(const DataRequest& request) {
     note_contents(*set, request);
   }
   if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
-  share_metadata(pair);
+  unify_metadata(pair);
   if (pair.test && !holds_out && !request.allow_untrained_labels) refuse_untrained_labels(*pair.test, pair.train);
   note_one_class(pair.train, pair.notes);
   return pair;

@@ -37,9 +37,9 @@ IndexRange part_positions(std::int64_t n, int num_parts, int part) {
   return {first_position(n, num_parts, part), first_position(n, num_parts, std::int64_t{part} + 1)};
 }
 
-PartPlan::PartPlan(int num_parts, int num_ranks) : PartPlan(divide_evenly(num_parts, num_ranks)) {}
+PartMap::PartMap(int num_parts, int num_ranks) : PartMap(divide_evenly(num_parts, num_ranks)) {}
 
-PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
+PartMap::PartMap(const std::vector<int>& parts_by_rank) {
   if (parts_by_rank.empty())
     throw Error(ErrorSource::usage, "empty part map: give each rank's number of parts, for example 3,3,2");
   for (std::size_t rank = 0; rank < parts_by_rank.size(); ++rank) {
@@ -51,18 +51,18 @@ PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
   }
 }
 
-PartPlan PartPlan::chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks) {
+PartMap PartMap::chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks) {
   if (parts_by_rank.empty()) return {num_parts, num_ranks};
-  PartPlan plan(parts_by_rank);
-  if (plan.num_parts() == num_parts && plan.num_ranks() == num_ranks) return plan;
+  PartMap map(parts_by_rank);
+  if (map.num_parts() == num_parts && map.num_ranks() == num_ranks) return map;
   throw Error(
       ErrorSource::usage,
       fmt::format("--part-map {} assigns {} parts to {} ranks, but there are {} parts and {} ranks: correct the "
                   "list, or use even",
-                  fmt::join(parts_by_rank, ","), plan.num_parts(), plan.num_ranks(), num_parts, num_ranks));
+                  fmt::join(parts_by_rank, ","), map.num_parts(), map.num_ranks(), num_parts, num_ranks));
 }
 
-IndexRange PartPlan::parts_of(int rank) const {
+IndexRange PartMap::parts_of(int rank) const {
   if (rank < 0 || rank >= num_ranks()) {
     throw Error(ErrorSource::internal, fmt::format("parts of rank {} of {}", rank, num_ranks()));
   }
@@ -70,14 +70,14 @@ IndexRange PartPlan::parts_of(int rank) const {
   return {at == 0 ? 0 : ends_[at - 1], ends_[at]};
 }
 
-int PartPlan::rank_of(int part) const {
+int PartMap::rank_of(int part) const {
   if (part < 0 || part >= num_parts()) {
     throw Error(ErrorSource::internal, fmt::format("rank of part {} of {}", part, num_parts()));
   }
   return static_cast<int>(std::ranges::upper_bound(ends_, part) - ends_.begin());
 }
 
-std::vector<int> PartPlan::parts_by_rank() const {
+std::vector<int> PartMap::parts_by_rank() const {
   std::vector<int> counts(ends_.size());
   std::adjacent_difference(ends_.begin(), ends_.end(), counts.begin());
   return counts;

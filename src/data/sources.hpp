@@ -118,7 +118,7 @@ std::optional<std::filesystem::path> find_set_folder(const std::filesystem::path
 
 // Lists files in the order of the words, with any extension; of a folder, all .jpg, .jpeg and .png files in it and
 // below, sorted by name, its own before those below. Throws io and input errors that name the word.
-LoadedPair list_images(const std::vector<std::string>& words);
+LoadedPair list_images(const std::vector<std::string>& paths);
 
 // A flat folder of images with a table of their labels: labels.csv, or the folder's only .csv file. Two columns, comma
 // separated, fields quoted where they hold commas, lines ended by LF or CRLF:

@@ -16,23 +16,23 @@ namespace tutti {
 namespace {
 
 // Keeps the product of an epoch or a part number with a length below 2^63.
-constexpr std::int64_t kMostSamples = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int64_t kMaxSamples = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
 
 SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index,
-                                     LastBatch last_batch, OrderRule rule)
+                                     LastBatch last_batch, ShuffleOptions rule)
     : length_(length),
       batch_size_(batch_size),
       num_parts_(num_parts),
       part_(part_index),
       last_batch_(last_batch),
       rule_(rule) {
-  if (length < 0 || length > kMostSamples) {
-    throw Error(ErrorSource::usage, fmt::format("a data set of {} samples: give 0 to {}", length, kMostSamples));
+  if (length < 0 || length > kMaxSamples) {
+    throw Error(ErrorSource::usage, fmt::format("a data set of {} samples: give 0 to {}", length, kMaxSamples));
   }
-  if (batch_size < 1 || batch_size > kMostSamples) {
-    throw Error(ErrorSource::usage, fmt::format("--batch-size {}: give 1 to {}", batch_size, kMostSamples));
+  if (batch_size < 1 || batch_size > kMaxSamples) {
+    throw Error(ErrorSource::usage, fmt::format("--batch-size {}: give 1 to {}", batch_size, kMaxSamples));
   }
   if (num_parts < 1) throw Error(ErrorSource::usage, fmt::format("--parts {}: give at least 1", num_parts));
   if (part_index < 0 || part_index >= num_parts) {
@@ -42,7 +42,8 @@ SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_siz
 }
 
 std::vector<SplitBatchSampler> SplitBatchSampler::for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
-                                                            IndexRange parts, LastBatch last_batch, OrderRule rule) {
+                                                            IndexRange parts, LastBatch last_batch,
+                                                            ShuffleOptions rule) {
   std::vector<SplitBatchSampler> samplers;
   for (std::int64_t part = parts.begin; part < parts.end; ++part) {
     samplers.emplace_back(length, batch_size, num_parts, static_cast<int>(part), last_batch, rule);
@@ -52,8 +53,8 @@ std::vector<SplitBatchSampler> SplitBatchSampler::for_parts(std::int64_t length,
 }
 
 void SplitBatchSampler::check_epoch(std::int64_t epoch) {
-  if (epoch < 0 || epoch >= kMostEpochs) {
-    throw Error(ErrorSource::usage, fmt::format("epoch {} is outside 0 .. {}", epoch, kMostEpochs - 1));
+  if (epoch < 0 || epoch >= kMaxEpochs) {
+    throw Error(ErrorSource::usage, fmt::format("epoch {} is outside 0 .. {}", epoch, kMaxEpochs - 1));
   }
 }
 

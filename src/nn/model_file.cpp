@@ -9,15 +9,16 @@
 #include <toml.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tutti {
@@ -117,23 +118,6 @@ class KeyReader {
   std::set<std::string> known_;
 };
 
-LayerSpec conv2d(KeyReader& keys) {
-  return Conv2dSpec{.channels = keys.number("channels"),
-                    .kernel = keys.number("kernel"),
-                    .stride = keys.number_or("stride", 1),
-                    .padding = keys.number_or("padding", 0, 0),
-                    .bias = keys.flag_or("bias", true),
-                    .relu = keys.flag_or("relu", false)};
-}
-
-LayerSpec pool2d(KeyReader& keys, Pooling pooling) {
-  const std::int64_t kernel = keys.number("kernel");
-  return Pool2dSpec{.pooling = pooling,
-                    .kernel = kernel,
-                    .stride = keys.number_or("stride", kernel),
-                    .padding = keys.number_or("padding", 0, 0)};
-}
-
 std::int64_t units_of(KeyReader& keys) {
   const toml::value& units = keys.required("units");
   if (units.is_integer() && units.as_integer() >= 1) return units.as_integer();
@@ -141,41 +125,64 @@ std::int64_t units_of(KeyReader& keys) {
   refuse(units, "'units' must be a whole number above 0, or \"classes\"");
 }
 
-LayerSpec linear(KeyReader& keys) {
-  return LinearSpec{.units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
-}
+// A layer's keys, read: given a spec of its type, whose values do not count. SpecText writes them.
+struct SpecKeys {
+  KeyReader& keys;
 
-LayerSpec batch_norm(KeyReader& keys) {
-  return BatchNormSpec{.add = keys.flag_or("add", false), .relu = keys.flag_or("relu", false)};
-}
-
-struct LayerType {
-  std::string_view word;
-  std::function<LayerSpec(KeyReader&)> read;
+  LayerSpec operator()(const Conv2dSpec&) const {
+    return Conv2dSpec{.channels = keys.number("channels"),
+                      .kernel = keys.number("kernel"),
+                      .stride = keys.number_or("stride", 1),
+                      .padding = keys.number_or("padding", 0, 0),
+                      .bias = keys.flag_or("bias", true),
+                      .relu = keys.flag_or("relu", false)};
+  }
+  LayerSpec operator()(const Pool2dSpec& type) const {
+    const std::int64_t kernel = keys.number("kernel");
+    return Pool2dSpec{.pooling = type.pooling,
+                      .kernel = kernel,
+                      .stride = keys.number_or("stride", kernel),
+                      .padding = keys.number_or("padding", 0, 0)};
+  }
+  LayerSpec operator()(const LinearSpec&) const {
+    return LinearSpec{.units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
+  }
+  LayerSpec operator()(const BatchNormSpec&) const {
+    return BatchNormSpec{.add = keys.flag_or("add", false), .relu = keys.flag_or("relu", false)};
+  }
+  LayerSpec operator()(const AddSpec&) const { return AddSpec{.relu = keys.flag_or("relu", false)}; }
+  LayerSpec operator()(const GlobalAveragePoolSpec&) const { return GlobalAveragePoolSpec{}; }
+  LayerSpec operator()(const DropoutSpec&) const { return DropoutSpec{.rate = keys.share("rate")}; }
 };
 
-const std::vector<LayerType>& layer_types() {
-  static const std::vector<LayerType> types{
-      {"conv2d", conv2d},
-      {"max-pool2d", [](KeyReader& keys) { return pool2d(keys, Pooling::max); }},
-      {"average-pool2d", [](KeyReader& keys) { return pool2d(keys, Pooling::average); }},
-      {"linear", linear},
-      {"batch-norm", batch_norm},
-      {"add", [](KeyReader& keys) { return AddSpec{.relu = keys.flag_or("relu", false)}; }},
-      {"global-average-pool", [](KeyReader&) { return GlobalAveragePoolSpec{}; }},
-      {"dropout", [](KeyReader& keys) { return DropoutSpec{.rate = keys.share("rate")}; }},
+// A spec of each type that type_name() tells apart.
+constexpr std::array<LayerSpec, 8> kLayerTypes{Conv2dSpec{},
+                                               Pool2dSpec{.pooling = Pooling::max},
+                                               Pool2dSpec{.pooling = Pooling::average},
+                                               LinearSpec{},
+                                               BatchNormSpec{},
+                                               AddSpec{},
+                                               GlobalAveragePoolSpec{},
+                                               DropoutSpec{}};
+
+template <std::size_t... indices>
+constexpr bool has_all_layers(std::index_sequence<indices...>) {
+  const auto has = [](std::size_t index) {
+    return std::ranges::any_of(kLayerTypes, [&](const LayerSpec& spec) { return spec.index() == index; });
   };
-  return types;
+  return (has(indices) && ...);
 }
+static_assert(has_all_layers(std::make_index_sequence<std::variant_size_v<LayerSpec>>()),
+              "a layer that kLayerTypes lacks could be written in no model file");
 
 LayerSpec read_spec(KeyReader& keys) {
-  const std::string type = keys.text("type");
+  const std::string word = keys.text("type");
   std::vector<std::string_view> words;
-  for (const LayerType& known : layer_types()) {
-    if (known.word == type) return known.read(keys);
-    words.push_back(known.word);
+  for (const LayerSpec& type : kLayerTypes) {
+    if (type_name(type) == word) return std::visit(SpecKeys{keys}, type);
+    words.push_back(type_name(type));
   }
-  refuse(keys.required("type"), fmt::format("'{}' is no layer type: {}", type, fmt::join(words, ", ")));
+  refuse(keys.required("type"), fmt::format("'{}' is no layer type: {}", word, fmt::join(words, ", ")));
 }
 
 // Keys that only some layers take are asked for only there, so that they are refused elsewhere.
@@ -230,7 +237,7 @@ NetworkSpec read_network(const toml::value& root) {
     const auto initializer = value_named<Initializer>(word);
     if (!initializer) {
       refuse(keys.required("init"),
-             fmt::format("'{}' is no initialiser: it is one of {}", word, fmt::join(words_of(Initializer{}), ", ")));
+             fmt::format("'{}' is no initialiser: it is one of {}", word, fmt::join(enum_names(Initializer{}), ", ")));
     }
     network.initializer = *initializer;
   }
@@ -248,6 +255,7 @@ std::string flags_text(bool bias, bool relu) {
   return fmt::format("{}{}", bias ? "" : "bias = false\n", relu ? "relu = true\n" : "");
 }
 
+// A layer's keys, written: those that SpecKeys would not fill in.
 struct SpecText {
   std::string operator()(const Conv2dSpec& s) const {
     std::string text = fmt::format("channels = {}\nkernel = {}\n", s.channels, s.kernel);
@@ -287,8 +295,8 @@ std::string first_line(std::string_view text) {
 }  // namespace
 
 NetworkSpec parse_model(const std::string& text, const std::string& origin) {
-  if (const auto fault = fault_of_toml(text)) {
-    throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, fault->line, fault->why));
+  if (const auto fault = find_toml_problem(text)) {
+    throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, fault->line, fault->message));
   }
   try {
     std::istringstream stream(text);
@@ -302,7 +310,7 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin) {
 }
 
 NetworkSpec read_model_file(const std::string& path) {
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
+  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{64} << 20;
   std::error_code unseen;
   const auto status = std::filesystem::status(path, unseen);
   // A pipe may have no end, and nobody who writes to it.
@@ -310,10 +318,10 @@ NetworkSpec read_model_file(const std::string& path) {
     throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: it is no regular file", path));
   }
   const std::uintmax_t bytes = std::filesystem::file_size(path, unseen);
-  if (!unseen && bytes > kMostBytes) {
+  if (!unseen && bytes > kMaxBytes) {
     throw Error(ErrorSource::input, fmt::format("the model file {} has {} bytes, and {} at most are read: is the path "
                                                 "right?",
-                                                path, bytes, kMostBytes));
+                                                path, bytes, kMaxBytes));
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

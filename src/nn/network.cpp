@@ -98,7 +98,7 @@ std::optional<ShapeError> find_shapes(std::vector<NetworkLayer>& layers, const S
 
 // "; the least size is 32x32" where square images of some size fit, else nothing.
 std::string least_size_text(std::vector<NetworkLayer> layers, const Shape& sample) {
-  if (sample.rank() != 3) return "";
+  if (sample.ndim() != 3) return "";
   for (std::int64_t size = 1; size <= kGreatestSizeTried; ++size) {
     if (!find_shapes(layers, {sample[0], size, size})) return fmt::format("; the least size is {}x{}", size, size);
   }
@@ -132,6 +132,10 @@ Fans fans_of(const Shape& weight) {
 
 // The values from `first` on, of a slice that is a weight.
 void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int64_t first, const Initial& initial) {
+  if (slice.shape.elements() > std::int64_t{1} << 32) {  // the random number of an element is keyed by 32 bits
+    throw Error(ErrorSource::input,
+                fmt::format("{} has {} elements, the limit is 2^32", slice.name, slice.shape.elements()));
+  }
   const Fans fans = fans_of(slice.shape);
   const RandomCounter start{.item = static_cast<std::uint32_t>(first), .purpose = random_purpose(slice.name)};
   std::vector<double> drawn(values.size());

@@ -59,7 +59,7 @@ struct PassKey {
   const void* sums = nullptr;
   const void* gradients = nullptr;
   float gradient_scale = 0;
-  float sample_share = 0;
+  float sample_fraction = 0;
   std::vector<std::int64_t> stops{};
   friend bool operator==(const PassKey&, const PassKey&) = default;
 };
@@ -127,7 +127,7 @@ void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watc
   run_forward(stream, pass.images);
   loss(stream, pass.labels, pass.gradient_scale, pass.sums);
   watch.before_backward();
-  backward(stream, pass.gradients, pass.sample_share, watch.after_layer);
+  backward(stream, pass.gradients, pass.sample_fraction, watch.after_layer);
 }
 
 // The first pass is computed without capture, so that one-time work is done before the second is captured.
@@ -139,7 +139,7 @@ const PartContext::PassGraphs* PartContext::graphs_of(Stream& stream, const Trai
                     .sums = pass.sums.data,
                     .gradients = pass.gradients.data,
                     .gradient_scale = pass.gradient_scale,
-                    .sample_share = pass.sample_share,
+                    .sample_fraction = pass.sample_fraction,
                     .stops = {stops.begin(), stops.end()}};
   auto graphs = std::ranges::find_if(graphs_, [&](const auto& known) { return known->key == key; });
   if (graphs == graphs_.end()) {
@@ -162,7 +162,7 @@ void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& gra
         run_forward(stream, pass.images);
         loss(stream, pass.labels, pass.gradient_scale, pass.sums);
       }
-      for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_share);
+      for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_fraction);
     });
     if (!graph) return graphs.pieces.clear();
     graphs.pieces.push_back({std::move(graph), final_elements_[end]});
@@ -207,14 +207,14 @@ void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scal
                                 .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
 }
 
-void PartContext::backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer) {
+void PartContext::backward(Stream& stream, const Tensor& block, float sample_fraction, const AfterLayer& after_layer) {
   for (std::size_t i = network_.layers().size(); i-- > 0;) {
-    run_backward(stream, i, block, sample_share);
+    run_backward(stream, i, block, sample_fraction);
     after_layer(final_elements_[i]);
   }
 }
 
-void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_share) {
+void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction) {
   const NetworkLayer& node = network_.layers()[layer];
   const LayerBlocks& blocks = current_->blocks(layer);
   std::vector<Tensor> gradients;
@@ -229,7 +229,7 @@ void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& 
                .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
                .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
                .gradients = gradients,
-               .sample_share = sample_share});
+               .sample_fraction = sample_fraction});
   layer_done_();
 }
 

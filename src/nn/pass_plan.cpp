@@ -5,23 +5,17 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 namespace tutti {
 namespace {
 
-// As backends do: what can be known of the gradient from the result alone needs no input.
-ActivationUse use_of(const NetworkLayer& layer) {
-  const bool relu = std::visit(
-      [](const auto& spec) {
-        if constexpr (requires { spec.relu; }) return spec.relu;
-        return false;
-      },
-      layer.spec);
-  const bool reads_input = std::holds_alternative<Conv2dSpec>(layer.spec) ||
-                           std::holds_alternative<LinearSpec>(layer.spec) ||
-                           std::holds_alternative<BatchNormSpec>(layer.spec);
-  return {.output_bytes = 0, .reads_input = reads_input, .reads_output = relu, .residual_gradient_in_place = true};
+// What a backend's layer is expected to say of itself.
+ActivationUse expected_use(const NetworkLayer& layer, const PassSize& pass) {
+  const LayerReads reads = backward_reads(layer.spec);
+  return {.output_bytes = static_cast<std::size_t>(pass.samples * layer.output.elements()) * pass.bytes_per_value,
+          .reads_input = reads.input,
+          .reads_output = reads.output,
+          .residual_gradient_in_place = true};
 }
 
 }  // namespace
@@ -113,10 +107,7 @@ void PassPlan::prepare_layers(const NetworkWeights& weights, Backend& backend, c
 
 std::size_t estimate_activations(const Network& network, const PassSize& pass) {
   std::vector<ActivationUse> uses;
-  for (const NetworkLayer& layer : network.layers()) {
-    uses.push_back(use_of(layer));
-    uses.back().output_bytes = static_cast<std::size_t>(pass.samples * layer.output.elements()) * pass.bytes_per_value;
-  }
+  for (const NetworkLayer& layer : network.layers()) uses.push_back(expected_use(layer, pass));
   return ActivationPlan(network, std::move(uses), pass.mode).memory().bytes();
 }
 

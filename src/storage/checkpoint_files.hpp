@@ -71,7 +71,7 @@ struct Manifest {
 
 // The manifest of one file with these contents, which hold some of the state's arrays.
 Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256,
-                     FileShare share = {});
+                     FileShard shard = {});
 std::string manifest_text(const Manifest& manifest);
 // Throws a checkpoint error that describes the fault; the caller adds the file's name. For a manifest of another format
 // version, which is not damaged, throws an input error.

@@ -229,7 +229,7 @@ class CheckpointFieldReader {
 
   // Call this after reading all fields.
   void check_digests() const {
-    if (!digests_.covers(source_.names("/"))) refuse("it holds arrays that are not part of a checkpoint");
+    if (!digests_.covers(source_.names("/"))) refuse("it contains arrays that do not belong to a checkpoint");
     if (const std::string fault = digests_.first_fault(source_.read_text(kDigests)); !fault.empty()) {
       refuse(fmt::format("array '{}': its digest is not the one in {}", fault, kDigests));
     }

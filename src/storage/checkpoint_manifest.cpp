@@ -52,7 +52,7 @@ std::string quoted(const std::string& text) {
 }
 
 Error damage(const char* what) {
-  return Error(ErrorSource::checkpoint, fmt::format("it is damaged or cut short: {}", what));
+  return Error(ErrorSource::checkpoint, fmt::format("it is damaged or truncated: {}", what));
 }
 
 std::string seal_line(std::string_view before) {
@@ -85,6 +85,13 @@ std::uint64_t digest_in(const Json& json, const char* field) {
   return *digest;
 }
 
+// JSON integers above 64 bits are parsed as floats, whose conversion is undefined.
+std::int64_t integer_in(const Json& json, const char* field) {
+  const Json& value = json.at(field);
+  if (!value.is_number_integer()) throw damage("a number in it is not an integer of 64 bits");
+  return value.get<std::int64_t>();
+}
+
 }  // namespace
 
 std::set<std::int64_t> StepFolder::complete() const {
@@ -113,13 +120,13 @@ StepFolder list_steps(const std::string& folder) {
 }
 
 Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256,
-                     FileShare share) {
+                     FileShard shard) {
   return {.step = state.progress.step,
           .epoch = state.progress.epoch,
           .weights = weights_digest(state),
           .data_digest = state.data_digest,
           .versions = state.versions,
-          .files = {{.name = checkpoint_file_name(state.progress.step, share.file),
+          .files = {{.name = checkpoint_file_name(state.progress.step, shard.file),
                      .bytes = std::ssize(contents),
                      .sha256 = std::move(sha256)}}};
 }
@@ -144,15 +151,15 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   if (!is_sealed(text)) throw damage("its seal does not match its text");
   try {
     const Json json = Json::parse(text);
-    Manifest manifest{.step = json.at("step").get<std::int64_t>(),
-                      .epoch = json.at("epoch").get<std::int64_t>(),
+    Manifest manifest{.step = integer_in(json, "step"),
+                      .epoch = integer_in(json, "epoch"),
                       .weights = digest_in(json, "weights"),
                       .data_digest = digest_in(json, "data_digest"),
                       .versions = json.at("versions").get<std::string>(),
                       .files = {}};
     for (const Json& file : json.at("files")) {
       manifest.files.push_back({.name = file.at("file").get<std::string>(),
-                                .bytes = file.at("bytes").get<std::int64_t>(),
+                                .bytes = integer_in(file, "bytes"),
                                 .sha256 = file.at("sha256").get<std::string>()});
     }
     return manifest;

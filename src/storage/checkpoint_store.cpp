@@ -54,9 +54,9 @@ void gather_files(const std::string& folder, double wait_seconds, int files, Man
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    const Manifest part = parse_manifest(read_file_bytes(path));
-    manifest.weights += part.weights;
-    manifest.files.push_back(part.files.at(0));
+    const Manifest partial = parse_manifest(read_file_bytes(path));
+    manifest.weights += partial.weights;
+    manifest.files.push_back(partial.files.at(0));
   }
 }
 
@@ -161,21 +161,21 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
 
 std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + checkpoint_file_name(step); }
 
-SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>* buffer) const {
+SaveReport CheckpointStore::save(const TrainState& state, FileShard shard, std::vector<std::byte>* buffer) const {
   const Stopwatch watch;
   before_write_();
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
-  const std::string data_path = folder_ + "/" + checkpoint_file_name(step, share.file);
+  const std::string data_path = folder_ + "/" + checkpoint_file_name(step, shard.file);
   std::vector<std::byte> bytes =
       checkpoint_file_bytes(state, buffer == nullptr ? std::vector<std::byte>() : std::move(*buffer));
   AtomicFile data(data_path);
-  Manifest manifest = manifest_of(state, bytes, write_and_hash(data, bytes), share);
-  if (share.file == 0) {
-    gather_files(folder_, std::max(kMinWaitSeconds, kWaitFactor * watch.seconds()), share.files, manifest);
+  Manifest manifest = manifest_of(state, bytes, write_and_hash(data, bytes), shard);
+  if (shard.file == 0) {
+    gather_files(folder_, std::max(kMinWaitSeconds, kWaitFactor * watch.seconds()), shard.files, manifest);
   }
   before_write_();
-  commit_checkpoint(data, data_path, manifest, folder_ + "/" + manifest_name(step, share.file));
+  commit_checkpoint(data, data_path, manifest, folder_ + "/" + manifest_name(step, shard.file));
   const std::int64_t size = std::ssize(bytes);
   if (buffer != nullptr) *buffer = std::move(bytes);
   return {.step = step, .path = path_of(step), .bytes = size, .seconds = watch.seconds()};

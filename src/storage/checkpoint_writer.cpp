@@ -94,7 +94,7 @@ SaveReport CheckpointWriter::attempt(const TrainState& state) {
                       .last_step = report.step};
   report.failure = failure_of([&] { save_with_eviction(state, keep, report); });
   report.seconds = watch.seconds();
-  if (report.failure.empty() && options_.share.file == 0) {
+  if (report.failure.empty() && options_.shard.file == 0) {
     report.prune_failure = failure_of([&] { store_.prune(keep); });
   }
   return report;
@@ -104,7 +104,7 @@ SaveReport CheckpointWriter::attempt(const TrainState& state) {
 void CheckpointWriter::save_with_eviction(const TrainState& state, const KeepRule& keep, SaveReport& report) {
   while (true) {
     try {
-      report.bytes = store_.save(state, options_.share, &buffer_).bytes;
+      report.bytes = store_.save(state, options_.shard, &buffer_).bytes;
       return;
     } catch (const DiskFull& failure) {
       const auto step = store_.evict_oldest(keep);

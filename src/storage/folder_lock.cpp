@@ -149,7 +149,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
   if (!write_all(descriptor_.get(), std::as_bytes(std::span(text_))).empty()) fail_saving(path, "writing", errno);
 }
 
-std::string OwnedFolder::why_lost() const {
+std::string OwnedFolder::loss_reason() const {
   if (folder_.empty()) return {};
   const std::string path = folder_ + "/lock";
   const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
@@ -165,7 +165,7 @@ std::string OwnedFolder::why_lost() const {
 }
 
 void OwnedFolder::require() const {
-  if (const std::string why = why_lost(); !why.empty()) throw Error(ErrorSource::save, why);
+  if (const std::string why = loss_reason(); !why.empty()) throw Error(ErrorSource::save, why);
 }
 
 void refuse_locked(const std::string& folder) {

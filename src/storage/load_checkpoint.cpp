@@ -23,14 +23,14 @@ using FileContents = std::vector<std::vector<std::byte>>;
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{1} << 26;
 constexpr const char* kRemedy = "give a run's folder, or one of its checkpoints";
 
-Error fault(const std::string& path, std::string_view text) {
+Error damaged(const std::string& path, std::string_view text) {
   return Error(ErrorSource::checkpoint, fmt::format("'{}': {}", path, text));
 }
 
 std::int64_t size_of(const std::string& path) {
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory) throw fault(path, "it is missing");
+  if (error == std::errc::no_such_file_or_directory) throw damaged(path, "it is missing");
   if (error) throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, error.message()));
   return static_cast<std::int64_t>(bytes);
 }
@@ -52,13 +52,13 @@ void refuse_other_names(const Manifest& manifest, const std::string& path) {
     same &= manifest.files[i].name == checkpoint_file_name(manifest.step, static_cast<int>(i));
   }
   if (!same) {
-    throw fault(manifest_path(path), "it belongs to another checkpoint: a checkpoint's files must not be renamed");
+    throw damaged(manifest_path(path), "it belongs to another checkpoint: a checkpoint's files must not be renamed");
   }
 }
 
 Manifest read_manifest(const std::string& checkpoint_path) {
   const std::string path = manifest_path(checkpoint_path);
-  if (size_of(path) > kMaxManifestBytes) throw fault(path, "it is too large for a manifest");
+  if (size_of(path) > kMaxManifestBytes) throw damaged(path, "it is too large for a manifest");
   try {
     return parse_manifest(read_file_bytes(path));
   } catch (const Error& error) {
@@ -82,11 +82,11 @@ FileContents read_verified(const Manifest& manifest, const std::string& checkpoi
   for (const CheckpointFile& file : manifest.files) {
     const std::string path = beside(checkpoint_path, file.name);
     if (const std::int64_t bytes = size_of(path); bytes != file.bytes) {
-      throw fault(path, fmt::format("it has {} bytes, its manifest says {}", bytes, file.bytes));
+      throw damaged(path, fmt::format("it has {} bytes, its manifest has {}", bytes, file.bytes));
     }
     contents.push_back(read_contents(path));
     if (sha256_text(contents.back()) != file.sha256) {
-      throw fault(path, "it is damaged: its SHA-256 is not what its manifest says");
+      throw damaged(path, "it is damaged: its SHA-256 is not the one in its manifest");
     }
   }
   return contents;
@@ -114,7 +114,7 @@ TrainState state_in(const FileContents& contents, const std::string& checkpoint_
 void refuse_other_content(const TrainState& state, const Manifest& manifest, const std::string& path) {
   const auto refuse = [&](std::string_view what, const auto& found, const auto& expected) {
     if (found == expected) return;
-    throw fault(path, fmt::format("it holds {} {}, its manifest says {}", what, found, expected));
+    throw damaged(path, fmt::format("it has {} {}, its manifest has {}", what, found, expected));
   };
   refuse("step", state.progress.step, manifest.step);
   refuse("epoch", state.progress.epoch, manifest.epoch);
@@ -155,7 +155,7 @@ void refuse_other_kinds(const std::string& path) {
   const ArrayFile file = open();
   if (file.contains("/format_version")) return;
   throw Error(ErrorSource::checkpoint,
-              fmt::format("'{}' is no checkpoint ({}): {}", path,
+              fmt::format("'{}' is not a checkpoint ({}): {}", path,
                           file.contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
 }
 

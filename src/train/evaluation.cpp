@@ -12,9 +12,9 @@ namespace tutti {
 namespace {
 
 // exp(logit - greatest logit) cannot overflow. A NaN among the logits makes the sum NaN.
-SampleScore score_of(std::span<const float> logits, std::int32_t label) {
+SampleResult score_of(std::span<const float> logits, std::int32_t label) {
   const auto greatest = std::ranges::max_element(logits);
-  SampleScore score{.label = label, .predicted = static_cast<std::int32_t>(greatest - logits.begin())};
+  SampleResult score{.label = label, .predicted = static_cast<std::int32_t>(greatest - logits.begin())};
   for (const float logit : logits) score.exponentials += std::exp(static_cast<double>(logit) - *greatest);
   return score;
 }
@@ -22,7 +22,7 @@ SampleScore score_of(std::span<const float> logits, std::int32_t label) {
 // In the host's memory.
 struct LocalScores {
   std::size_t classes = 0;
-  std::vector<SampleScore> samples{};
+  std::vector<SampleResult> samples{};
   std::vector<float> logits{};
 
   void resize(std::int64_t count) {
@@ -75,17 +75,17 @@ double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   return std::exp(all[of_class] - greatest) / samples[i].exponentials;
 }
 
-Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& rank, PartWorkers& workers)
-    : rank_(rank),
+Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers)
+    : context_(context),
       workers_(workers),
       samples_(evaluated.data.info().samples),
       chunks_((samples_ + kChunk - 1) / kChunk) {
-  const std::int64_t most_of_a_rank = (chunks_ + rank.communicator.size() - 1) / rank.communicator.size();
-  const auto desks = std::min(static_cast<std::int64_t>(workers.size()), most_of_a_rank);
-  for (std::int64_t i = 0; i < desks; ++i) {
+  const std::int64_t max_chunks_of_rank = (chunks_ + context.communicator.size() - 1) / context.communicator.size();
+  const auto used_workers = std::min(static_cast<std::int64_t>(workers.size()), max_chunks_of_rank);
+  for (std::int64_t i = 0; i < used_workers; ++i) {
     per_worker_.push_back(
-        {std::make_unique<ChunkReader>(evaluated.data, rank.backend, evaluated.recipe, std::min(kChunk, samples_)),
-         rank.backend.allocate(LossSums::kFields * sizeof(std::int64_t))});
+        {std::make_unique<ChunkReader>(evaluated.data, context.backend, evaluated.recipe, std::min(kChunk, samples_)),
+         context.backend.allocate(LossSums::kFields * sizeof(std::int64_t))});
   }
   each_worker([&](Worker& worker) {
     if (samples_ >= kChunk) worker.context.plan(kChunk, LayerMode::evaluation);
@@ -96,7 +96,8 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& rank, Pa
 LossSums Evaluator::run() {
   begin();
   each_worker([&](Worker& worker) {
-    for (std::int64_t chunk = chunk_of(worker, 0), turn = 0; chunk < chunks_; chunk = chunk_of(worker, ++turn)) {
+    std::int64_t iteration = 0;
+    for (auto chunk = chunk_of(worker, 0); chunk < chunks_; chunk = chunk_of(worker, ++iteration)) {
       evaluate(worker, chunk);
     }
     worker.stream.synchronize();
@@ -104,14 +105,16 @@ LossSums Evaluator::run() {
   return total();
 }
 
-// Chunks are sent in rounds, one chunk per rank. A rank evaluates one round ahead per worker; ranks may have different
-// numbers of workers.
+// Chunks are broadcast in rounds of one chunk per rank. In round r, a rank broadcasts the chunk of its worker r modulo
+// the number of its workers, all of which have evaluated their chunks ahead. Ranks may have different numbers of
+// workers.
 LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
   World& world = outlet.world;
-  const std::int64_t ranks = rank_.communicator.size();
+  const std::int64_t ranks = context_.communicator.size();
   const auto workers = std::ssize(per_worker_);
   std::vector<Scorer> scorers;
-  for (std::int64_t i = 0; i < workers; ++i) scorers.emplace_back(rank_.backend, classes, std::min(kChunk, samples_));
+  for (std::int64_t i = 0; i < workers; ++i)
+    scorers.emplace_back(context_.backend, classes, std::min(kChunk, samples_));
   LocalScores received{.classes = static_cast<std::size_t>(classes)};
   std::exception_ptr refusal;
   const auto rethrow_refusal = [&refusal] {
@@ -126,8 +129,8 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
     const std::int64_t end = std::min(chunks_, (round + 1) * ranks);
     for (std::int64_t chunk = round * ranks; chunk < end; ++chunk) {
       const auto root = static_cast<int>(chunk % ranks);
-      const auto desk = static_cast<std::size_t>(round % workers);
-      LocalScores& scores = root == world.rank() ? scorers[desk].local() : received;
+      const auto worker = static_cast<std::size_t>(round % workers);
+      LocalScores& scores = root == world.rank() ? scorers[worker].local() : received;
       scores.resize(samples_of(chunk));
       world.broadcast(std::as_writable_bytes(std::span(scores.samples)), root);
       world.broadcast(std::as_writable_bytes(std::span(scores.logits)), root);
@@ -144,31 +147,31 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
   return total();
 }
 
-void Evaluator::score_ahead(std::vector<Scorer>& scorers, std::int64_t turn) {
+void Evaluator::score_ahead(std::vector<Scorer>& scorers, std::int64_t iteration) {
   each_worker([&](Worker& worker) {
-    const std::int64_t chunk = chunk_of(worker, turn);
-    if (chunk < chunks_) scorers[worker.number].read(worker, evaluate(worker, chunk));
+    const std::int64_t chunk = chunk_of(worker, iteration);
+    if (chunk < chunks_) scorers[worker.index].read(worker, evaluate(worker, chunk));
   });
 }
 
 void Evaluator::each_worker(const std::function<void(Worker&)>& work) {
   workers_.each([&](Worker& worker) {
-    if (worker.number < per_worker_.size()) work(worker);
+    if (worker.index < per_worker_.size()) work(worker);
   });
 }
 
 void Evaluator::begin() {
-  if (workers_.size() > 1) rank_.stream.synchronize();  // the other workers' streams read the weights
-  each_worker([&](Worker& worker) { rank_.backend.fill_zero(worker.stream, sums_of(worker)); });
+  if (workers_.size() > 1) context_.stream.synchronize();  // the other workers' streams read the weights
+  each_worker([&](Worker& worker) { context_.backend.fill_zero(worker.stream, sums_of(worker)); });
 }
 
-std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t turn) const {
-  const std::int64_t round = turn * std::ssize(per_worker_) + static_cast<std::int64_t>(worker.number);
-  return round * rank_.communicator.size() + rank_.communicator.rank();
+std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t iteration) const {
+  const std::int64_t round = iteration * std::ssize(per_worker_) + static_cast<std::int64_t>(worker.index);
+  return round * context_.communicator.size() + context_.communicator.rank();
 }
 
 Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
-  const Batch batch = per_worker_[worker.number].reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
+  const Batch batch = per_worker_[worker.index].reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
   worker.context.forward(worker.stream, batch.images, LayerMode::evaluation);
   worker.context.loss(worker.stream, batch.labels, 0, sums_of(worker));
   return batch;
@@ -177,13 +180,14 @@ Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
 LossSums Evaluator::total() {
   LossSums mine;
   for (const PerWorker& own : per_worker_) {
-    mine = mine + read_sums(rank_.backend, rank_.stream, own.sums.view(Shape{LossSums::kFields}, ElementType::i64));
+    mine =
+        mine + read_sums(context_.backend, context_.stream, own.sums.view(Shape{LossSums::kFields}, ElementType::i64));
   }
-  return rank_.all_reduce(mine);
+  return context_.all_reduce(mine);
 }
 
 Tensor Evaluator::sums_of(const Worker& worker) const {
-  return per_worker_[worker.number].sums.view(Shape{LossSums::kFields}, ElementType::i64);
+  return per_worker_[worker.index].sums.view(Shape{LossSums::kFields}, ElementType::i64);
 }
 
 LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
@@ -198,18 +202,18 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
 
   RankStatus own_status;
-  const RankContext rank(backend, request.communicator,
-                         request.rank_status == nullptr ? own_status : *request.rank_status, *stream);
+  const RankContext context(backend, request.communicator,
+                            request.rank_status == nullptr ? own_status : *request.rank_status, *stream);
   NetworkWeights weights(request.network, backend, block);
   PartWorkers workers({.network = request.network,
                        .weights = weights,
                        .backend = backend,
                        .stream = *stream,
-                       .workers = request.side_by_side,
+                       .workers = request.max_workers,
                        .threads = request.threads,
-                       .rank_status = rank.status});
-  rank.status.enter(Phase::evaluation);
-  Evaluator evaluator({request.data, request.recipe}, rank, workers);
+                       .rank_status = context.status});
+  context.status.enter(Phase::evaluation);
+  Evaluator evaluator({request.data, request.recipe}, context, workers);
   weights.refresh(*stream);
   if (request.scores == nullptr) return evaluator.run();
   return evaluator.run(*request.scores, request.network.classes());

@@ -26,7 +26,7 @@ class Evaluator {
   static constexpr std::int64_t kChunk = 256;
 
   // All borrowed but the recipe. Plans the evaluation's shapes on the workers.
-  Evaluator(const EvaluatedData& evaluated, const RankContext& rank, PartWorkers& workers);
+  Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers);
   // Collective.
   LossSums run();
   // The same, and passes the scores of all samples to the outlet. Collective.
@@ -41,15 +41,15 @@ class Evaluator {
 
   void each_worker(const std::function<void(Worker&)>& work);
   void begin();
-  // The worker's chunk number `turn`, from 0.
-  std::int64_t chunk_of(const Worker& worker, std::int64_t turn) const;
+  // The chunk that the worker evaluates in this iteration, from 0: in every iteration each worker of each rank has one.
+  std::int64_t chunk_of(const Worker& worker, std::int64_t iteration) const;
   std::int64_t samples_of(std::int64_t chunk) const { return std::min(kChunk, samples_ - chunk * kChunk); }
   Batch evaluate(Worker& worker, std::int64_t chunk);
-  void score_ahead(std::vector<Scorer>& scorers, std::int64_t turn);
+  void score_ahead(std::vector<Scorer>& scorers, std::int64_t iteration);
   LossSums total();
   Tensor sums_of(const Worker& worker) const;
 
-  const RankContext& rank_;
+  const RankContext& context_;
   PartWorkers& workers_;
   std::int64_t samples_;
   std::int64_t chunks_;

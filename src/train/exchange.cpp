@@ -12,21 +12,21 @@ namespace {
 
 constexpr std::int64_t kCacheLine = 16;  // elements
 
-// The last place at or before `place` at which a share of the bucket may begin.
-std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucket, std::int64_t place) {
+// The last offset at or before `offset` at which a shard of the bucket may begin.
+std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucket, std::int64_t offset) {
   const auto& slices = layout.slices();
-  const auto next = std::ranges::upper_bound(slices, place, {}, &ParameterSlice::offset);
+  const auto next = std::ranges::upper_bound(slices, offset, {}, &ParameterSlice::offset);
   const std::int64_t slice = std::prev(next)->offset;
-  return std::max(bucket.begin, slice + (place - slice) / kNormBlock * kNormBlock);
+  return std::max(bucket.begin, slice + (offset - slice) / kNormBlock * kNormBlock);
 }
 
-std::vector<std::int64_t> cut_shares(Owners owners, const ParameterLayout& layout, IndexRange bucket, int ranks) {
+std::vector<std::int64_t> shard_bounds(Owners owners, const ParameterLayout& layout, IndexRange bucket, int ranks) {
   std::vector<std::int64_t> bounds{0};
   for (int rank = 1; rank < ranks; ++rank) {
     if (owners == Owners::root) {
       bounds.push_back(bucket.size());
     } else if (owners == Owners::all) {
-      // The last share takes what is left: where the others are equal, GPUs are given all in one call.
+      // The last shard takes the rest: if all others are equal, NCCL needs only one call.
       bounds.push_back(bucket.size() / ranks / kCacheLine * kCacheLine * rank);
     } else {
       const std::int64_t even = bucket.size() * rank / ranks / kCacheLine * kCacheLine;
@@ -48,7 +48,7 @@ void append(std::vector<IndexRange>& ranges, IndexRange range) {
 
 }  // namespace
 
-std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t bucket_bytes) {
+std::vector<std::int64_t> make_buckets(const ParameterLayout& layout, std::size_t bucket_bytes) {
   std::vector<std::int64_t> ends;
   std::int64_t begin = 0;
   for (const std::int64_t end : layout.slice_ends()) {
@@ -61,12 +61,12 @@ std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t
 }
 
 Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<std::int64_t> bucket_ends,
-                     RankPosition place)
+                     RankPosition position)
     : owners_(owners), ends_(std::move(bucket_ends)) {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const IndexRange whole = bucket(i);
-    const auto& bounds = bounds_.emplace_back(cut_shares(owners, layout, whole, place.size));
-    const auto rank = static_cast<std::size_t>(place.rank);
+    const auto& bounds = bounds_.emplace_back(shard_bounds(owners, layout, whole, position.size));
+    const auto rank = static_cast<std::size_t>(position.rank);
     append(owned_,
            owners == Owners::all ? whole : IndexRange{whole.begin + bounds[rank], whole.begin + bounds[rank + 1]});
   }
@@ -77,9 +77,9 @@ std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges)
   std::int64_t before = 0;
   for (const IndexRange& whole : owned_) {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      for (const IndexRange& piece : within({whole}, ranges[i])) {
-        const std::int64_t place = before + piece.begin - whole.begin;
-        pieces.push_back({piece, {place, place + piece.size()}, i});
+      for (const IndexRange& piece : intersect({whole}, ranges[i])) {
+        const std::int64_t offset = before + piece.begin - whole.begin;
+        pieces.push_back({piece, {offset, offset + piece.size()}, i});
       }
     }
     before += whole.size();
@@ -87,7 +87,7 @@ std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges)
   return pieces;
 }
 
-std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange limits) {
+std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRange limits) {
   std::vector<IndexRange> inside;
   for (const IndexRange& range : ranges) {
     const IndexRange kept{std::max(range.begin, limits.begin), std::min(range.end, limits.end)};
@@ -111,11 +111,11 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
 }
 
 GradientExchange::GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
-                                   ExactSum* exact)
+                                   ExactAccumulator* exact)
     : communicator_(communicator), ownership_(ownership), gradients_(gradients), exact_(exact) {}
 
 GradientExchange::~GradientExchange() {
-  if (next_ != 0) communicator_.abandon();
+  if (next_ != 0) communicator_.abort();
 }
 
 bool GradientExchange::is_due(std::int64_t final_elements) const {
@@ -123,7 +123,7 @@ bool GradientExchange::is_due(std::int64_t final_elements) const {
   return next_ < ends.size() && ends[next_] <= final_elements;
 }
 
-void GradientExchange::ready(std::int64_t final_elements, Stream& stream) {
+void GradientExchange::start_ready_buckets(std::int64_t final_elements, Stream& stream) {
   for (; is_due(final_elements); ++next_) start(next_, stream);
   communicator_.progress();
 }
@@ -132,8 +132,8 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
   const IndexRange range = ownership_.bucket(bucket);
   const Tensor gradients = elements_of(gradients_, range);
   if (exact_ != nullptr) {
-    const auto convert = [exact = exact_, place = range.begin](Stream& on, std::int64_t begin, std::int64_t end) {
-      exact->convert(on, {place + begin, place + end});
+    const auto convert = [exact = exact_, offset = range.begin](Stream& on, std::int64_t begin, std::int64_t end) {
+      exact->convert(on, {offset + begin, offset + end});
     };
     const bool everywhere = ownership_.owners() == Owners::all;
     return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
@@ -156,7 +156,7 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
 void GradientExchange::finish(Stream& stream) {
   const std::size_t buckets = ownership_.bucket_ends().size();
   if (next_ != buckets) {
-    throw Error(ErrorSource::internal, fmt::format("the exchange ends with {} of {} buckets", next_, buckets));
+    throw Error(ErrorSource::internal, fmt::format("only {} of {} buckets were started", next_, buckets));
   }
   communicator_.finish(stream);
   next_ = 0;

@@ -22,7 +22,7 @@ struct RankPosition {
 
 // The end of each bucket, in elements. A bucket is made of whole slices, at least bucket_bytes of f32; the last may be
 // smaller.
-std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t bucket_bytes);
+std::vector<std::int64_t> make_buckets(const ParameterLayout& layout, std::size_t bucket_bytes);
 
 // Backend::sum_squares adds this many elements in one block.
 inline constexpr std::int64_t kNormBlock = 4096;
@@ -30,22 +30,22 @@ inline constexpr std::int64_t kNormBlock = 4096;
 // A range of elements that this rank owns.
 struct OwnedPiece {
   IndexRange elements;    // in the block
-  IndexRange packed;      // in what this rank owns, range after range
+  IndexRange packed;      // in a block of only the elements that this rank owns, such as its optimizer state
   std::size_t range = 0;  // index of the requested range that contains it
 };
 
-// Which rank updates which elements of the block: every rank all of them, each rank a share of each bucket, or rank 0
+// Which rank updates which elements of the block: every rank all of them, each rank a shard of each bucket, or rank 0
 // everything. Pure arithmetic.
 class Ownership {
  public:
-  Ownership(Owners owners, const ParameterLayout& layout, std::vector<std::int64_t> bucket_ends, RankPosition place);
+  Ownership(Owners owners, const ParameterLayout& layout, std::vector<std::int64_t> bucket_ends, RankPosition position);
 
   Owners owners() const noexcept { return owners_; }
   const std::vector<std::int64_t>& bucket_ends() const noexcept { return ends_; }
-  IndexRange bucket(std::size_t number) const { return {number == 0 ? 0 : ends_[number - 1], ends_[number]}; }
-  // ReduceScatterGather::bounds of a bucket, from its first element. With shards they are at borders of the blocks of
-  // kNormBlock elements, so that each owner can sum the squares of its blocks; otherwise shares are equal up to a cache
-  // line.
+  IndexRange bucket(std::size_t index) const { return {index == 0 ? 0 : ends_[index - 1], ends_[index]}; }
+  // ReduceScatterGather::bounds of a bucket, from its first element. If each rank owns a shard, they are borders of the
+  // blocks of kNormBlock elements, so that each owner can sum the squares of its blocks; otherwise shards are equal up
+  // to a cache line.
   const std::vector<std::int64_t>& bounds(std::size_t bucket) const { return bounds_.at(bucket); }
   // The ranges that this rank updates, ascending: trained elements and statistics.
   const std::vector<IndexRange>& owned() const noexcept { return owned_; }
@@ -60,7 +60,7 @@ class Ownership {
 };
 
 // The intersections of ascending ranges with the limits.
-std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange limits);
+std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRange limits);
 
 // All-gathers what each rank owns of a block. Collective. Waits as Communicator::finish does.
 void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream);
@@ -68,17 +68,18 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
 class GradientExchange {
  public:
   // All borrowed. Without an exact sum (null), `gradients` hold this rank's total, f32.
-  GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients, ExactSum* exact);
-  // Abandons the collectives of a step that failed: their memory is about to be freed.
+  GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
+                   ExactAccumulator* exact);
+  // Aborts the collectives of a step that failed: their memory is about to be freed.
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
 
-  // Whether ready() would start the exchange of a bucket.
+  // Whether start_ready_buckets() would start the exchange of a bucket.
   bool is_due(std::int64_t final_elements) const;
   // Gradients [0, final_elements) of the rank's total are final: starts the exchange of complete buckets. Collective.
   // Asynchronous.
-  void ready(std::int64_t final_elements, Stream& stream);
+  void start_ready_buckets(std::int64_t final_elements, Stream& stream);
   // Afterwards the gradients that this rank owns are the sums over all ranks, for later work on the stream. Collective.
   void finish(Stream& stream);
 
@@ -88,7 +89,7 @@ class GradientExchange {
   Communicator& communicator_;
   const Ownership& ownership_;
   Tensor gradients_;
-  ExactSum* exact_;
+  ExactAccumulator* exact_;
   std::size_t next_ = 0;
 };
 

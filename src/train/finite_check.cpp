@@ -23,40 +23,41 @@ Error not_finite_error(const std::string& finding, const char* remedy) {
 
 FiniteCheck::FiniteCheck(FiniteCheckRequest request)
     : request_(std::move(request)),
-      columns_(kLosses + kLossColumns * request_.most_workers),
-      shape_{request_.rank.communicator.size() * columns_},
-      rows_(request_.rank.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
+      columns_(kLosses + kLossColumns * request_.max_workers_of_any),
+      shape_{request_.context.communicator.size() * columns_},
+      rows_(
+          request_.context.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
   std::vector<std::int64_t> single_ends(request_.arena.layout().slices().size());
   std::iota(single_ends.begin(), single_ends.end(), std::int64_t{1});
   single_ends.push_back(std::numeric_limits<std::int64_t>::max());
-  ends_ = upload(request_.rank.backend, request_.arena.layout().slice_ends());
-  single_ends_ = upload(request_.rank.backend, std::move(single_ends));
+  ends_ = upload(request_.context.backend, request_.arena.layout().slice_ends());
+  single_ends_ = upload(request_.context.backend, std::move(single_ends));
   // The same on all ranks, even with different processors: no rank may end its run while another starts the next
   // exchange.
   const bool waits = request_.exact != nullptr || request_.on_not_finite == OnNotFinite::skip;
-  found_.resize(waits ? 1 : static_cast<std::size_t>(std::max(0, request_.steps_late)) + 1);
-  for (Found& found : found_) {
-    found.rows = request_.rank.backend.allocate_staging(rows_.bytes());
-    found.copied = request_.rank.backend.make_event();
+  pending_.resize(waits ? 1 : static_cast<std::size_t>(std::max(0, request_.max_delay_steps)) + 1);
+  for (PendingCheck& check : pending_) {
+    check.rows = request_.context.backend.allocate_staging(rows_.bytes());
+    check.copied = request_.context.backend.make_event();
   }
 }
 
 void FiniteCheck::search(std::int64_t final_elements) {
-  Stream& stream = request_.rank.stream;
-  if (searched_ == 0) request_.rank.backend.fill_zero(stream, cell(0, columns_));
+  Stream& stream = request_.context.stream;
+  if (searched_ == 0) request_.context.backend.fill_zero(stream, cell(0, columns_));
   if (request_.exact == nullptr && final_elements > searched_) {
     const IndexRange fresh{searched_, final_elements};
-    request_.rank.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
-                                                   .ends = ends_in(ends_, request_.arena.layout().slices().size()),
-                                                   .place = fresh.begin,
-                                                   .found = cell(kGradients)});
+    request_.context.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
+                                                      .ends = ends_in(ends_, request_.arena.layout().slices().size()),
+                                                      .offset = fresh.begin,
+                                                      .found = cell(kGradients)});
   }
   searched_ = final_elements;
 }
 
 void FiniteCheck::gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches) {
-  Backend& backend = request_.rank.backend;
-  Stream& stream = request_.rank.stream;
+  Backend& backend = request_.context.backend;
+  Stream& stream = request_.context.stream;
   const std::size_t slices = request_.arena.layout().slices().size();
   searched_ = 0;
   if (request_.exact != nullptr) {
@@ -82,56 +83,56 @@ void FiniteCheck::gather(const std::vector<Tensor>& bad_losses, std::span<const 
     const std::int64_t column = kLosses + kLossColumns * static_cast<std::int64_t>(worker);
     backend.copy(stream, cell(column, kLossColumns), bad_losses[worker]);
   }
-  all_gather_rows(request_.rank.communicator, rows(), request_.rank.stream);
+  all_gather_rows(request_.context.communicator, rows(), request_.context.stream);
 }
 
 Tensor FiniteCheck::cell(std::int64_t column, std::int64_t width) const {
-  const std::int64_t begin = request_.rank.communicator.rank() * columns_ + column;
+  const std::int64_t begin = request_.context.communicator.rank() * columns_ + column;
   return elements_of(rows(), {begin, begin + width});
 }
 
 bool FiniteCheck::check(std::int64_t step) {
-  Found& now = found_[next_];
-  next_ = (next_ + 1) % found_.size();
+  PendingCheck& now = pending_[next_];
+  next_ = (next_ + 1) % pending_.size();
   now.step = step;
-  request_.rank.backend.copy(request_.rank.stream, now.rows.view(shape_, ElementType::i32), rows());
-  request_.rank.stream.record(*now.copied);
-  return result_of(found_[next_]);
+  request_.context.backend.copy(request_.context.stream, now.rows.view(shape_, ElementType::i32), rows());
+  request_.context.stream.record(*now.copied);
+  return result_of(pending_[next_]);
 }
 
 void FiniteCheck::synchronize() {
-  for (std::size_t i = 0; i < found_.size(); ++i) result_of(found_[(next_ + i) % found_.size()]);
+  for (std::size_t i = 0; i < pending_.size(); ++i) result_of(pending_[(next_ + i) % pending_.size()]);
 }
 
-void FiniteCheck::forget() {
-  for (Found& found : found_) found.step = 0;
+void FiniteCheck::reset() {
+  for (PendingCheck& check : pending_) check.step = 0;
   in_a_row_ = 0;
 }
 
-bool FiniteCheck::result_of(Found& found) {
-  const std::int64_t step = std::exchange(found.step, 0);
+bool FiniteCheck::result_of(PendingCheck& check) {
+  const std::int64_t step = std::exchange(check.step, 0);
   if (step == 0) return true;
-  request_.rank.stream.await(*found.copied);
-  const Finding finding = finding_in(found);
-  if (finding.ranks == 0) {
+  request_.context.stream.await(*check.copied);
+  const Detection detection = detection_in(check);
+  if (detection.ranks == 0) {
     in_a_row_ = 0;
     return true;
   }
-  const std::string text = words(finding, step);
-  const char* const remedy = finding.images ? "look at the data, and at --normalize" : kNotFiniteRemedy;
+  const std::string text = message(detection, step);
+  const char* const remedy = detection.images ? "check the data and --normalize" : kNotFiniteRemedy;
   if (request_.on_not_finite == OnNotFinite::stop) throw not_finite_error(text, remedy);
-  if (++in_a_row_ == kMostInARow) {
-    throw not_finite_error(fmt::format("{}, and {} steps in a row were left out", text, in_a_row_), remedy);
+  if (++in_a_row_ == kMaxConsecutiveSkips) {
+    throw not_finite_error(fmt::format("{}, and {} steps in a row were skipped", text, in_a_row_), remedy);
   }
-  const ParameterSlice* const slice = finding.weights != nullptr ? finding.weights : finding.gradients;
-  skipped_ = {.step = step, .rank = finding.rank, .tensor = slice == nullptr ? "loss" : slice->name, .finding = text};
+  const ParameterSlice* const slice = detection.weights != nullptr ? detection.weights : detection.gradients;
+  skipped_ = {.step = step, .rank = detection.rank, .tensor = slice == nullptr ? "loss" : slice->name, .finding = text};
   return false;
 }
 
-FiniteCheck::Finding FiniteCheck::finding_in(const Found& found) const {
-  Finding first;
-  const std::span<const std::int32_t> all = host_i32(found.rows.view(shape_, ElementType::i32));
-  for (int rank = 0; rank < request_.rank.communicator.size(); ++rank) {
+FiniteCheck::Detection FiniteCheck::detection_in(const PendingCheck& check) const {
+  Detection first;
+  const std::span<const std::int32_t> all = host_i32(check.rows.view(shape_, ElementType::i32));
+  for (int rank = 0; rank < request_.context.communicator.size(); ++rank) {
     const auto row = all.subspan(static_cast<std::size_t>(rank * columns_), static_cast<std::size_t>(columns_));
     const bool loss = std::ranges::any_of(row.subspan(kLosses), [](std::int32_t half) { return half != 0; });
     if (row[kGradients] == 0 && !loss) continue;
@@ -150,26 +151,27 @@ const ParameterSlice* FiniteCheck::slice_found(std::int32_t found) const {
   return found == 0 ? nullptr : &slices.at(slices.size() - static_cast<std::size_t>(found));
 }
 
-std::string FiniteCheck::words(const Finding& finding, std::int64_t step) const {
+std::string FiniteCheck::message(const Detection& detection, std::int64_t step) const {
   const auto gradient = [&] {
-    return fmt::format("a {} of {}", is_statistic(finding.gradients->kind) ? "statistic" : "gradient",
-                       finding.gradients->name);
+    return fmt::format("a {} of {}", is_statistic(detection.gradients->kind) ? "statistic" : "gradient",
+                       detection.gradients->name);
   };
-  std::string text = finding.weights != nullptr ? fmt::format("a value of {}", finding.weights->name)
-                     : finding.loss             ? "the loss"
-                                                : gradient();
+  std::string text = detection.weights != nullptr ? fmt::format("a value of {}", detection.weights->name)
+                     : detection.loss             ? "the loss"
+                                                  : gradient();
   text += fmt::format(" is no longer a finite number at step {}", step);
-  if (finding.ranks == request_.rank.communicator.size()) {
-    if (finding.ranks > 1) text += " on every rank";
+  if (detection.ranks == request_.context.communicator.size()) {
+    if (detection.ranks > 1) text += " on every rank";
   } else {
-    text += fmt::format(" on rank {}", finding.rank);
+    text += fmt::format(" on rank {}", detection.rank);
     if (!request_.hosts.empty())
-      text += fmt::format(" ({})", request_.hosts.at(static_cast<std::size_t>(finding.rank)));
-    if (finding.ranks > 1) text += fmt::format(" and {} more", finding.ranks - 1);
+      text += fmt::format(" ({})", request_.hosts.at(static_cast<std::size_t>(detection.rank)));
+    if (detection.ranks > 1) text += fmt::format(" and {} more", detection.ranks - 1);
   }
-  if (finding.weights != nullptr) return text;
-  if (finding.loss && finding.gradients != nullptr) text += fmt::format(", and in its backward pass {}", gradient());
-  if (finding.images) text += "; pixels of its batch are not finite either";
+  if (detection.weights != nullptr) return text;
+  if (detection.loss && detection.gradients != nullptr)
+    text += fmt::format(", and in its backward pass {}", gradient());
+  if (detection.images) text += "; pixels of its batch are not finite either";
   return text;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // Checks that a step's losses and gradients are finite. Every rank searches its own gradients before they are exchanged
 // and all-gathers its findings after the last bucket, so that all ranks reach the same result at the same step and can
-// name the rank and the tensor. Weights that the exchange or an update makes infinite show up one step later.
+// name the rank and the tensor. Weights that the exchange or an update makes infinite are found one step later, when
+// the losses and gradients computed from them are searched.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/batch_loader.hpp"
@@ -22,25 +23,25 @@
 
 namespace tutti {
 
-// The error that ends a run after this finding; all ranks throw it.
 inline constexpr const char* kNotFiniteRemedy = "lower --lr, or warm up with --warmup-epochs 1";
+// The error that ends a run after this finding; all ranks throw it.
 Error not_finite_error(const std::string& finding, const char* remedy = kNotFiniteRemedy);
 
 // All borrowed but the names.
 struct FiniteCheckRequest {
-  const RankContext& rank;
+  const RankContext& context;
   const ParameterArena& arena;
-  ExactSum* exact = nullptr;         // has the greatest gradients of all parts; null: gradients are searched here
-  int most_workers = 1;              // of any rank; this and all that follows are equal on all ranks
-  int steps_late = 0;                // steps after which the result is due
-  OnNotFinite on_not_finite{};       // skip: waits for the result of every step
-  std::vector<std::string> hosts{};  // by rank; empty: unknown
+  ExactAccumulator* exact = nullptr;  // has the largest gradients of all parts; null: gradients are searched here
+  int max_workers_of_any = 1;         // of any rank; this and all that follows are equal on all ranks
+  int max_delay_steps = 0;            // the result of a step is waited for at most this many steps later
+  OnNotFinite on_not_finite{};        // skip: waits for the result of every step
+  std::vector<std::string> hosts{};   // by rank; empty: unknown
 };
 
 class FiniteCheck {
  public:
   // This many skipped steps in a row end the run: the weights or the data are broken.
-  static constexpr std::int64_t kMostInARow = 10;
+  static constexpr std::int64_t kMaxConsecutiveSkips = 10;
 
   explicit FiniteCheck(FiniteCheckRequest request);
 
@@ -51,12 +52,12 @@ class FiniteCheck {
   // Collective. Asynchronous.
   void gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);
   // After the exchange: returns whether the step, counted from 1, may update the weights. Throws on all ranks if it, or
-  // one up to steps_late before it, ends the run.
+  // a step up to max_delay_steps before it, ends the run.
   bool check(std::int64_t step);
   // Waits for the results of all steps. Throws as check() does.
   void synchronize();
   // Drops pending results and the count of skipped steps.
-  void forget();
+  void reset();
 
   // The last step checked, if it was skipped.
   std::optional<SkippedReport> take_skipped() { return std::exchange(skipped_, std::nullopt); }
@@ -65,12 +66,12 @@ class FiniteCheck {
   // A rank's row for a step, i32: the findings of NotFiniteSearch for its gradients, weights and images, then for each
   // worker the number of losses that are not finite, i64.
   enum Column : std::int64_t { kGradients, kWeights, kImages, kLosses = 4 };
-  struct Found {
+  struct PendingCheck {
     std::int64_t step = 0;  // 0: empty, or checked
     Buffer rows;            // in host memory
     std::unique_ptr<Event> copied;
   };
-  struct Finding {
+  struct Detection {
     std::int64_t ranks = 0;  // with a finding
     int rank = 0;            // the first of them
     const ParameterSlice* weights = nullptr;
@@ -81,11 +82,11 @@ class FiniteCheck {
 
   Tensor rows() const { return rows_.view(shape_, ElementType::i32); }
   Tensor cell(std::int64_t column, std::int64_t width = 1) const;  // of this rank's row
-  bool result_of(Found& found);
-  Finding finding_in(const Found& found) const;
+  bool result_of(PendingCheck& check);
+  Detection detection_in(const PendingCheck& check) const;
   // The slice that a NotFiniteSearch::found names; null: none.
   const ParameterSlice* slice_found(std::int32_t found) const;
-  std::string words(const Finding& finding, std::int64_t step) const;
+  std::string message(const Detection& detection, std::int64_t step) const;
 
   FiniteCheckRequest request_;
   std::int64_t columns_;
@@ -93,7 +94,7 @@ class FiniteCheck {
   Buffer rows_;
   Buffer ends_;         // of the slices, in the block
   Buffer single_ends_;  // for slices of one element each
-  std::vector<Found> found_;
+  std::vector<PendingCheck> pending_;
   std::size_t next_ = 0;
   std::int64_t searched_ = 0;
   std::int64_t in_a_row_ = 0;

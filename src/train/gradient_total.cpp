@@ -14,10 +14,10 @@ namespace {
 constexpr const char* kStateName = "exact/levels";
 constexpr int kMantissaBits = 23;
 constexpr int kSumBits = 62;
-// The levels in a checkpoint: what stands for none, and the range that a float can have.
-constexpr float kUnknown = 1e9F;
-constexpr int kLeast = -148;
-constexpr int kMost = 128;
+// The levels in a checkpoint: the value for an unknown level, and the range of a float's exponents.
+constexpr float kUnknownLevel = 1e9F;
+constexpr int kMinLevel = -148;
+constexpr int kMaxLevel = 128;
 
 Tensor on_host(std::vector<std::int32_t>& values) {
   return {values.data(), Shape{static_cast<std::int64_t>(values.size())}, ElementType::i32, MemorySpace::host};
@@ -27,31 +27,32 @@ Tensor on_host(std::vector<std::int32_t>& values) {
 
 bool GridLevel::accept(std::int32_t largest_bits) {
   if (largest_bits == 0) return true;
-  // By the bits: denormal numbers may be 0 to this thread.
+  // Computed from the bits, since this thread may treat denormal numbers as 0.
   const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(largest_bits)));
   const int seen = width > kMantissaBits ? (largest_bits >> kMantissaBits) - 126 : width - 149;
-  if (!level || seen > *level + kMargin) {
+  if (!level || seen > *level + kMarginBits) {
     level = seen;
     return false;
   }
-  level = std::max(seen, std::min(*level - 1, seen + kSlack));
+  level = std::max(seen, std::min(*level - 1, seen + kSlackBits));
   return true;
 }
 
 std::int32_t GridLevel::exponent(int parts) const {
   const int bits_of_parts = static_cast<int>(std::bit_width(static_cast<unsigned>(parts - 1)));
-  return level ? kSumBits - bits_of_parts - kMargin - *level : 0;
+  return level ? kSumBits - bits_of_parts - kMarginBits - *level : 0;
 }
 
-ExactSum::ExactSum(const RankContext& rank, const ParameterLayout& layout, const Tensor& gradients, int parts)
-    : rank_(rank),
-      backend_(rank.backend),
+ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients,
+                                   int parts)
+    : context_(context),
+      backend_(context.backend),
       slices_(layout.slices()),
       gradients_(gradients),
       parts_(parts),
-      sums_(rank.communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
-      rows_(rank.communicator.allocate(static_cast<std::size_t>(rank.communicator.size()) * slices_.size() *
-                                       sizeof(std::int32_t))),
+      sums_(context.communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
+      rows_(context.communicator.allocate(static_cast<std::size_t>(context.communicator.size()) * slices_.size() *
+                                          sizeof(std::int32_t))),
       ends_(upload(backend_, layout.slice_ends())),
       exponents_(backend_.allocate(slices_.size() * sizeof(std::int32_t))),
       levels_(slices_.size()) {
@@ -60,30 +61,30 @@ ExactSum::ExactSum(const RankContext& rank, const ParameterLayout& layout, const
   stream->synchronize();
 }
 
-void ExactSum::begin(Stream& stream) { backend_.fill_zero(stream, largest()); }
+void ExactAccumulator::begin(Stream& stream) { backend_.fill_zero(stream, largest()); }
 
-void ExactSum::add(Stream& stream, const PartGradients& part, IndexRange elements) {
+void ExactAccumulator::add(Stream& stream, const PartGradients& part, IndexRange elements) {
   backend_.to_fixed_point(stream, grid(),
                           {.values = elements_of(part.gradients, elements),
                            .sums = elements_of(sums(), elements),
-                           .place = elements.begin,
-                           .first = part.number == 0,
+                           .offset = elements.begin,
+                           .first = part.index == 0,
                            .largest = largest()});
 }
 
-void ExactSum::clear(Stream& stream) { backend_.fill_zero(stream, sums()); }
+void ExactAccumulator::clear(Stream& stream) { backend_.fill_zero(stream, sums()); }
 
-void ExactSum::convert(Stream& stream, IndexRange elements) {
+void ExactAccumulator::convert(Stream& stream, IndexRange elements) {
   backend_.from_fixed_point(
       stream, grid(),
-      {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .place = elements.begin});
+      {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .offset = elements.begin});
 }
 
-void ExactSum::gather_largest() { all_gather_rows(rank_.communicator, rows(), rank_.stream); }
+void ExactAccumulator::gather_largest() { all_gather_rows(context_.communicator, rows(), context_.stream); }
 
-bool ExactSum::check() {
+bool ExactAccumulator::check() {
   const std::vector<std::int32_t> largest = largest_of_all();
-  // Of a step that is computed again, the slices that fit do not count: they will be seen once more.
+  // If the step is repeated, only the levels of slices that did not fit are raised. The repetition updates the others.
   std::vector<GridLevel> next = levels_;
   bool valid = true;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -96,14 +97,14 @@ bool ExactSum::check() {
   } else {
     ++redone_steps_;
   }
-  set_exponents(rank_.stream);
+  set_exponents(context_.stream);
   return valid;
 }
 
-std::vector<std::int32_t> ExactSum::largest_of_all() {
+std::vector<std::int32_t> ExactAccumulator::largest_of_all() {
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows().elements()));
-  backend_.copy(rank_.stream, on_host(all), rows());
-  rank_.stream.synchronize();
+  backend_.copy(context_.stream, on_host(all), rows());
+  context_.stream.synchronize();
   std::vector<std::int32_t> largest(slices_.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::int32_t& of_slice = largest[i % largest.size()];
@@ -112,7 +113,7 @@ std::vector<std::int32_t> ExactSum::largest_of_all() {
   return largest;
 }
 
-void ExactSum::set_exponents(Stream& stream) {
+void ExactAccumulator::set_exponents(Stream& stream) {
   std::vector<std::int32_t> wanted;
   for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_));
   if (wanted == exponents_on_host_) return;
@@ -120,47 +121,46 @@ void ExactSum::set_exponents(Stream& stream) {
   backend_.copy(stream, grid().exponents, on_host(exponents_on_host_));
 }
 
-std::vector<NamedArray> ExactSum::state() const {
+std::vector<NamedArray> ExactAccumulator::state() const {
   NamedArray levels{kStateName, Shape{static_cast<std::int64_t>(levels_.size())}, {}};
   for (const GridLevel& level : levels_) {
-    levels.values.push_back(level.level ? static_cast<float>(*level.level) : kUnknown);
+    levels.values.push_back(level.level ? static_cast<float>(*level.level) : kUnknownLevel);
   }
   return {std::move(levels)};
 }
 
-void ExactSum::restore(const std::vector<NamedArray>& state) {
+void ExactAccumulator::restore(const std::vector<NamedArray>& state) {
   levels_.assign(slices_.size(), {});
   const auto levels = std::ranges::find(state, kStateName, &NamedArray::name);
   if (levels == state.end()) return;
   if (levels->values.size() != levels_.size()) {
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("{} is of {} tensors in the checkpoint, but there are {} in this model", kStateName,
-                            levels->values.size(), levels_.size()));
+    throw Error(ErrorSource::checkpoint, fmt::format("{} has {} levels in the checkpoint, but the model has {} tensors",
+                                                     kStateName, levels->values.size(), levels_.size()));
   }
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const float level = levels->values[i];
-    if (level == kUnknown) continue;
-    if (!(level >= kLeast && level <= kMost)) {
+    if (level == kUnknownLevel) continue;
+    if (!(level >= kMinLevel && level <= kMaxLevel)) {
       throw Error(ErrorSource::checkpoint, fmt::format("{} is {} for {} in the checkpoint: must be {} to {}",
-                                                       kStateName, level, slices_[i].name, kLeast, kMost));
+                                                       kStateName, level, slices_[i].name, kMinLevel, kMaxLevel));
     }
     levels_[i].level = static_cast<int>(level);
   }
-  exponents_on_host_.clear();  // those in the processor's memory may have come to harm
-  set_exponents(rank_.stream);
+  exponents_on_host_.clear();  // forces a new copy, since the device's may be corrupted
+  set_exponents(context_.stream);
 }
 
-Tensor ExactSum::rows() const {
+Tensor ExactAccumulator::rows() const {
   const auto count = static_cast<std::int64_t>(slices_.size());
-  return rows_.view(Shape{rank_.communicator.size() * count}, ElementType::i32);
+  return rows_.view(Shape{context_.communicator.size() * count}, ElementType::i32);
 }
 
-Tensor ExactSum::largest() const {
+Tensor ExactAccumulator::largest() const {
   const auto count = static_cast<std::int64_t>(slices_.size());
-  return elements_of(rows(), {rank_.communicator.rank() * count, (rank_.communicator.rank() + 1) * count});
+  return elements_of(rows(), {context_.communicator.rank() * count, (context_.communicator.rank() + 1) * count});
 }
 
-FixedPointGrid ExactSum::grid() const {
+FixedPointGrid ExactAccumulator::grid() const {
   const Shape slices{static_cast<std::int64_t>(slices_.size())};
   return {.ends = ends_.view(slices, ElementType::i64), .exponents = exponents_.view(slices, ElementType::i32)};
 }

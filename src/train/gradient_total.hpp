@@ -14,17 +14,18 @@
 namespace tutti {
 
 struct PartGradients {
-  std::size_t number = 0;  // among the parts with samples
-  Tensor gradients;        // f32, the whole block
+  std::size_t index = 0;  // among this rank's parts with samples
+  Tensor gradients;       // f32, the whole block
 };
 
-class GradientTotal {
+class GradientAccumulator {
  public:
-  virtual ~GradientTotal() = default;
+  virtual ~GradientAccumulator() = default;
   // The block that receives the gradients of the first worker's parts, and finally the sum over all ranks.
   virtual Tensor gradients() const = 0;
-  // Whether part 0 must leave its gradients in gradients(), as the start of the sum, and no other part may.
-  virtual bool starts_in_place() const = 0;
+  // True if part 0 must write its gradients to gradients(), where the sum begins with them; no other part may then
+  // write there.
+  virtual bool first_part_writes_total() const = 0;
   // Call it before the parts of a step. Like all of these, asynchronous.
   virtual void begin(Stream& stream) = 0;
   // Adds elements of a part. Parts come in ascending order; part 0 replaces the previous values.
@@ -33,16 +34,16 @@ class GradientTotal {
   virtual void clear(Stream& stream) = 0;
 };
 
-class FloatTotal final : public GradientTotal {
+class FloatAccumulator final : public GradientAccumulator {
  public:
   // Borrowed.
-  FloatTotal(Backend& backend, const Tensor& gradients) : backend_(backend), gradients_(gradients) {}
+  FloatAccumulator(Backend& backend, const Tensor& gradients) : backend_(backend), gradients_(gradients) {}
 
   Tensor gradients() const override { return gradients_; }
-  bool starts_in_place() const override { return true; }
+  bool first_part_writes_total() const override { return true; }
   void begin(Stream&) override {}
   void add(Stream& stream, const PartGradients& part, IndexRange elements) override {
-    if (part.number == 0) return;
+    if (part.index == 0) return;
     backend_.add(stream, elements_of(gradients_, elements), elements_of(part.gradients, elements));
   }
   void clear(Stream& stream) override { backend_.fill_zero(stream, gradients_); }
@@ -52,34 +53,35 @@ class FloatTotal final : public GradientTotal {
   Tensor gradients_;
 };
 
-// The exponent of one slice's grid from step to step: pure arithmetic on the greatest |gradient| of any part.
+// The exponent of one slice's grid from step to step: pure arithmetic on the largest |gradient| of any part.
 class GridLevel {
  public:
-  // A gradient may reach 2^kMargin times the greatest of the step before.
-  static constexpr int kMargin = 10;
-  // The level falls by one per step, or to 2^kSlack times the greatest of the step before if that is lower.
-  static constexpr int kSlack = 16;
+  // A gradient may reach 2^kMarginBits times the largest of the previous step.
+  static constexpr int kMarginBits = 10;
+  // The level falls by one per step, or to 2^kSlackBits times the largest of the previous step if that is lower.
+  static constexpr int kSlackBits = 16;
 
-  // Takes the f32 bits of the greatest finite |gradient|. False: the step must be computed again on the new grid.
+  // Updates the level from the f32 bits of the largest finite |gradient|. False: the step must be repeated on the new
+  // grid.
   bool accept(std::int32_t largest_bits);
   // The grid has steps of 2^-exponent, so that the sum of `parts` parts within the margin stays below 2^62 of them.
   std::int32_t exponent(int parts) const;
 
-  // All gradients of the step before were below 2^level. Empty: unknown.
+  // All gradients of the previous step were below 2^level. Those of the next may exceed that by kMarginBits. Empty:
+  // unknown.
   std::optional<int> level;
 };
 
 // A sum of gradients whose bits depend on the parts, not on the ranks that compute them. Each part's gradients are
-// rounded to multiples of a power of two, one per slice, and added as integers. The power follows the greatest gradient
-// of any part, with a margin; a step that exceeds the margin is computed again on a coarser grid, at any number of
-// ranks.
-class ExactSum final : public GradientTotal {
+// rounded to multiples of a power of two, one per slice, and added as integers. The power follows the largest gradient
+// of any part, with a margin. A step that exceeds the margin is repeated on a coarser grid, at any number of ranks.
+class ExactAccumulator final : public GradientAccumulator {
  public:
   // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks.
-  ExactSum(const RankContext& rank, const ParameterLayout& layout, const Tensor& gradients, int parts);
+  ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts);
 
   Tensor gradients() const override { return gradients_; }
-  bool starts_in_place() const override { return false; }
+  bool first_part_writes_total() const override { return false; }
   void begin(Stream& stream) override;
   void add(Stream& stream, const PartGradients& part, IndexRange elements) override;
   void clear(Stream& stream) override;
@@ -92,12 +94,12 @@ class ExactSum final : public GradientTotal {
   // After the parts of a step, before the exchange is finished: all-gathers what check() needs. Collective.
   // Asynchronous.
   void gather_largest();
-  // After the exchange of finite gradients: returns whether the sums are valid, or the step must be computed again. The
+  // After the exchange of finite gradients: returns whether the sums are valid; if not, the step must be repeated. The
   // same on all ranks. Waits.
   bool check();
   // i32 [slices]: ToFixedPoint::largest of this rank's parts.
   Tensor largest() const;
-  // Steps computed again so far.
+  // The number of steps repeated so far.
   std::int64_t redone_steps() const noexcept { return redone_steps_; }
 
   // i32 [slices]: the grid, equal on all ranks.
@@ -109,13 +111,13 @@ class ExactSum final : public GradientTotal {
   std::size_t bytes() const { return sums_.bytes() + rows_.bytes() + ends_.bytes() + exponents_.bytes(); }
 
  private:
-  Tensor rows() const;                         // i32 [ranks * slices]: by rank, the greatest |gradient| of each slice
+  Tensor rows() const;                         // i32 [ranks * slices]: by rank, the largest |gradient| of each slice
   std::vector<std::int32_t> largest_of_all();  // by slice
   // Call it only while no copy of them is pending. Asynchronous.
   void set_exponents(Stream& stream);
   FixedPointGrid grid() const;
 
-  const RankContext& rank_;
+  const RankContext& context_;
   Backend& backend_;
   std::vector<ParameterSlice> slices_;
   Tensor gradients_;

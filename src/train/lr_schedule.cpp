@@ -35,11 +35,12 @@ void validate(const LrPlan& plan) {
     if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
   };
   require(plan.base >= 0 && std::isfinite(plan.base), "lr", plan.base, "0 or more, and finite");
-  require(plan.least >= 0 && plan.least <= plan.base, "min-lr", plan.least, "0 to --lr");
+  require(plan.min >= 0 && plan.min <= plan.base, "min-lr", plan.min, "0 to --lr");
   require(plan.decay > 0 && plan.decay <= 1, "lr-decay", plan.decay, "above 0 and at most 1");
   require(plan.warmup_epochs >= 0 && plan.warmup_epochs <= 1e6, "warmup-epochs", plan.warmup_epochs, "0 to 1000000");
   if (plan.schedule == Schedule::step && plan.period_epochs.empty()) {
-    throw Error(ErrorSource::usage, "--schedule step wants --lr-period: a number of epochs (10), or epochs (30,60,80)");
+    throw Error(ErrorSource::usage,
+                "--schedule step requires --lr-period: a number of epochs (10), or epochs (30,60,80)");
   }
 }
 
@@ -67,11 +68,11 @@ double LrSchedule::at(std::int64_t step, std::int64_t epoch) const {
                                      : std::ranges::count_if(periods, [&](auto e) { return e <= epoch; });
       double rate = plan_.base;
       for (std::int64_t i = 0; i < drops; ++i) rate *= plan_.decay;
-      return std::max(rate, plan_.least);
+      return std::max(rate, plan_.min);
     }
     case Schedule::cosine: {
       const double done = static_cast<double>(step - warmup_steps_) / static_cast<double>(total_steps_ - warmup_steps_);
-      return plan_.least + (plan_.base - plan_.least) * 0.5 * (1 + portable_cospi(std::min(done, 1.0)));
+      return plan_.min + (plan_.base - plan_.min) * 0.5 * (1 + portable_cospi(std::min(done, 1.0)));
     }
   }
   return plan_.base;

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostRanksTold = 64;
+constexpr std::size_t kMaxRanksListed = 64;
 
 Json json_of(const TimeShares& shares) {
   Json json;
@@ -22,7 +22,7 @@ Json json_of(const TimeShares& shares) {
   return json;
 }
 
-// The record with the time at which it is written.
+// The record, with the current time appended.
 std::string with_time(const std::string& json) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format(R"({},"unix_time":{:.3f}}})", std::string_view(json).substr(0, json.size() - 1), now.count());
@@ -95,7 +95,7 @@ void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time) {
     record["worst"] = {
         {"rank", worst->rank}, {"host", worst->host}, {"phase", name_of(worst->cause)}, {"seconds", worst->seconds}};
   }
-  if (time.ranks.size() <= kMostRanksTold) {
+  if (time.ranks.size() <= kMaxRanksListed) {
     for (const TimeShares& rank : time.ranks) record["ranks"].push_back(json_of(rank));
   }
   on_line(record.dump());

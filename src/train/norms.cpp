@@ -5,15 +5,15 @@
 
 namespace tutti {
 
-SliceSquares::SliceSquares(const OptimizerContext& parts, std::span<const ParameterSlice> slices)
-    : backend_(parts.backend),
-      communicator_(parts.communicator),
+SliceSquares::SliceSquares(const OptimizerContext& context, std::span<const ParameterSlice> slices)
+    : backend_(context.backend),
+      communicator_(context.communicator),
       sums_(backend_.allocate(slices.size() * sizeof(double))) {
   for (const ParameterSlice& slice : slices) slices_.push_back({slice.offset, slice.offset + slice.elements()});
-  if (parts.ownership.owners() == Owners::sharded) cut_blocks(parts.ownership);
+  if (context.ownership.owners() == Owners::sharded) divide_into_blocks(context.ownership);
 }
 
-void SliceSquares::cut_blocks(const Ownership& ownership) {
+void SliceSquares::divide_into_blocks(const Ownership& ownership) {
   std::vector<IndexRange> blocks;
   std::vector<std::int64_t> ends;
   for (const IndexRange& slice : slices_) {
@@ -52,7 +52,7 @@ void SliceSquares::sum(Stream& stream, const Tensor& block, const std::vector<In
   backend_.sum_squares(stream, tensors_, sums);
 }
 
-Tensor SliceSquares::of(Stream& stream, const Tensor& block) {
+Tensor SliceSquares::compute(Stream& stream, const Tensor& block) {
   const Shape shape{static_cast<std::int64_t>(slices_.size())};
   const Tensor sums = sums_.view(shape, ElementType::f64);
   if (buckets_.empty()) {
@@ -70,16 +70,16 @@ Tensor SliceSquares::of(Stream& stream, const Tensor& block) {
   return sums;
 }
 
-GradientClip::GradientClip(double greatest_norm, const OptimizerContext& parts)
-    : greatest_norm_(greatest_norm),
-      backend_(parts.backend),
-      squares_(parts, greatest_norm == 0 ? std::span<const ParameterSlice>{} : parts.layout.trained()),
+GradientClip::GradientClip(double max_norm, const OptimizerContext& context)
+    : max_norm_(max_norm),
+      backend_(context.backend),
+      squares_(context, max_norm == 0 ? std::span<const ParameterSlice>{} : context.layout.trained()),
       factor_(backend_.allocate(sizeof(float))) {}
 
 Tensor GradientClip::factor(Stream& stream, const ParameterArena& arena) {
-  if (greatest_norm_ == 0) return {};
+  if (max_norm_ == 0) return {};
   const Tensor factor = factor_.view(Shape{1}, ElementType::f32);
-  backend_.clip_factor(stream, squares_.of(stream, arena.gradients()), greatest_norm_, factor);
+  backend_.clip_factor(stream, squares_.compute(stream, arena.gradients()), max_norm_, factor);
   return factor;
 }
 

@@ -10,13 +10,13 @@
 
 namespace tutti {
 
-// The sums of squares of some slices of a block, in the processor's memory. If ranks own shares, each sums the blocks
+// The sums of squares of some slices of a block, in device memory. If ownership is sharded, each rank sums the blocks
 // that it owns and the sums are all-gathered, which gives the same bits as whole slices.
 class SliceSquares {
  public:
-  SliceSquares(const OptimizerContext& parts, std::span<const ParameterSlice> slices);
-  // f64 [slices], valid until the next call. Collective if ranks own shares. Asynchronous.
-  Tensor of(Stream& stream, const Tensor& block);
+  SliceSquares(const OptimizerContext& context, std::span<const ParameterSlice> slices);
+  // f64 [slices], valid until the next call. Collective if ownership is sharded. Asynchronous.
+  Tensor compute(Stream& stream, const Tensor& block);
 
  private:
   struct Bucket {
@@ -24,7 +24,7 @@ class SliceSquares {
     Tensor sums;                     // of these blocks
     ReduceScatterGather all;
   };
-  void cut_blocks(const Ownership& ownership);
+  void divide_into_blocks(const Ownership& ownership);
   void sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums);
 
   Backend& backend_;
@@ -40,12 +40,12 @@ class SliceSquares {
 // Scales all gradients down when their global norm exceeds the limit.
 class GradientClip {
  public:
-  GradientClip(double greatest_norm, const OptimizerContext& parts);
-  // The factor for the gradients, f32 [1]; empty without a limit. Collective and asynchronous as SliceSquares::of.
+  GradientClip(double max_norm, const OptimizerContext& context);
+  // The factor for the gradients, f32 [1]; empty without a limit. Collective and asynchronous as SliceSquares::compute.
   Tensor factor(Stream& stream, const ParameterArena& arena);
 
  private:
-  double greatest_norm_;
+  double max_norm_;
   Backend& backend_;
   SliceSquares squares_;
   Buffer factor_;

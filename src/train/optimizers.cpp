@@ -18,44 +18,44 @@ struct OwnedRun : OwnedPiece {
   bool exempt = false;
 };
 // All trained elements that this rank owns, in order; one run per owned range when no kind is exempt.
-std::vector<OwnedRun> owned_runs(const OptimizerContext& parts, bool exempts_norms_and_biases) {
+std::vector<OwnedRun> owned_runs(const OptimizerContext& context, bool exempts_norms_and_biases) {
   std::vector<IndexRange> ranges;
   std::vector<bool> exempt;
-  for (const ParameterSlice& slice : parts.layout.trained()) {
+  for (const ParameterSlice& slice : context.layout.trained()) {
     const bool is_exempt = exempts_norms_and_biases && slice.kind != ParameterKind::weight;
     if (!ranges.empty()) ranges.back().end = slice.offset;
     if (!ranges.empty() && exempt.back() == is_exempt) continue;
     ranges.push_back({slice.offset, 0});
     exempt.push_back(is_exempt);
   }
-  if (!ranges.empty()) ranges.back().end = parts.layout.trained_elements();
+  if (!ranges.empty()) ranges.back().end = context.layout.trained_elements();
   std::vector<OwnedRun> runs;
-  for (const OwnedPiece& piece : parts.ownership.pieces_of(ranges)) runs.push_back({piece, exempt[piece.range]});
+  for (const OwnedPiece& piece : context.ownership.pieces_of(ranges)) runs.push_back({piece, exempt[piece.range]});
   return runs;
 }
 
 // State for the trained elements that this rank owns.
 struct StateBlock {
-  explicit StateBlock(const OptimizerContext& parts) {
-    const IndexRange trained{0, parts.layout.trained_elements()};
+  explicit StateBlock(const OptimizerContext& context) {
+    const IndexRange trained{0, context.layout.trained_elements()};
     std::int64_t elements = 0;
-    for (const OwnedPiece& piece : parts.ownership.pieces_of({&trained, 1})) elements = piece.packed.end;
-    memory = parts.backend.allocate(static_cast<std::size_t>(elements) * sizeof(float));
+    for (const OwnedPiece& piece : context.ownership.pieces_of({&trained, 1})) elements = piece.packed.end;
+    memory = context.backend.allocate(static_cast<std::size_t>(elements) * sizeof(float));
     values = memory.view(Shape{elements}, ElementType::f32);
   }
-  Tensor of(const OwnedPiece& piece) const { return elements_of(values, piece.packed); }
+  Tensor view(const OwnedPiece& piece) const { return elements_of(values, piece.packed); }
   Buffer memory;
   Tensor values;
 };
 
 class Sgd : public Optimizer {
  public:
-  Sgd(const OptimizerOptions& options, const OptimizerContext& parts)
+  Sgd(const OptimizerOptions& options, const OptimizerContext& context)
       : options_(options),
-        backend_(parts.backend),
-        runs_(owned_runs(parts, options.exempts_norms_and_biases && options.weight_decay != 0)),
-        clip_(options.clip_norm, parts) {
-    if (options.momentum != 0) velocity_.emplace(parts);
+        backend_(context.backend),
+        runs_(owned_runs(context, options.exempts_norms_and_biases && options.weight_decay != 0)),
+        clip_(options.clip_norm, context) {
+    if (options.momentum != 0) velocity_.emplace(context);
   }
 
   void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
@@ -63,7 +63,7 @@ class Sgd : public Optimizer {
     for (const OwnedRun& run : runs_) {
       backend_.sgd_step(stream, {.weights = elements_of(arena.weights(), run.elements),
                                  .gradients = elements_of(arena.gradients(), run.elements),
-                                 .velocity = velocity_ ? velocity_->of(run) : Tensor{},
+                                 .velocity = velocity_ ? velocity_->view(run) : Tensor{},
                                  .learning_rate = static_cast<float>(learning_rate),
                                  .momentum = static_cast<float>(options_.momentum),
                                  .weight_decay = run.exempt ? 0 : static_cast<float>(options_.weight_decay),
@@ -87,21 +87,21 @@ class Sgd : public Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(const OptimizerOptions& options, const OptimizerContext& parts)
+  AdamW(const OptimizerOptions& options, const OptimizerContext& context)
       : options_(options),
-        backend_(parts.backend),
-        runs_(owned_runs(parts, options.exempts_norms_and_biases && options.weight_decay != 0)),
-        clip_(options.clip_norm, parts),
-        first_moment_(parts),
-        second_moment_(parts) {}
+        backend_(context.backend),
+        runs_(owned_runs(context, options.exempts_norms_and_biases && options.weight_decay != 0)),
+        clip_(options.clip_norm, context),
+        first_moment_(context),
+        second_moment_(context) {}
 
   void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) override {
     const Tensor factor = clip_.factor(stream, arena);
     for (const OwnedRun& run : runs_) {
       backend_.adamw_step(stream, {.weights = elements_of(arena.weights(), run.elements),
                                    .gradients = elements_of(arena.gradients(), run.elements),
-                                   .first_moment = first_moment_.of(run),
-                                   .second_moment = second_moment_.of(run),
+                                   .first_moment = first_moment_.view(run),
+                                   .second_moment = second_moment_.view(run),
                                    .learning_rate = learning_rate,
                                    .beta1 = options_.beta1,
                                    .beta2 = options_.beta2,
@@ -145,23 +145,23 @@ std::vector<OwnedPiece> pieces_of_slices(const Ownership& ownership, const std::
 // as by sgd.
 class Lars : public Optimizer {
  public:
-  Lars(const OptimizerOptions& options, const OptimizerContext& parts)
+  Lars(const OptimizerOptions& options, const OptimizerContext& context)
       : options_(options),
-        backend_(parts.backend),
-        adapted_(adapted_slices(options, parts.layout)),
-        pieces_(pieces_of_slices(parts.ownership, adapted_)),
-        runs_(owned_runs(parts, options.exempts_norms_and_biases)),
-        clip_(options.clip_norm, parts),
-        weight_squares_(parts, adapted_),
-        gradient_squares_(parts, adapted_),
+        backend_(context.backend),
+        adapted_(adapted_slices(options, context.layout)),
+        pieces_(pieces_of_slices(context.ownership, adapted_)),
+        runs_(owned_runs(context, options.exempts_norms_and_biases)),
+        clip_(options.clip_norm, context),
+        weight_squares_(context, adapted_),
+        gradient_squares_(context, adapted_),
         factors_(backend_.allocate(adapted_.size() * sizeof(float))),
-        velocity_(parts) {}
+        velocity_(context) {}
 
   void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
     const Tensor clip = clip_.factor(stream, arena);
     backend_.trust_factors(
-        stream, {.weight_squares = weight_squares_.of(stream, arena.weights()),
-                 .gradient_squares = gradient_squares_.of(stream, arena.gradients()),
+        stream, {.weight_squares = weight_squares_.compute(stream, arena.weights()),
+                 .gradient_squares = gradient_squares_.compute(stream, arena.gradients()),
                  .gradient_factor = clip,
                  .trust = kTrust,
                  .weight_decay = options_.weight_decay,
@@ -186,7 +186,7 @@ class Lars : public Optimizer {
   void update(Stream& stream, const ParameterArena& arena, SgdStep step, const OwnedPiece& piece) {
     step.weights = elements_of(arena.weights(), piece.elements);
     step.gradients = elements_of(arena.gradients(), piece.elements);
-    step.velocity = velocity_.of(piece);
+    step.velocity = velocity_.view(piece);
     backend_.sgd_step(stream, step);
   }
 
@@ -230,17 +230,17 @@ void validate(const OptimizerOptions& options) {
         fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", name_of(options.kind)));
   }
   if (options.nesterov && options.momentum == 0) {
-    throw Error(ErrorSource::usage, "--nesterov wants --momentum above 0");
+    throw Error(ErrorSource::usage, "--nesterov requires --momentum above 0");
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& parts) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context) {
   validate(options);
   // If rank 0 owns everything, the other ranks have nothing to update and no norms to sum.
-  const bool has_nothing = parts.ownership.owners() == Owners::root && parts.communicator.rank() != 0;
+  const bool has_nothing = context.ownership.owners() == Owners::root && context.communicator.rank() != 0;
   const ParameterLayout nothing;
-  const OptimizerContext owned{parts.backend, parts.communicator, has_nothing ? nothing : parts.layout,
-                               parts.ownership};
+  const OptimizerContext owned{context.backend, context.communicator, has_nothing ? nothing : context.layout,
+                               context.ownership};
   if (options.kind == OptimizerKind::adamw) return std::make_unique<AdamW>(options, owned);
   if (options.kind == OptimizerKind::lars) return std::make_unique<Lars>(options, owned);
   return std::make_unique<Sgd>(options, owned);

@@ -23,20 +23,22 @@ double median(std::vector<double> values) {
 
 constexpr double kWorthwhile = 0.95;  // of the current step time
 
-struct Turn {
+struct Candidate {
   double seconds = 0;  // for the rank's parts and one more
   std::size_t rank = 0;
-  bool operator>(const Turn& other) const { return std::pair(seconds, rank) > std::pair(other.seconds, other.rank); }
+  bool operator>(const Candidate& other) const {
+    return std::pair(seconds, rank) > std::pair(other.seconds, other.rank);
+  }
 };
 
 // Assigns the remaining parts, each to the rank that would then finish first.
 void complete(std::vector<int>& counts, int num_parts, const SecondsPerPart& seconds) {
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
-  const auto queue = [&](std::size_t rank) { turns.push({(counts[rank] + 1) * seconds[rank], rank}); };
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  const auto queue = [&](std::size_t rank) { candidates.push({(counts[rank] + 1) * seconds[rank], rank}); };
   for (std::size_t rank = 0; rank < counts.size(); ++rank) queue(rank);
   for (int given = std::reduce(counts.begin(), counts.end()); given < num_parts; ++given) {
-    const std::size_t rank = turns.top().rank;
-    turns.pop();
+    const std::size_t rank = candidates.top().rank;
+    candidates.pop();
     ++counts[rank];
     queue(rank);
   }
@@ -50,7 +52,7 @@ std::vector<std::size_t> by_speed(const SecondsPerPart& seconds) {
   return ranks;
 }
 
-// The least step time, if some of the slowest ranks are left out.
+// The shortest step time if some of the slowest ranks are left out.
 struct Subset {
   std::vector<std::size_t> left_out;  // ascending
   double seconds = 0;
@@ -72,85 +74,87 @@ Subset best_subset(int num_parts, const SecondsPerPart& seconds) {
 
 }  // namespace
 
-double step_seconds(const PartPlan& plan, const SecondsPerPart& seconds) {
+double step_seconds(const PartMap& map, const SecondsPerPart& seconds) {
   double slowest = 0;
-  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+  for (int rank = 0; rank < map.num_ranks(); ++rank) {
     slowest =
-        std::max(slowest, static_cast<double>(plan.parts_of(rank).size()) * seconds.at(static_cast<std::size_t>(rank)));
+        std::max(slowest, static_cast<double>(map.parts_of(rank).size()) * seconds.at(static_cast<std::size_t>(rank)));
   }
   return slowest;
 }
 
-PartPlan assign_by_speed(int num_parts, const SecondsPerPart& seconds) {
+PartMap assign_by_speed(int num_parts, const SecondsPerPart& seconds) {
   std::vector<int> fastest(seconds.size(), 1);
   complete(fastest, num_parts, seconds);
-  const double limit = step_seconds(PartPlan(fastest), seconds);
+  const double limit = step_seconds(PartMap(fastest), seconds);
 
   // The even map without what its slow ranks cannot compute in that time.
-  std::vector<int> counts = PartPlan(num_parts, static_cast<int>(seconds.size())).parts_by_rank();
+  std::vector<int> counts = PartMap(num_parts, static_cast<int>(seconds.size())).parts_by_rank();
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     while (counts[rank] * seconds[rank] > limit) --counts[rank];
   }
   complete(counts, num_parts, seconds);
-  return PartPlan(counts);
+  return PartMap(counts);
 }
 
-PartPlan reassign(const PartPlan& plan, const SecondsPerPart& seconds) {
-  PartPlan best = assign_by_speed(plan.num_parts(), seconds);
-  return step_seconds(best, seconds) < kWorthwhile * step_seconds(plan, seconds) ? best : plan;
+PartMap reassign(const PartMap& map, const SecondsPerPart& seconds) {
+  PartMap best = assign_by_speed(map.num_parts(), seconds);
+  return step_seconds(best, seconds) < kWorthwhile * step_seconds(map, seconds) ? best : map;
 }
 
-std::string map_note(const PartPlan& plan, const SecondsPerPart& seconds) {
+std::string map_note(const PartMap& map, const SecondsPerPart& seconds) {
   constexpr double kMilli = 1e-3;
-  const double now = step_seconds(plan, seconds);
-  const Subset subset = best_subset(plan.num_parts(), seconds);
+  const double now = step_seconds(map, seconds);
+  const Subset subset = best_subset(map.num_parts(), seconds);
   const bool one = subset.left_out.size() == 1;
+  const bool helps = subset.seconds > now;
+  const std::string conclusion =
+      fmt::format("rank{} {} {}", one ? "" : "s", fmt::join(subset.left_out, ","),
+                  one ? (helps ? "helps" : "does not help") : (helps ? "help" : "do not help"));
   return fmt::format(
-      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; without rank{} {} {:.1f} ms: {} {}worth "
-      "keeping",
-      fmt::join(plan.parts_by_rank(), ","), plan.num_ranks(), now / kMilli,
-      step_seconds(PartPlan(plan.num_parts(), plan.num_ranks()), seconds) / kMilli, one ? "" : "s",
-      fmt::join(subset.left_out, ","), subset.seconds / kMilli, one ? "it is" : "they are",
-      subset.seconds <= now ? "not " : "");
+      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without rank{} {}: {:.1f} ms, so "
+      "{}",
+      fmt::join(map.parts_by_rank(), ","), map.num_ranks(), now / kMilli,
+      step_seconds(PartMap(map.num_parts(), map.num_ranks()), seconds) / kMilli, one ? "" : "s",
+      fmt::join(subset.left_out, ","), subset.seconds / kMilli, conclusion);
 }
 
-bool is_better_without_some(const PartPlan& plan, const SecondsPerPart& seconds) {
-  return best_subset(plan.num_parts(), seconds).seconds < kWorthwhile * step_seconds(plan, seconds);
+bool is_better_without_some(const PartMap& map, const SecondsPerPart& seconds) {
+  return best_subset(map.num_parts(), seconds).seconds < kWorthwhile * step_seconds(map, seconds);
 }
 
-PartAssignment::PartAssignment(const RankContext& rank, const TrainerOptions& options)
-    : rank_(rank),
-      plan_(PartPlan::chosen(options.part_map.parts_by_rank, options.num_parts, rank.communicator.size())),
-      balances_(options.part_map.measured && rank.communicator.size() > 1) {
+PartBalancer::PartBalancer(const RankContext& context, const TrainerOptions& options)
+    : context_(context),
+      map_(PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, context.communicator.size())),
+      balances_(options.part_map.measured && context.communicator.size() > 1) {
   constexpr int kWantedPerRank = 4;
-  if (balances_ && options.num_parts < kWantedPerRank * plan_.num_ranks()) {
-    notes_.push_back(
-        fmt::format("--part-map auto can balance {} parts on {} ranks only roughly: {} parts or more are better",
-                    options.num_parts, plan_.num_ranks(), kWantedPerRank * plan_.num_ranks()));
+  if (balances_ && options.num_parts < kWantedPerRank * map_.num_ranks()) {
+    notes_.push_back(fmt::format("--part-map auto balances coarsely with {} parts on {} ranks: use at least {} parts",
+                                 options.num_parts, map_.num_ranks(), kWantedPerRank * map_.num_ranks()));
   }
 }
 
-std::int64_t PartAssignment::most_parts() const { return balances_ ? most_parts_of_any() : parts().size(); }
+std::int64_t PartBalancer::max_parts() const { return balances_ ? max_parts_of_any() : parts().size(); }
 
-int PartAssignment::most_parts_of_any() const {
-  return balances_ ? plan_.num_parts() - plan_.num_ranks() + 1 : std::ranges::max(plan_.parts_by_rank());
+int PartBalancer::max_parts_of_any() const {
+  return balances_ ? map_.num_parts() - map_.num_ranks() + 1 : std::ranges::max(map_.parts_by_rank());
 }
 
-bool PartAssignment::after_step(double seconds_per_part) {
+bool PartBalancer::after_step(double seconds_per_part) {
   if (measures() && seconds_per_part > 0) measured_.push_back(seconds_per_part);
   if (++steps_ != next_balance_ || !balances_) return false;
   SecondsPerPart seconds;
   for (const std::int64_t bits :
-       rank_.all_gather({std::bit_cast<std::int64_t>(median(std::exchange(measured_, {})))})) {
+       context_.all_gather({std::bit_cast<std::int64_t>(median(std::exchange(measured_, {})))})) {
     seconds.push_back(std::bit_cast<double>(bits));
   }
   const bool first = next_balance_ == kFirstBalance;
   next_balance_ += kStepsBetween;
-  // A rank without a sample in these steps has no figure.
+  // A rank without a sample in these steps has no measurement.
   if (std::ranges::any_of(seconds, [](double each) { return each <= 0; })) return false;
-  const PartPlan before = std::exchange(plan_, reassign(plan_, seconds));
-  const bool changed = plan_ != before;
-  if (changed || (first && is_better_without_some(plan_, seconds))) notes_.push_back(map_note(plan_, seconds));
+  const PartMap before = std::exchange(map_, reassign(map_, seconds));
+  const bool changed = map_ != before;
+  if (changed || (first && is_better_without_some(map_, seconds))) notes_.push_back(map_note(map_, seconds));
   return changed;
 }
 

@@ -12,43 +12,43 @@
 
 namespace tutti {
 
-// By rank; above 0.
+// The time of a part on each rank; above 0.
 using SecondsPerPart = std::vector<double>;
 
-// Of the slowest rank.
-double step_seconds(const PartPlan& plan, const SecondsPerPart& seconds);
+// The predicted time of the slowest rank.
+double step_seconds(const PartMap& map, const SecondsPerPart& seconds);
 
-// The map with the least step time; of several such maps, one close to the even map. Pure arithmetic: ranks with equal
-// figures reach equal maps.
-PartPlan assign_by_speed(int num_parts, const SecondsPerPart& seconds);
+// The map with the shortest step time; of several such maps, one close to the even map. Pure arithmetic: equal
+// measurements give equal maps on all ranks.
+PartMap assign_by_speed(int num_parts, const SecondsPerPart& seconds);
 
 // The same if it shortens the step by more than 5 %; otherwise the map as it is.
-PartPlan reassign(const PartPlan& plan, const SecondsPerPart& seconds);
+PartMap reassign(const PartMap& map, const SecondsPerPart& seconds);
 
-// A line with the step time predicted for a map, and whether the slow ranks are worth keeping: "parts 6,2 on 2 ranks:
-// step 41.0 ms predicted, even map 60.0 ms; without rank 1 49.0 ms: it is worth keeping". Needs two ranks or more.
-std::string map_note(const PartPlan& plan, const SecondsPerPart& seconds);
+// A line with the step time predicted for a map, and whether the slow ranks help: "parts 6,2 on 2 ranks: step 41.0 ms
+// predicted, even map 60.0 ms; predicted without rank 1: 49.0 ms, so rank 1 helps". Needs two ranks or more.
+std::string map_note(const PartMap& map, const SecondsPerPart& seconds);
 
 // True if the fastest ranks alone would finish all parts sooner by more than 5 %.
-bool is_better_without_some(const PartPlan& plan, const SecondsPerPart& seconds);
+bool is_better_without_some(const PartMap& map, const SecondsPerPart& seconds);
 
-// The part map of a run. With --part-map auto every rank measures a few steps now and then, all ranks gather the
-// figures, and the map is balanced by them.
-class PartAssignment {
+// The part map of a run. With --part-map auto every rank periodically measures a few steps, the ranks all-gather the
+// measurements, and the map is balanced by them.
+class PartBalancer {
  public:
   // The context is borrowed. Throws a usage error for a list that does not fit the ranks or the parts.
-  PartAssignment(const RankContext& rank, const TrainerOptions& options);
+  PartBalancer(const RankContext& context, const TrainerOptions& options);
 
-  const PartPlan& plan() const noexcept { return plan_; }
-  IndexRange parts() const { return plan_.parts_of(rank_.communicator.rank()); }
+  const PartMap& map() const noexcept { return map_; }
+  IndexRange parts() const { return map_.parts_of(context_.communicator.rank()); }
   // The most parts that this rank can have during the run.
-  std::int64_t most_parts() const;
+  std::int64_t max_parts() const;
   // The most that any rank can have; the same on every rank.
-  int most_parts_of_any() const;
+  int max_parts_of_any() const;
 
   // Whether the next step is measured; the same on every rank.
   bool measures() const noexcept { return balances_ && steps_ >= next_balance_ - kMeasuredSteps; }
-  // Call it after every step with the seconds that a part took on this rank; 0: unknown. Returns true when the plan has
+  // Call it after every step with the seconds that a part took on this rank; 0: unknown. Returns true when the map has
   // changed. Waits when it balances. Collective.
   bool after_step(double seconds_per_part);
   // The notes since the last call.
@@ -59,8 +59,8 @@ class PartAssignment {
   static constexpr std::int64_t kFirstBalance = kMeasuredSteps + 1;  // the first step warms up
   static constexpr std::int64_t kStepsBetween = 50;
 
-  const RankContext& rank_;
-  PartPlan plan_;
+  const RankContext& context_;
+  PartMap map_;
   bool balances_;
   std::int64_t steps_ = 0;
   std::int64_t next_balance_ = kFirstBalance;

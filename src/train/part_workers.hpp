@@ -1,5 +1,5 @@
 #pragma once
-// A pool of workers that compute the parts of one rank side by side. Each worker has its own activations, stream and
+// A pool of workers that compute the parts of one rank concurrently. Each worker has its own activations, stream and
 // sums. The first worker runs in the calling thread, the others in threads that sleep between calls. The results do not
 // depend on the number of workers.
 
@@ -22,7 +22,7 @@
 namespace tutti {
 
 struct Worker {
-  std::size_t number = 0;
+  std::size_t index = 0;
   Stream& stream;
   PartContext context;
   Buffer sums;         // LossSums of the parts that it has computed
@@ -49,13 +49,13 @@ struct PartsOfStep {
   bool measured = false;  // for seconds_per_part(): waits for the work
 };
 
-// Sums gradients while the parts are computed, in any number of threads. Each element is added in the order of the
-// parts, so that its bits do not depend on which worker computes which part, or when.
-class PartSum {
+// Adds up the gradients of the parts in the order of the parts, while any number of threads compute them. The bits
+// therefore do not depend on which worker computes which part, or when.
+class OrderedAccumulation {
  public:
   // Borrowed. With one stream, parts are added in its order and no thread waits.
   enum class Streams { one, many };
-  PartSum(GradientTotal& total, Streams streams) : total_(total), streams_(streams) {}
+  OrderedAccumulation(GradientAccumulator& total, Streams streams) : total_(total), streams_(streams) {}
 
   // Starts the sum of `parts` parts, 1 or more. No other call may be running.
   void begin(std::size_t parts);
@@ -66,15 +66,15 @@ class PartSum {
   void finish(Stream& stream, const PartGradients& part);
 
   // Elements [0, n) of the total hold the sum of all parts.
-  std::int64_t complete();
+  std::int64_t summed_elements();
   // Blocks until there are more than `known` of them.
-  std::int64_t await_more_than(std::int64_t known);
+  std::int64_t wait_for_more_than(std::int64_t known);
 
-  // Throws `failure` in all blocked and later calls.
-  void abandon(std::exception_ptr failure);
+  // Wakes the calls that wait. They throw `failure`, and so do later waits.
+  void fail(std::exception_ptr failure);
 
  private:
-  GradientTotal& total_;
+  GradientAccumulator& total_;
   Streams streams_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -94,22 +94,23 @@ class PartWorkers {
   // Prepares every worker for batches of this many samples.
   void plan(std::int64_t samples, LayerMode mode);
   // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step;
-  // `stops`, ascending, are the numbers of elements that the caller waits for.
-  void collect_gradients(GradientTotal& total, std::int64_t parts, std::vector<std::int64_t> stops = {});
+  // The caller is called when the number of final elements passes each of the `thresholds`, which ascend.
+  void collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> thresholds = {});
 
   // Runs `work` for every worker concurrently and returns when all are done. Throws what the first to fail threw.
   void each(const std::function<void(Worker&)>& work);
 
   // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
   // its stream.
-  using Ready = std::function<void(std::int64_t final_elements)>;
+  using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
   // Forward, loss and backward of each batch; gradients are added in the order of the parts.
-  void compute(const PartsOfStep& step, const Ready& ready);
+  void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Resets the sums to their values before the last step.
   void restore_sums();
   // By worker, the number of losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
-  // Of the last step, if it was measured, without the time in `ready`; 0: it had no samples.
+  // The mean seconds per part of the last step, if it was measured, without the time in OnGradientsFinal; 0 if it had
+  // no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 
   // Over all workers. Waits.
@@ -121,7 +122,7 @@ class PartWorkers {
  private:
   void run_thread(Worker& worker, const std::stop_token& stop);
   void run_work(Worker& worker) noexcept;
-  void compute_parts(Worker& worker, const PartsOfStep& step, const Ready& ready);
+  void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Whether the part leaves its gradients in the block of the total.
   bool is_in_total(const Worker& worker, std::size_t part) const;
   Tensor gradients_for(const Worker& worker, std::size_t part) const;
@@ -130,9 +131,9 @@ class PartWorkers {
   RankStatus& status_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all workers except the first
   std::vector<std::unique_ptr<Worker>> workers_;
-  GradientTotal* total_ = nullptr;
-  std::vector<std::int64_t> stops_;
-  std::unique_ptr<PartSum> sum_;
+  GradientAccumulator* total_ = nullptr;
+  std::vector<std::int64_t> thresholds_;
+  std::unique_ptr<OrderedAccumulation> sum_;
   std::vector<const Batch*> parts_;  // of the current step, those with samples
   double seconds_ = 0;               // for all of them
 

@@ -23,7 +23,7 @@ std::string left_text(double seconds) {
 }
 
 // Within three standard deviations of chance.
-bool guesses(const LossSums& test, int classes) {
+bool is_at_chance(const LossSums& test, int classes) {
   if (classes < 2 || test.samples == 0 || test.mean_loss() < 0.99 * std::log(static_cast<double>(classes)))
     return false;
   const double chance = 1.0 / classes;
@@ -42,7 +42,7 @@ std::string epoch_line(const EpochReport& report) {
       report.seconds, report.images_per_second(), report.learning_rate);
 }
 
-std::string guessing_text(const EpochReport& report, int classes, const LrPlan& rate) {
+std::string not_learning_warning(const EpochReport& report, int classes, const LrPlan& rate) {
   constexpr std::int64_t kFirstSteps = 100;
   constexpr std::int64_t kFirstTestedSteps = 20;
   if (classes < 2 || rate.base == 0) return {};
@@ -54,7 +54,7 @@ std::string guessing_text(const EpochReport& report, int classes, const LrPlan& 
         "learns nothing; start again with --lr below {} or --warmup-epochs above {}",
         report.step, report.train.mean_loss(), classes, guessing, rate.base, rate.warmup_epochs);
   }
-  if (!report.test || !guesses(*report.test, classes) || report.step < kFirstTestedSteps) return {};
+  if (!report.test || !is_at_chance(*report.test, classes) || report.step < kFirstTestedSteps) return {};
   return fmt::format(
       "after {} steps the test loss, {:.4f}, and accuracy, {:.4f}, are no better than guessing among {} classes "
       "({:.4f} "
@@ -97,7 +97,7 @@ void ProgressLines::count(const StepProgress& progress) {
 }
 
 bool ProgressLines::is_due(double now) const {
-  return now - before_ + now / static_cast<double>(std::max<std::int64_t>(1, steps_)) > kMostSeconds;
+  return now - before_ + now / static_cast<double>(std::max<std::int64_t>(1, steps_)) > kMaxSeconds;
 }
 
 std::string ProgressLines::text(double now, const LossSums& loss) {

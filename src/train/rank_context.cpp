@@ -33,12 +33,12 @@ RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& ra
       communicator(ranks),
       status(rank_status),
       stream(of_thread),
-      exchanged_(
+      scratch_(
           ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFields)) * sizeof(std::int64_t))) {}
 
 // All-reduces host values through the communicator's memory.
 void RankContext::all_reduce(Tensor values) const {
-  const Tensor exchanged = exchanged_.view(values.shape, ElementType::i64);
+  const Tensor exchanged = scratch_.view(values.shape, ElementType::i64);
   backend.copy(stream, exchanged, values);
   stream.synchronize();
   status.wait_for_ranks([&] {
@@ -68,7 +68,7 @@ std::vector<std::int64_t> RankContext::all_gather(const std::vector<std::int64_t
   std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
   std::ranges::copy(mine, all.begin() + begin);
   const Buffer longer = row > 1 ? communicator.allocate(all.size() * sizeof(std::int64_t)) : Buffer();
-  const Tensor rows = (row > 1 ? longer : exchanged_).view(Shape{std::ssize(all)}, ElementType::i64);
+  const Tensor rows = (row > 1 ? longer : scratch_).view(Shape{std::ssize(all)}, ElementType::i64);
   const Tensor host = on_host(all.data(), std::ssize(all));
   backend.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
   return status.wait_for_ranks([&] {

@@ -35,7 +35,7 @@ struct RankContext {
  private:
   void all_reduce(Tensor values) const;
 
-  Buffer exchanged_;  // of the communicator: a value per rank, or the sums
+  Buffer scratch_;  // of the communicator: a value per rank, or the sums
 };
 
 // All-gathers `rows`, which has the same number of elements for each rank, in place. Collective. Asynchronous.

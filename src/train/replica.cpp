@@ -20,8 +20,9 @@
 namespace tutti {
 namespace {
 
-// The processor is made ready for this thread before the first plan is made on it.
-Backend& entered(Backend& backend, int threads) {
+// Initializes the calling thread for the backend. It is called in the first initializer of Replica, since the backend
+// may prepare layers only afterwards.
+Backend& initialize_thread_of(Backend& backend, int threads) {
   backend.enter_compute_thread(threads);
   return backend;
 }
@@ -38,12 +39,13 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .after_piece = [&status] { status.note_progress(); }};
 }
 
-// What a flipped bit has made infinite must not reach all ranks' weights, or no comparison of replicas finds the rank.
-int steps_late(const TrainerOptions& options) {
+// With --verify-replicas the check must not be delayed: an infinity from a flipped bit would otherwise spread to all
+// ranks through the exchange, and the replicas would be equal.
+int max_delay_steps(const TrainerOptions& options) {
   return options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead;
 }
 
-// The start of a piece's digest, which goes by the name of its tensor.
+// The start of a piece's digest, which depends on the name of its tensor.
 std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, const OwnedPiece& piece) {
   return digest_start(name, static_cast<std::uint64_t>(piece.elements.begin - slice.offset));
 }
@@ -52,80 +54,82 @@ std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, con
 
 // A block of the training state of which this rank has a whole copy. The slices are borrowed.
 struct Replica::LocalBlock {
-  std::string of;     // as BitFlip has it
-  std::string group;  // as checkpoints have it
-  Tensor block;
+  std::string name;   // BitFlip::block
+  std::string group;  // the prefix of its arrays in checkpoints
+  Tensor values;
   std::span<const ParameterSlice> slices;
 };
 
-Replica::Replica(const TrainerContext& parts, const TrainerOptions& options)
-    : backend_(entered(parts.backend, options.threads)),
-      own_status_(parts.rank_status == nullptr ? std::make_unique<RankStatus>() : nullptr),
+Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
+    : backend_(initialize_thread_of(context.backend, options.threads)),
+      own_status_(context.rank_status == nullptr ? std::make_unique<RankStatus>() : nullptr),
       stream_(backend_.make_stream()),
-      rank_(std::make_unique<RankContext>(backend_, parts.communicator, own_status_ ? *own_status_ : *parts.rank_status,
-                                          *stream_)),
+      context_(std::make_unique<RankContext>(backend_, context.communicator,
+                                             own_status_ ? *own_status_ : *context.rank_status, *stream_)),
       seed_(options.seed),
-      timeline_(std::make_unique<DeviceTimeline>(backend_, *stream_, rank_->status)),
-      arena_(parts.network.layout(), backend_, parts.communicator.allocate(parts.network.layout().block_bytes())),
-      weights_(parts.network, backend_, arena_.weights()),
-      assignment_(std::make_unique<PartAssignment>(*rank_, options)),
-      loader_(parts.train, backend_, loader_plan(options, assignment_->parts(), rank_->status)),
+      timeline_(std::make_unique<PhaseTimeline>(backend_, *stream_, context_->status)),
+      arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
+      weights_(context.network, backend_, arena_.weights()),
+      balancer_(std::make_unique<PartBalancer>(*context_, options)),
+      loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
       workers_(std::make_unique<PartWorkers>(WorkersRequest{
-          .network = parts.network,
+          .network = context.network,
           .weights = weights_,
           .backend = backend_,
           .stream = *stream_,
-          .workers = static_cast<int>(std::min<std::int64_t>(options.side_by_side, assignment_->most_parts())),
+          .workers = static_cast<int>(std::min<std::int64_t>(options.max_workers, balancer_->max_parts())),
           .threads = options.threads,
           .label_smoothing = options.label_smoothing,
-          .rank_status = rank_->status})),
-      float_total_(std::make_unique<FloatTotal>(backend_, arena_.gradients())),
+          .rank_status = context_->status})),
+      float_total_(std::make_unique<FloatAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
-                 ? std::make_unique<ExactSum>(*rank_, arena_.layout(), arena_.gradients(), options.num_parts)
+                 ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
                  : nullptr),
-      finite_check_(std::make_unique<FiniteCheck>(FiniteCheckRequest{.rank = *rank_,
-                                                                     .arena = arena_,
-                                                                     .exact = exact_.get(),
-                                                                     .most_workers = assignment_->most_parts_of_any(),
-                                                                     .steps_late = steps_late(options),
-                                                                     .on_not_finite = options.safeguards.on_not_finite,
-                                                                     .hosts = parts.hosts})),
+      finite_check_(
+          std::make_unique<FiniteCheck>(FiniteCheckRequest{.context = *context_,
+                                                           .arena = arena_,
+                                                           .exact = exact_.get(),
+                                                           .max_workers_of_any = balancer_->max_parts_of_any(),
+                                                           .max_delay_steps = max_delay_steps(options),
+                                                           .on_not_finite = options.safeguards.on_not_finite,
+                                                           .hosts = context.hosts})),
       ownership_(std::make_unique<Ownership>(
-          options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
-          RankPosition{.rank = parts.communicator.rank(), .size = parts.communicator.size()})),
-      exchange_(std::make_unique<GradientExchange>(parts.communicator, *ownership_, arena_.gradients(), exact_.get())),
+          options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
+          RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
+      exchange_(
+          std::make_unique<GradientExchange>(context.communicator, *ownership_, arena_.gradients(), exact_.get())),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())) {
   stream_->set_wait_callback([this] {
-    rank_->communicator.progress();
+    context_->communicator.progress();
     timeline_->poll();
   });
   for (const std::int64_t samples : loader_.part_batch_sizes()) workers_->plan(samples, LayerMode::training);
-  const bool alone = rank_->communicator.size() == 1;
-  workers_->collect_gradients(total(), assignment_->most_parts(), alone ? std::vector<std::int64_t>{} : bucket_ends());
-  initialize(parts.network, options.initializer, options.seed, backend_, arena_.weights());
+  const bool alone = context_->communicator.size() == 1;
+  workers_->collect_gradients(total(), balancer_->max_parts(), alone ? std::vector<std::int64_t>{} : bucket_ends());
+  initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
 }
 
 Replica::~Replica() = default;
 
 std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
-  StepClock clock(*stream_, request.times);
-  rank_->status.begin_step(request.step + 1, Phase::data);
+  StepTimer clock(*stream_, request.times);
+  context_->status.begin_step(request.step + 1, Phase::data);
   const PartsOfStep parts{
-      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = assignment_->measures()};
+      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = balancer_->measures()};
   clock.end(&StepTimes::input);
   const auto start_exchange = [&](std::int64_t final_elements) {
     clock.end_interval(final_elements);
-    rank_->status.enter(Phase::exchange);
-    ready(final_elements);
-    clock.end(&StepTimes::progressing);
-    rank_->status.enter(Phase::backward);
+    context_->status.enter(Phase::exchange);
+    start_ready_buckets(final_elements);
+    clock.end(&StepTimes::overlapped_exchange);
+    context_->status.enter(Phase::backward);
   };
   workers_->compute(parts, start_exchange);
   StepOutcome outcome = finish_exchange(request.step, parts.batches.batches);
   for (; outcome == StepOutcome::repeat; outcome = finish_exchange(request.step, parts.batches.batches)) {
     workers_->restore_sums();
-    clock.start_again();
+    clock.restart();
     workers_->compute(parts, start_exchange);
   }
   clock.end(&StepTimes::waiting);
@@ -141,7 +145,7 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
 }
 
 void Replica::balance_parts() {
-  if (assignment_->after_step(workers_->seconds_per_part())) loader_.assign(assignment_->parts());
+  if (balancer_->after_step(workers_->seconds_per_part())) loader_.assign(balancer_->parts());
 }
 
 void Replica::synchronize() {
@@ -153,7 +157,7 @@ void Replica::synchronize() {
 void Replica::set_gradients(const Tensor& gradients) {
   const Tensor block = arena_.gradients();
   total().begin(*stream_);
-  const bool in_block = gradients.data == nullptr || total().starts_in_place();
+  const bool in_block = gradients.data == nullptr || total().first_part_writes_total();
   if (gradients.data == nullptr)
     backend_.fill_zero(*stream_, block);
   else if (in_block)
@@ -161,61 +165,61 @@ void Replica::set_gradients(const Tensor& gradients) {
   total().add(*stream_, {0, in_block ? block : gradients}, {0, block.elements()});
 }
 
-void Replica::ready(std::int64_t final_elements) {
+void Replica::start_ready_buckets(std::int64_t final_elements) {
   if (exchange_->is_due(final_elements)) finite_check_->search(final_elements);
-  exchange_->ready(final_elements, *stream_);
+  exchange_->start_ready_buckets(final_elements, *stream_);
 }
 
 StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> batches) {
-  rank_->status.enter(Phase::exchange);
+  context_->status.enter(Phase::exchange);
   if (exact_) exact_->gather_largest();
   finite_check_->gather(workers_->bad_losses(), batches);
-  rank_->status.enter(Phase::waiting);
+  context_->status.enter(Phase::waiting);
   exchange_->finish(*stream_);
   if (!finite_check_->check(step + 1)) return StepOutcome::skipped;
   return !exact_ || exact_->check() ? StepOutcome::valid : StepOutcome::repeat;
 }
 
 void Replica::update(const StepRequest& request) {
-  StepClock clock(*stream_, request.times);
+  StepTimer clock(*stream_, request.times);
   update(request, clock);
 }
 
-// Those who own elements update them; then all have all.
-void Replica::update(const StepRequest& request, StepClock& clock) {
-  rank_->status.enter(Phase::update);
+// Owners update their elements; then the weights are gathered, so that every rank has all of them.
+void Replica::update(const StepRequest& request, StepTimer& clock) {
+  context_->status.enter(Phase::update);
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.updates + 1);
   update_statistics();
   clock.end(&StepTimes::update);
   gather_weights();
   clock.end(&StepTimes::waiting);
-  rank_->status.enter(Phase::update);
+  context_->status.enter(Phase::update);
   weights_.refresh(*stream_);
   clock.end(&StepTimes::update);
 }
 
 void Replica::gather_weights() {
-  rank_->status.enter(Phase::waiting);
-  gather_owned(rank_->communicator, *ownership_, arena_.weights(), *stream_);
+  context_->status.enter(Phase::waiting);
+  gather_owned(context_->communicator, *ownership_, arena_.weights(), *stream_);
 }
 
 // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
 void Replica::update_statistics() {
   const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : within(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
+  for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
     backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
                    static_cast<float>(BatchNormSpec::kMomentum));
   }
 }
 
-void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
+void Replica::copy_state_to(TrainState& state, const std::optional<FileShard>& shard) {
   const ParameterLayout& layout = arena_.layout();
-  ArrayShare files = share_arrays(share, layout, *optimizer_);
-  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), files.take(layout.trained()), "");
-  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), files.take(layout.statistics()), "");
-  const auto gather = [&] { return gather_state(optimizer_context(), *stream_, *optimizer_, files); };
-  state.optimizer = gathers_weights() ? rank_->status.wait_for_ranks(gather) : gather();
-  if (exact_ && share && share->file == 0) state.exchange = exact_->state();
+  ShardSelector selector = make_shard_selector(shard, layout, *optimizer_);
+  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.trained()), "");
+  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.statistics()), "");
+  const auto gather = [&] { return gather_state(optimizer_context(), *stream_, *optimizer_, selector); };
+  state.optimizer = gathers_weights() ? context_->status.wait_for_ranks(gather) : gather();
+  if (exact_ && shard && shard->file == 0) state.exchange = exact_->state();
 }
 
 void Replica::restore(const TrainState& state) {
@@ -227,7 +231,7 @@ void Replica::restore(const TrainState& state) {
   if (exact_) exact_->restore(state.exchange);
 }
 
-std::vector<std::string> Replica::start_from(const TrainState& state) {
+std::vector<std::string> Replica::initialize_from(const TrainState& state) {
   auto left = fill_except_head(backend_, *stream_, {arena_.layout(), arena_.weights()}, state);
   weights_.refresh(*stream_);
   return left;
@@ -262,7 +266,7 @@ std::uint64_t Replica::optimizer_digest() {
 std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
   const auto digests = digests_of(backend_, *stream_, pieces);
   const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
-  return gathers_weights() ? rank_->all_reduce(sum) : sum;
+  return gathers_weights() ? context_->all_reduce(sum) : sum;
 }
 
 std::vector<Replica::LocalBlock> Replica::local_blocks() const {
@@ -282,7 +286,7 @@ std::vector<ReplicatedTensor> Replica::replicated() const {
   for (const LocalBlock& local : local_blocks()) {
     if (local.group.empty()) continue;
     for (const ParameterSlice& slice : local.slices) {
-      tensors.push_back({local.group + slice.name, slice_of(local.block, slice)});
+      tensors.push_back({local.group + slice.name, slice_of(local.values, slice)});
     }
   }
   if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
@@ -292,7 +296,7 @@ std::vector<ReplicatedTensor> Replica::replicated() const {
 std::vector<FlipTarget> Replica::local_tensors() const {
   std::vector<FlipTarget> tensors;
   for (const LocalBlock& local : local_blocks()) {
-    for (const ParameterSlice& slice : local.slices) tensors.push_back({local.of, slice.name, slice.elements()});
+    for (const ParameterSlice& slice : local.slices) tensors.push_back({local.name, slice.name, slice.elements()});
   }
   return tensors;
 }
@@ -300,9 +304,9 @@ std::vector<FlipTarget> Replica::local_tensors() const {
 void Replica::flip(const BitFlip& flip) {
   for (const LocalBlock& local : local_blocks()) {
     const auto slice = std::ranges::find(local.slices, flip.tensor, &ParameterSlice::name);
-    if (local.of != flip.of || slice == local.slices.end() || flip.element >= slice->elements()) continue;
-    const std::int64_t place = slice->offset + flip.element;
-    const Tensor element = elements_of(local.block, {place, place + 1});
+    if (local.name != flip.block || slice == local.slices.end() || flip.element >= slice->elements()) continue;
+    const std::int64_t offset = slice->offset + flip.element;
+    const Tensor element = elements_of(local.values, {offset, offset + 1});
     std::uint32_t bits = 0;
     const Tensor on_host{&bits, Shape{1}, ElementType::f32, MemorySpace::host};
     backend_.copy(*stream_, on_host, element);
@@ -312,14 +316,14 @@ void Replica::flip(const BitFlip& flip) {
     stream_->synchronize();
     return weights_.refresh(*stream_);
   }
-  throw Error(ErrorSource::internal, fmt::format("no element {} of {} {}", flip.element, flip.of, flip.tensor));
+  throw Error(ErrorSource::internal, fmt::format("no element {} of {} {}", flip.element, flip.block, flip.tensor));
 }
 
 OptimizerContext Replica::optimizer_context() const {
-  return {backend_, rank_->communicator, arena_.layout(), *ownership_};
+  return {backend_, context_->communicator, arena_.layout(), *ownership_};
 }
 
-GradientTotal& Replica::total() { return exact_ ? *exact_ : *float_total_; }
+GradientAccumulator& Replica::total() { return exact_ ? *exact_ : *float_total_; }
 
 bool Replica::gathers_weights() const { return ownership_->owners() != Owners::all; }
 
@@ -329,7 +333,7 @@ std::uint64_t Replica::weights_digest() {
 
 const std::vector<std::int64_t>& Replica::bucket_ends() const { return ownership_->bucket_ends(); }
 
-double Replica::owned_share() const {
+double Replica::owned_fraction() const {
   std::int64_t elements = 0;
   for (const IndexRange& own : ownership_->owned()) elements += own.size();
   return static_cast<double>(elements) / static_cast<double>(arena_.layout().block_elements());

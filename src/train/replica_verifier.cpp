@@ -71,8 +71,8 @@ std::string Divergence::text() const {
   return fmt::format("{}", fmt::join(sentences, "; "));
 }
 
-ReplicaVerifier::ReplicaVerifier(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors)
-    : rank_(rank), digests_(rank.backend.allocate(tensors.size() * sizeof(std::int64_t))) {
+ReplicaVerifier::ReplicaVerifier(const RankContext& context, const std::vector<ReplicatedTensor>& tensors)
+    : context_(context), digests_(context.backend.allocate(tensors.size() * sizeof(std::int64_t))) {
   for (const auto& [name, values] : tensors) {
     names_.push_back(name);
     starts_.push_back(digest_start(name));
@@ -84,33 +84,34 @@ void ReplicaVerifier::record() {
   // The start differs at every record, so that no two records can cancel each other.
   for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].start = starts_[i] + mix64(records_);
   ++records_;
-  rank_.backend.add_digests(rank_.stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
+  context_.backend.add_digests(context_.stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
 }
 
 std::optional<Divergence> ReplicaVerifier::compare() {
-  const Words mine = digests();
-  const Words totals = rank_.all_gather({total_of(mine)});
+  const Digests mine = digests();
+  const Digests totals = context_.all_gather({total_of(mine)});
   if (std::ranges::all_of(totals, [&](std::int64_t total) { return total == totals.front(); })) return std::nullopt;
   return divergence(mine);
 }
 
-ReplicaVerifier::Words ReplicaVerifier::digests() {
+ReplicaVerifier::Digests ReplicaVerifier::digests() {
   record();
-  Words digests(tensors_.size());
+  Digests digests(tensors_.size());
   const Tensor on_device = digests_.view(Shape{std::ssize(digests)}, ElementType::i64);
-  rank_.backend.copy(rank_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host}, on_device);
-  rank_.stream.synchronize();
+  context_.backend.copy(context_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host},
+                        on_device);
+  context_.stream.synchronize();
   records_ = 0;
-  rank_.backend.fill_zero(rank_.stream, on_device);
+  context_.backend.fill_zero(context_.stream, on_device);
   return digests;
 }
 
-Divergence ReplicaVerifier::divergence(const Words& digests) {
-  const auto ranks = static_cast<std::size_t>(rank_.communicator.size());
-  const Words all = rank_.all_gather(digests);
-  Divergence found{.differences = {}, .of_ranks = rank_.communicator.size(), .hosts = {}};
+Divergence ReplicaVerifier::divergence(const Digests& digests) {
+  const auto ranks = static_cast<std::size_t>(context_.communicator.size());
+  const Digests all = context_.all_gather(digests);
+  Divergence found{.differences = {}, .of_ranks = context_.communicator.size(), .hosts = {}};
   for (std::size_t i = 0; i < digests.size(); ++i) {
-    Words by_rank;
+    Digests by_rank;
     for (std::size_t rank = 0; rank < ranks; ++rank) by_rank.push_back(all[rank * digests.size() + i]);
     if (std::ranges::count(by_rank, by_rank.front()) == std::ssize(by_rank)) continue;
     found.differences.push_back({names_[i], minority_of(by_rank)});

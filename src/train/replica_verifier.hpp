@@ -38,7 +38,7 @@ struct Divergence {
 class ReplicaVerifier {
  public:
   // The context and the tensors' memory are borrowed.
-  ReplicaVerifier(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors);
+  ReplicaVerifier(const RankContext& context, const std::vector<ReplicatedTensor>& tensors);
 
   // Makes the next compare() cover the current values, too. Call it on all ranks before the tensors are overwritten
   // with the values of one rank. Asynchronous.
@@ -47,13 +47,13 @@ class ReplicaVerifier {
   std::optional<Divergence> compare();
 
  private:
-  using Words = std::vector<std::int64_t>;
+  using Digests = std::vector<std::int64_t>;
 
   // Digests of the recorded and the current values. Drops the records.
-  Words digests();
-  Divergence divergence(const Words& digests);
+  Digests digests();
+  Divergence divergence(const Digests& digests);
 
-  const RankContext& rank_;
+  const RankContext& context_;
   std::vector<std::string> names_;
   std::vector<std::uint64_t> starts_;
   std::vector<DigestedTensor> tensors_;

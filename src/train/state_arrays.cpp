@@ -18,7 +18,7 @@ const NamedArray& array_of(const ParameterSlice& slice, const std::string& prefi
   const std::string name = prefix + slice.name;
   const auto array = std::ranges::find(arrays, name, &NamedArray::name);
   if (array == arrays.end()) {
-    throw Error(ErrorSource::checkpoint, fmt::format("the checkpoint holds no {}", name));
+    throw Error(ErrorSource::checkpoint, fmt::format("the checkpoint does not contain {}", name));
   }
   if (array->shape != slice.shape) {
     throw Error(ErrorSource::checkpoint, fmt::format("{} is {} in the checkpoint, but {} in this model", name,
@@ -38,29 +38,30 @@ std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 }  // namespace
 
-std::vector<OwnedPiece> owned_pieces(const OptimizerContext& parts) {
+std::vector<OwnedPiece> owned_pieces(const OptimizerContext& context) {
   std::vector<IndexRange> ranges;
-  for (const ParameterSlice& slice : parts.layout.trained()) {
+  for (const ParameterSlice& slice : context.layout.trained()) {
     ranges.push_back({slice.offset, slice.offset + slice.elements()});
   }
-  return parts.ownership.pieces_of(ranges);
+  return context.ownership.pieces_of(ranges);
 }
 
-std::vector<ParameterSlice> ArrayShare::take(std::span<const ParameterSlice> next) {
+std::vector<ParameterSlice> ShardSelector::select_next(std::span<const ParameterSlice> next) {
   std::vector<ParameterSlice> taken;
   for (const ParameterSlice& slice : next) {
+    // An array belongs to the file that contains its midpoint.
     const std::int64_t twice_the_middle = 2 * passed_ + slice.elements();
     passed_ += slice.elements();
-    if (share_ && twice_the_middle * share_->files / (2 * elements_) == share_->file) taken.push_back(slice);
+    if (shard_ && twice_the_middle * shard_->files / (2 * elements_) == shard_->file) taken.push_back(slice);
   }
   return taken;
 }
 
-ArrayShare share_arrays(const std::optional<FileShare>& share, const ParameterLayout& layout,
-                        const Optimizer& optimizer) {
+ShardSelector make_shard_selector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
+                                  const Optimizer& optimizer) {
   std::int64_t elements = layout.parameters() * (1 + std::ssize(optimizer.slots()));
   for (const ParameterSlice& slice : layout.statistics()) elements += slice.elements();
-  return {share, elements};
+  return {shard, elements};
 }
 
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
@@ -122,38 +123,39 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays) {
   return broken == arrays.end() ? nullptr : &*broken;
 }
 
-std::vector<NamedArray> gather_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
-                                     ArrayShare& share) {
-  const std::vector<OwnedPiece> pieces = owned_pieces(parts);
+std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
+                                     ShardSelector& selector) {
+  const std::vector<OwnedPiece> pieces = owned_pieces(context);
   std::vector<NamedArray> state;
   for (const OptimizerSlot& slot : optimizer.slots()) {
     Buffer memory;
     Tensor block = slot.block;
-    if (parts.ownership.owners() != Owners::all) {
-      memory = parts.communicator.allocate(parts.layout.block_bytes());
-      block = memory.view(Shape{parts.layout.block_elements()}, ElementType::f32);
+    if (context.ownership.owners() != Owners::all) {
+      memory = context.communicator.allocate(context.layout.block_bytes());
+      block = memory.view(Shape{context.layout.block_elements()}, ElementType::f32);
       for (const OwnedPiece& piece : pieces) {
-        parts.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.packed));
+        context.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.packed));
       }
-      gather_owned(parts.communicator, parts.ownership, block, stream);
+      gather_owned(context.communicator, context.ownership, block, stream);
     }
-    auto arrays = arrays_of(parts.backend, stream, block, share.take(parts.layout.trained()), prefix_of(slot));
+    auto arrays =
+        arrays_of(context.backend, stream, block, selector.select_next(context.layout.trained()), prefix_of(slot));
     std::ranges::move(arrays, std::back_inserter(state));
   }
   return state;
 }
 
-void restore_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
+void restore_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state) {
-  const std::vector<OwnedPiece> pieces = owned_pieces(parts);
-  const auto slices = parts.layout.trained();
+  const std::vector<OwnedPiece> pieces = owned_pieces(context);
+  const auto slices = context.layout.trained();
   for (const OptimizerSlot& slot : optimizer.slots()) {
     std::vector<Tensor> values;
     for (const ParameterSlice& slice : slices) values.push_back(values_of(array_of(slice, prefix_of(slot), state)));
     for (const OwnedPiece& piece : pieces) {
       const std::int64_t begin = piece.elements.begin - slices[piece.range].offset;
-      parts.backend.copy(stream, elements_of(slot.block, piece.packed),
-                         elements_of(values[piece.range], {begin, begin + piece.elements.size()}));
+      context.backend.copy(stream, elements_of(slot.block, piece.packed),
+                           elements_of(values[piece.range], {begin, begin + piece.elements.size()}));
     }
   }
   stream.synchronize();

@@ -11,22 +11,23 @@
 
 namespace tutti {
 
-// The arrays of a state that one of its files holds: arrays are distributed over the files by bytes, in their order.
-class ArrayShare {
+// Selects the arrays of a state that one of its files contains. The arrays are distributed over the files by bytes, in
+// their order.
+class ShardSelector {
  public:
-  // `elements` counts the whole state. Without a share there are no arrays.
-  ArrayShare(const std::optional<FileShare>& share, std::int64_t elements) : share_(share), elements_(elements) {}
-  // Of the next arrays, those that the file holds.
-  std::vector<ParameterSlice> take(std::span<const ParameterSlice> next);
+  // `elements` is the number of elements of the whole state. Without a shard nothing is selected.
+  ShardSelector(const std::optional<FileShard>& shard, std::int64_t elements) : shard_(shard), elements_(elements) {}
+  // Advances past these arrays and returns those that the file contains.
+  std::vector<ParameterSlice> select_next(std::span<const ParameterSlice> next);
 
  private:
-  std::optional<FileShare> share_;
+  std::optional<FileShard> shard_;
   std::int64_t elements_;
   std::int64_t passed_ = 0;
 };
 // For parameters, statistics and this optimizer's state, in this order.
-ArrayShare share_arrays(const std::optional<FileShare>& share, const ParameterLayout& layout,
-                        const Optimizer& optimizer);
+ShardSelector make_shard_selector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
+                                  const Optimizer& optimizer);
 
 // Copies these slices of `block`, each named prefix + slice name. Waits for the stream.
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
@@ -50,12 +51,13 @@ std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, cons
 const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 
 // The owned pieces of every trained slice in turn.
-std::vector<OwnedPiece> owned_pieces(const OptimizerContext& parts);
-// The state of the slices in `share`, each named slot + "/" + slice name. Collective. Waits for the stream.
-std::vector<NamedArray> gather_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
-                                     ArrayShare& share);
+std::vector<OwnedPiece> owned_pieces(const OptimizerContext& context);
+// The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the
+// stream.
+std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
+                                     ShardSelector& selector);
 // Restores what this rank owns of such state. Throws as fill_from_arrays does, on every rank. Waits for the stream.
-void restore_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
+void restore_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state);
 
 }  // namespace tutti

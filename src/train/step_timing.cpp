@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, RankStatus& status)
+PhaseTimeline::PhaseTimeline(Backend& backend, Stream& stream, RankStatus& status)
     : backend_(backend), stream_(stream), status_(status) {
   if (auto event = backend.make_timed_event()) {
     spare_.push_back(std::move(event));
@@ -14,18 +14,18 @@ DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, RankStatus& sta
   }
 }
 
-DeviceTimeline::~DeviceTimeline() {
+PhaseTimeline::~PhaseTimeline() {
   if (!spare_.empty() || reached_) status_.set_phase_queue(nullptr);
 }
 
-bool DeviceTimeline::enqueue(const StepPhase& at) {
+bool PhaseTimeline::enqueue(const StepPhase& at) {
   backend_.begin_range(name_of(at.phase));
   if (!runs_) {
     if (at.phase == Phase::data) begin();
     marked_ = at;
     return false;
   }
-  if (!adds_nothing(at)) {
+  if (!is_redundant(at)) {
     marks_.push_back({mark(), at});
     marked_ = at;
     poll();
@@ -33,8 +33,8 @@ bool DeviceTimeline::enqueue(const StepPhase& at) {
   return true;
 }
 
-// On an idle processor a mark is reached at once.
-void DeviceTimeline::begin() {
+// An idle device reaches a mark immediately.
+void PhaseTimeline::begin() {
   stream_.synchronize();
   if (reached_) spare_.push_back(std::move(reached_));
   reached_ = mark();
@@ -43,13 +43,13 @@ void DeviceTimeline::begin() {
 }
 
 // The exchange's work is on other streams, or is waited for.
-bool DeviceTimeline::adds_nothing(const StepPhase& at) const {
+bool PhaseTimeline::is_redundant(const StepPhase& at) const {
   if (at.phase == Phase::exchange) return true;
   if (at.step != marked_.step) return false;
   return at.phase == marked_.phase || (at.phase == Phase::forward && marked_.phase == Phase::backward);
 }
 
-std::unique_ptr<Event> DeviceTimeline::mark() {
+std::unique_ptr<Event> PhaseTimeline::mark() {
   std::unique_ptr<Event> event;
   if (spare_.empty()) {
     event = backend_.make_timed_event();
@@ -61,7 +61,7 @@ std::unique_ptr<Event> DeviceTimeline::mark() {
   return event;
 }
 
-void DeviceTimeline::poll() {
+void PhaseTimeline::poll() {
   while (!marks_.empty() && marks_.front().event->reached()) {
     Mark next = std::move(marks_.front());
     marks_.pop_front();
@@ -71,28 +71,28 @@ void DeviceTimeline::poll() {
   }
 }
 
-void DeviceTimeline::synchronize() {
+void PhaseTimeline::synchronize() {
   if (!runs_) return;
   stream_.synchronize();
   poll();
   runs_ = false;
 }
 
-StepPace::StepPace(Backend& backend, Stream& stream, int steps_ahead) : stream_(stream) {
+StepThrottle::StepThrottle(Backend& backend, Stream& stream, int steps_ahead) : stream_(stream) {
   for (int i = 0; i < std::max(0, steps_ahead) + 1; ++i) ends_.push_back(backend.make_event());
 }
 
-void StepPace::begin_step() {
+void StepThrottle::begin_step() {
   if (!clock_) clock_.emplace();
 }
 
-void StepPace::end_step() {
+void StepThrottle::end_step() {
   stream_.record(*ends_[next_]);
   next_ = (next_ + 1) % ends_.size();
   stream_.await(*ends_[next_]);
 }
 
-double StepPace::synchronize() {
+double StepThrottle::synchronize() {
   if (!clock_) return 0;
   stream_.synchronize();
   const double seconds = clock_->seconds();

@@ -1,6 +1,6 @@
 #pragma once
-// The time of steps on a processor that runs behind the host: which phase it has reached, how far the host may be
-// ahead, and how long the phases of a step take.
+// Timing of steps on a device that runs behind the host: which phase it has reached, how far the host may be ahead, and
+// how long the phases of a step take.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/timing.hpp"
@@ -17,20 +17,20 @@
 namespace tutti {
 
 // Records a timed event in the stream where a step enters another phase, and reports the phase to the rank's status
-// once the event has completed. Of a rank's parts only the first has events. It waits for the processor only where no
-// work is pending or none may be; the host's clock then counts.
-class DeviceTimeline : public PhaseQueue {
+// once the event has completed. Only the first of a rank's parts has events. Waits for the device only if no work is
+// pending or may be; the host's clock is used then.
+class PhaseTimeline : public PhaseQueue {
  public:
-  // All borrowed. Does nothing on a processor that works synchronously.
-  DeviceTimeline(Backend& backend, Stream& stream, RankStatus& status);
-  DeviceTimeline(const DeviceTimeline&) = delete;
-  DeviceTimeline& operator=(const DeviceTimeline&) = delete;
-  ~DeviceTimeline() override;
+  // All borrowed. Does nothing on a synchronous device.
+  PhaseTimeline(Backend& backend, Stream& stream, RankStatus& status);
+  PhaseTimeline(const PhaseTimeline&) = delete;
+  PhaseTimeline& operator=(const PhaseTimeline&) = delete;
+  ~PhaseTimeline() override;
 
   bool enqueue(const StepPhase& at) override;
   // Reports the marks that have been reached.
   void poll();
-  // Waits until all marks have been reached and reported. The host's clock counts until the next step begins.
+  // Waits until all marks have been reached and reported. The host's clock is used until the next step begins.
   void synchronize();
 
  private:
@@ -39,7 +39,7 @@ class DeviceTimeline : public PhaseQueue {
     StepPhase at;
   };
   void begin();
-  bool adds_nothing(const StepPhase& at) const;
+  bool is_redundant(const StepPhase& at) const;
   std::unique_ptr<Event> mark();
 
   Backend& backend_;
@@ -53,12 +53,12 @@ class DeviceTimeline : public PhaseQueue {
   std::vector<std::unique_ptr<Event>> spare_;
 };
 
-// Limits how far the host runs ahead of the processor, and measures how long the steps took. Never waits on a processor
-// that works synchronously.
-class StepPace {
+// Limits how far the host runs ahead of the device, and measures how long the steps took. Never waits for a synchronous
+// device.
+class StepThrottle {
  public:
   // Borrowed.
-  StepPace(Backend& backend, Stream& stream, int steps_ahead);
+  StepThrottle(Backend& backend, Stream& stream, int steps_ahead);
 
   // Starts the clock unless it runs.
   void begin_step();
@@ -75,10 +75,10 @@ class StepPace {
 };
 
 // Times the phases of a step and waits for the work where a phase ends, if times are requested; else does nothing.
-class StepClock {
+class StepTimer {
  public:
   // Borrowed. Null: not requested.
-  StepClock(Stream& stream, StepTimes* times) : stream_(stream), times_(times) {
+  StepTimer(Stream& stream, StepTimes* times) : stream_(stream), times_(times) {
     if (times_ != nullptr) lap();
   }
 
@@ -89,8 +89,8 @@ class StepClock {
   void end_interval(std::int64_t final_elements) {
     if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .final_elements = final_elements});
   }
-  // The step is computed again.
-  void start_again() {
+  // The step is repeated: the time so far counts as waiting.
+  void restart() {
     if (times_ == nullptr) return;
     times_->waiting += times_->compute_seconds() + lap();
     times_->compute.clear();

@@ -24,43 +24,43 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 
 }  // namespace
 
-Trainer::Trainer(const TrainerContext& parts, const TrainerOptions& options, RunFacts facts)
+Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts)
     : options_(options),
       facts_(std::move(facts)),
-      backend_(parts.backend),
-      communicator_(parts.communicator),
-      hosts_(parts.hosts),
-      replica_(parts, options),
-      status_(replica_.rank().status),
-      pace_(std::make_unique<StepPace>(backend_, replica_.rank().stream, options.steps_ahead)),
-      plan_(plan_run(options, schedule(), parts.train.info().samples)),
-      learning_rate_(options.learning_rate, schedule().steps(0), plan_.schedule_steps) {
+      backend_(context.backend),
+      communicator_(context.communicator),
+      hosts_(context.hosts),
+      replica_(context, options),
+      status_(replica_.context().status),
+      pace_(std::make_unique<StepThrottle>(backend_, replica_.context().stream, options.steps_ahead)),
+      plan_(plan_run(options, sampler(), context.train.info().samples)),
+      learning_rate_(options.learning_rate, sampler().steps(0), plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
   if (options.reports_samples) {
-    report_samplers_ = SplitBatchSampler::for_parts(parts.train.info().samples, options.batch_size, options.num_parts,
+    report_samplers_ = SplitBatchSampler::for_parts(context.train.info().samples, options.batch_size, options.num_parts,
                                                     {0, options.num_parts}, options.last_batch,
                                                     {.shuffle = options.shuffle, .seed = options.seed});
   }
-  if (options.test_every_epochs > 0 && parts.test != nullptr && parts.test->info().samples > 0) {
-    evaluator_ =
-        std::make_unique<Evaluator>(EvaluatedData{*parts.test, options.recipe}, replica_.rank(), replica_.workers());
+  if (options.test_every_epochs > 0 && context.test != nullptr && context.test->info().samples > 0) {
+    evaluator_ = std::make_unique<Evaluator>(EvaluatedData{*context.test, options.recipe}, replica_.context(),
+                                             replica_.workers());
   }
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
-    verifier_ = std::make_unique<ReplicaVerifier>(replica_.rank(), replica_.replicated());
+    verifier_ = std::make_unique<ReplicaVerifier>(replica_.context(), replica_.replicated());
   }
   start_next_epoch();
 }
 
 // Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.
 Trainer::~Trainer() {
-  if (std::uncaught_exceptions() > 0) communicator_.abandon();
+  if (std::uncaught_exceptions() > 0) communicator_.abort();
 }
 
 void Trainer::restore(const TrainState& state) {
   synchronize();
-  refuse_misfit(state.progress);
+  require_matching_progress(state.progress);
   replica_.restore(state);
   verified_.reset();
   progress_ = state.progress;
@@ -77,15 +77,15 @@ void Trainer::synchronize() {
   replica_.synchronize();
 }
 
-TrainState Trainer::snapshot(const std::optional<FileShare>& share) {
+TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   synchronize();
   TrainState state;
   state.progress = progress_;
-  state.progress.samples_in_epoch = schedule().samples_before(progress_.epoch, progress_.step_in_epoch);
-  state.progress.carried_over = schedule().carried_over(progress_.epoch);
+  state.progress.samples_in_epoch = sampler().samples_before(progress_.epoch, progress_.step_in_epoch);
+  state.progress.carried_over = sampler().carried_over(progress_.epoch);
   state.progress.epoch_sums = epoch_sums();
   refuse_not_finite(state.progress.epoch_sums);
-  replica_.add_to(state, share);
+  replica_.copy_state_to(state, shard);
   refuse_not_finite(state);
   state.configuration = facts_.configuration;
   state.command_line = facts_.command_line;
@@ -122,10 +122,10 @@ RunEnd Trainer::run(RunObserver& observer) {
     verified_step(observer);
     report_step(observer);
     const bool run_ends = progress_.step == plan_.steps;
-    const bool epoch_ends = progress_.step_in_epoch == schedule().steps(progress_.epoch);
+    const bool epoch_ends = progress_.step_in_epoch == sampler().steps(progress_.epoch);
     if (epoch_ends || run_ends) finish_epoch(observer, epoch_ends);
     const BoundaryAction action = run_ends ? BoundaryAction::proceed : observer.at_boundary(progress_.step);
-    if (action != BoundaryAction::proceed || checkpoint_due(epoch_ends, run_ends)) save(observer);
+    if (action != BoundaryAction::proceed || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) save(observer);
     const bool stops = action == BoundaryAction::save_and_stop;
     if (epoch_ends || run_ends || stops) observer.on_epoch_end({.epoch = epoch, .step = progress_.step});
     if (stops) return RunEnd::stopped;
@@ -137,15 +137,15 @@ void Trainer::verified_step(RunObserver& observer) {
   bool is_due = false;
   try {
     step();
-    // What is reported of an epoch has been verified.
-    const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == plan_.steps;
+    // The replicas are verified before an epoch is reported.
+    const bool ends = progress_.step_in_epoch == sampler().steps(progress_.epoch) || progress_.step == plan_.steps;
     is_due = verifier_ && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
     if (is_due) synchronize();
   } catch (const Error& error) {
     // A value that is not finite may come from a bit that flipped on one rank: then the replicas differ.
-    const bool everywhere = error.source() == ErrorSource::not_finite && error.reach() == ErrorReach::all_ranks;
+    const bool everywhere = error.source() == ErrorSource::not_finite && error.scope() == ErrorScope::all_ranks;
     if (verifier_ && everywhere) {
-      replica_.finite_check().forget();
+      replica_.finite_check().reset();
       verify(observer);
     }
     throw;
@@ -183,7 +183,7 @@ void Trainer::save(RunObserver& observer) {
   synchronize();
   status_.enter(Phase::checkpoint);
   const Stopwatch watch;
-  TrainState state = snapshot(options_.file_share);
+  TrainState state = snapshot(options_.file_shard);
   observer.on_checkpoint(std::move(state), watch.seconds());
   status_.enter(Phase::reports);
 }
@@ -192,10 +192,10 @@ void Trainer::report_step(RunObserver& observer) {
   observer.on_step({.epoch = progress_.epoch + 1,
                     .epochs = plan_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
-                    .steps_in_epoch = schedule().steps(progress_.epoch),
+                    .steps_in_epoch = sampler().steps(progress_.epoch),
                     .step = progress_.step,
                     .steps = plan_.steps,
-                    .samples = schedule().batch_samples(progress_.epoch, progress_.step_in_epoch - 1),
+                    .samples = sampler().batch_samples(progress_.epoch, progress_.step_in_epoch - 1),
                     .rank_loss = [this] { return rank_loss(); }});
   if (!report_samplers_.empty()) {
     SampleReport report{.step = progress_.step, .epoch = progress_.epoch + 1, .parts = {}};
@@ -205,7 +205,7 @@ void Trainer::report_step(RunObserver& observer) {
     observer.on_samples(report);
   }
   if (skipped_) observer.on_skipped(*std::exchange(skipped_, std::nullopt));
-  for (const std::string& note : replica_.assignment().take_notes()) observer.on_note(note);
+  for (const std::string& note : replica_.balancer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     synchronize();
     const LossSums now = epoch_sums();
@@ -222,7 +222,7 @@ void Trainer::report_step(RunObserver& observer) {
   }
 }
 
-LossSums Trainer::epoch_sums() { return replica_.rank().all_reduce(replica_.workers().sums()); }
+LossSums Trainer::epoch_sums() { return replica_.context().all_reduce(replica_.workers().sums()); }
 
 LossSums Trainer::rank_loss() {
   const LossSums now = replica_.workers().sums();
@@ -248,10 +248,10 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   observer.on_epoch(report);
   refuse_not_finite(report.train);
   if (report.test && report.test->not_finite > 0) {
-    observer.on_note(
-        fmt::format("epoch {}: the test loss is not finite, and training, whose losses are, goes on: the "
-                    "statistics of batch norms may have seen too few steps yet, or --lr is too high",
-                    report.epoch));
+    observer.on_note(fmt::format(
+        "epoch {}: the test loss is not finite, but the training loss is, so training continues: the running "
+        "batch norm statistics may not have converged, or --lr is too high",
+        report.epoch));
   } else if (report.test) {
     const BestTest now{.step = progress_.step, .correct = report.test->correct, .samples = report.test->samples};
     BestTest& best = progress_.best;
@@ -271,20 +271,21 @@ void Trainer::refuse_not_finite(const LossSums& sums) const {
                                      progress_.epoch + 1, progress_.step));
 }
 
-// A last step can break weights that no loss has seen yet; such weights are never kept. Not every rank has all arrays.
+// The last update may have produced weights that are not finite and that no loss has used yet. Such a state is never
+// saved. Each rank has only some of the arrays.
 void Trainer::refuse_not_finite(const TrainState& state) {
   const NamedArray* broken = nullptr;
   for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer}) {
     if (broken == nullptr) broken = find_not_finite(*arrays);
   }
   const LossSums mine{.not_finite = broken == nullptr ? 0 : 1};
-  if (replica_.rank().all_reduce(mine).not_finite == 0) return;
-  throw not_finite_error(fmt::format("{} holds values that are no longer finite after step {}",
+  if (replica_.context().all_reduce(mine).not_finite == 0) return;
+  throw not_finite_error(fmt::format("{} contains values that are no longer finite after step {}",
                                      broken == nullptr ? "the state on another rank" : broken->name, progress_.step));
 }
 
 void Trainer::skip_empty_epochs() {
-  while (progress_.epoch < options_.epochs && schedule().steps(progress_.epoch) == 0) ++progress_.epoch;
+  while (progress_.epoch < options_.epochs && sampler().steps(progress_.epoch) == 0) ++progress_.epoch;
 }
 
 void Trainer::start_next_epoch() {
@@ -297,15 +298,15 @@ void Trainer::start_next_epoch() {
   replica_.workers().set_sums({});
 }
 
-bool Trainer::checkpoint_due(bool epoch_ended, bool run_ended) const {
+bool Trainer::checkpoint_due(std::int64_t ended_epoch, bool run_ended) const {
   return (run_ended && options_.checkpoint_at_end) || due(progress_.step, options_.checkpoint_every_steps) ||
          (options_.checkpoint_at_best && progress_.best.step == progress_.step) ||
-         (epoch_ended && due(progress_.epoch, options_.checkpoint_every_epochs));
+         (ended_epoch > 0 && due(ended_epoch, options_.checkpoint_every_epochs));
 }
 
 std::int64_t Trainer::samples_left_over() const {
   const bool whole_epochs = progress_.step_in_epoch == 0 && progress_.epoch > 0;
-  return whole_epochs ? schedule().remainder(progress_.epoch - 1) : 0;
+  return whole_epochs ? sampler().remainder(progress_.epoch - 1) : 0;
 }
 
 int Trainer::workers() const { return static_cast<int>(replica_.workers().size()); }

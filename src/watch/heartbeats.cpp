@@ -22,7 +22,7 @@ namespace tutti {
 namespace {
 
 // A flood of datagrams must not keep the watch thread from its other work.
-constexpr int kMostAtOnce = 100;
+constexpr int kMaxDatagramsPerCall = 100;
 
 sockaddr_in address_of(std::uint32_t host, std::uint16_t port) {
   sockaddr_in address{};
@@ -116,8 +116,8 @@ std::vector<Interface> chosen_interfaces(const std::string& name) {
     names.emplace_back(interface.name);
   }
   throw Error(ErrorSource::usage,
-              fmt::format("--watch-interface {}: this host has none of that name that is up, with an "
-                          "IPv4 address that others reach; choose from [{}], or leave it out",
+              fmt::format("--watch-interface {}: no interface of that name is up with an IPv4 address "
+                          "reachable from other hosts; choose from [{}], or leave it out",
                           name, fmt::join(names, ", ")));
 }
 
@@ -169,8 +169,8 @@ void Heartbeats::send(const Datagram& datagram, int rank) const {
 
 std::vector<Datagram> Heartbeats::receive() const {
   std::vector<Datagram> received;
-  std::array<std::byte, kMostDatagram + 1> bytes;  // longer datagrams are not ours
-  for (int i = 0; socket_ && i < kMostAtOnce; ++i) {
+  std::array<std::byte, kMaxDatagramBytes + 1> bytes;  // longer datagrams are not ours
+  for (int i = 0; socket_ && i < kMaxDatagramsPerCall; ++i) {
     sockaddr_in from{};
     socklen_t from_length = sizeof from;
     const ssize_t length = retry_on_eintr([&] {

@@ -61,7 +61,7 @@ double core_wait_seconds(pid_t process) {
 
 Activity activity_between(const ProcessReading& begin, const ProcessReading& end, double seconds) {
   if (end.state == 'T') return Activity::stopped;
-  if (end.state == 't') return Activity::traced;
+  if (end.state == 't') return Activity::in_debugger;
   const bool waited_for_core = end.core_wait_seconds - begin.core_wait_seconds > seconds / 2;
   const bool computed = end.cpu_seconds - begin.cpu_seconds > kBusyCores * seconds;
   // The system counts a wait when it ends; a wait in progress shows only in the state.

@@ -63,7 +63,7 @@ HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
 }
 
 std::int64_t HostWatch::report_interval_ns() const {
-  const std::size_t datagrams = roster_.hosts.size() + roster_.host_of_rank.size() / kMostStates;
+  const std::size_t datagrams = roster_.hosts.size() + roster_.host_of_rank.size() / kMaxStates;
   return std::max(kReportNs, kReportNsPerDatagram * static_cast<std::int64_t>(datagrams));
 }
 
@@ -82,7 +82,7 @@ std::optional<JobEnd> HostWatch::beat(const StallCheck::Timing& timing) {
   const StallFinding finding = check_.update(timing, ranks);
   if (!is_host_leader) return std::nullopt;
   if (auto gone = find_gone(now)) return gone;
-  if (view_.own_host() == 0) warn_of_unheard(now);
+  if (view_.own_host() == 0) warn_of_never_contacted(now);
   return checks_job(now, lost_seconds) ? act_on(finding, ranks) : std::nullopt;
 }
 
@@ -101,7 +101,7 @@ std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<c
       log_.warn(late_text(finding.stragglers, ranks, false));
       break;
     case StallFinding::Kind::recovered:
-      log_.warn(arrival_text(finding.stragglers, ranks, finding.stalled_seconds));
+      log_.warn(recovery_text(finding.stragglers, ranks, finding.stalled_seconds));
       break;
     case StallFinding::Kind::stuck:
       return make_job_end(finding.stragglers, ranks);
@@ -152,11 +152,11 @@ void HostWatch::receive(std::int64_t now_ns) {
   }
 }
 
-void HostWatch::warn_of_unheard(std::int64_t now_ns) {
+void HostWatch::warn_of_never_contacted(std::int64_t now_ns) {
   const double seconds = static_cast<double>(now_ns - begun_ns_) * 1e-9;
-  if (!beats_ || warned_of_unheard_ || seconds < kFirstHeardSeconds) return;
-  warned_of_unheard_ = true;
-  const auto names = view_.hosts_never_heard();
+  if (!beats_ || warned_of_never_contacted_ || seconds < kFirstHeardSeconds) return;
+  warned_of_never_contacted_ = true;
+  const auto names = view_.hosts_never_contacted();
   if (names.empty()) return;
   log_.warn(
       fmt::format("the stall watch receives nothing from {} over {} and watches each host separately: choose "
@@ -189,7 +189,7 @@ void HostWatch::end_host(std::int64_t at_ns) {
   head().end_at_ns.compare_exchange_strong(none, at_ns);
 }
 
-void HostWatch::kill_stopped() {
+void HostWatch::kill_stopped_processes() {
   for (const RankSlot& slot : shared_.slots()) {
     const auto process = read_process(slot.process);
     if (process && process->started == slot.started && process->state == 'T') ::kill(slot.process, SIGKILL);

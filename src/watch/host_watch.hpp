@@ -48,8 +48,8 @@ class HostWatch {
   // The time that the processes of this host have to end after another host's announcement.
   static constexpr double kEndSeconds = 1.5;
   void end_host(std::int64_t at_ns);
-  // Kills processes of this host that are stopped and so cannot end themselves.
-  void kill_stopped();
+  // Kills those processes of this host that cannot end themselves because they are stopped.
+  void kill_stopped_processes();
 
  private:
   void receive(std::int64_t now_ns);
@@ -57,7 +57,7 @@ class HostWatch {
   bool checks_job(std::int64_t now_ns, double lost_seconds) const;
   std::int64_t report_interval_ns() const;
   std::optional<JobEnd> act_on(const StallFinding& finding, std::span<const RankView> ranks);
-  void warn_of_unheard(std::int64_t now_ns);
+  void warn_of_never_contacted(std::int64_t now_ns);
 
   World& world_;
   Log log_;
@@ -69,7 +69,7 @@ class HostWatch {
   JobView view_;
   StallCheck check_;
   std::int64_t reported_ns_ = 0;
-  bool warned_of_unheard_ = false;
+  bool warned_of_never_contacted_ = false;
 };
 
 }  // namespace tutti

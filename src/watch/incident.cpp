@@ -11,16 +11,16 @@
 #include <limits>
 #include <string_view>
 
-// Parses incidents as users write them, and draws the fields that are left out.
+// Parses faults as users write them, and draws the fields that are left out.
 
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000;
-constexpr double kMostSeconds = 1e6;
+constexpr std::int64_t kMaxNumber = 1'000'000'000;
+constexpr double kMaxSeconds = 1e6;
 
 // By kind: the keys that it accepts besides seed.
-constexpr std::array<std::string_view, words_of(IncidentKind{}).size()> kKeys{
+constexpr std::array<std::string_view, enum_names(FaultKind{}).size()> kKeys{
     "rank step phase",  "rank step phase",        "rank step steps phase seconds ms", "rank step of tensor element bit",
     "rank step bucket", "rank step steps mbps ms"};
 
@@ -29,14 +29,14 @@ constexpr std::array<Phase, 5> kDrawnPhases{Phase::data, Phase::forward, Phase::
                                             Phase::update};
 
 struct Request {
-  std::optional<IncidentKind> kind{};
+  std::optional<FaultKind> kind{};
   std::uint64_t seed = 0;
   std::optional<int> rank{};
   std::optional<StepRange> steps{};
   std::optional<Phase> phase{};
   std::optional<double> seconds{};
   std::optional<double> mbps{};
-  std::optional<std::string> of{};
+  std::optional<std::string> block{};
   std::optional<std::string> tensor{};
   std::optional<std::int64_t> element{};
   std::optional<int> bit{};
@@ -71,14 +71,14 @@ struct Field {
     return number_in(value, low, high, fmt::format("give {} to {}", low, high));
   }
 
-  double positive(double most) const { return number_in(value, 1e-9, most, "give a number above 0"); }
+  double positive(double max) const { return number_in(value, 1e-9, max, "give a number above 0"); }
 
   StepRange steps() const {
     const std::string wanted = "give a step (17) or a range of steps (5-9)";
     std::string_view rest = value;
     StepRange range;
-    range.first = range.last = number_in(take_until(rest, '-'), std::int64_t{1}, kMost, wanted);
-    if (value.find('-') != value.npos) range.last = number_in(rest, range.first, kMost, wanted);
+    range.first = range.last = number_in(take_until(rest, '-'), std::int64_t{1}, kMaxNumber, wanted);
+    if (value.find('-') != value.npos) range.last = number_in(rest, range.first, kMaxNumber, wanted);
     return range;
   }
 
@@ -110,29 +110,29 @@ struct Field {
 void read_field(Request& request, const Field& field) {
   const std::string_view key = field.key;
   if (key == "seed") request.seed = field.number(std::uint64_t{0}, ~std::uint64_t{0});
-  if (key == "rank") request.rank = static_cast<int>(field.number(std::int64_t{0}, kMost));
+  if (key == "rank") request.rank = static_cast<int>(field.number(std::int64_t{0}, kMaxNumber));
   if (key == "step" || key == "steps") request.steps = field.steps();
   if (key == "phase") request.phase = field.phase();
-  if (key == "seconds") request.seconds = field.positive(kMostSeconds);
-  if (key == "ms") request.seconds = field.positive(1000 * kMostSeconds) / 1000;
-  if (key == "mbps") request.mbps = field.positive(kMostSeconds);
-  if (key == "of") request.of = field.text();
+  if (key == "seconds") request.seconds = field.positive(kMaxSeconds);
+  if (key == "ms") request.seconds = field.positive(1000 * kMaxSeconds) / 1000;
+  if (key == "mbps") request.mbps = field.positive(kMaxSeconds);
+  if (key == "of") request.block = field.text();
   if (key == "tensor") request.tensor = field.text();
   if (key == "element") request.element = field.number(std::int64_t{0}, std::int64_t{1} << 40);
   if (key == "bit") request.bit = field.number(0, 31);
-  if (key == "bucket") request.bucket = field.number(std::int64_t{0}, kMost);
+  if (key == "bucket") request.bucket = field.number(std::int64_t{0}, kMaxNumber);
 }
 
-Request parse_incident(std::string_view text) {
+Request parse_fault(std::string_view text) {
   const std::string_view all = text;
   Request request;
   std::vector<std::string_view> keys{"seed"};
   if (!all.starts_with("seed=")) {
     const std::string_view word = take_until(text, ':');
-    request.kind = value_named<IncidentKind>(word);
+    request.kind = value_named<FaultKind>(word);
     if (!request.kind) {
-      refuse(all, fmt::format("'{}' is not an incident; choose one of {}, or give seed=N alone", word,
-                              fmt::join(words_of(IncidentKind{}), ", ")));
+      refuse(all, fmt::format("'{}' is not a fault; choose one of {}, or give seed=N alone", word,
+                              fmt::join(enum_names(FaultKind{}), ", ")));
     }
     std::string_view rest = kKeys.at(static_cast<std::size_t>(*request.kind));
     while (!rest.empty()) keys.push_back(take_until(rest, ' '));
@@ -147,7 +147,7 @@ Request parse_incident(std::string_view text) {
     read_field(request, {word, key, trimmed(value)});
   }
   const bool repeats = request.steps && request.steps->first != request.steps->last;
-  if (repeats && request.kind != IncidentKind::delay && request.kind != IncidentKind::slow_link) {
+  if (repeats && request.kind != FaultKind::delay && request.kind != FaultKind::slow_link) {
     refuse(all, "happens once: give one step");
   }
   if (request.phase == Phase::starting && request.steps) {
@@ -159,20 +159,20 @@ Request parse_incident(std::string_view text) {
 
 std::vector<Request> parse(const std::string& text) {
   std::vector<Request> requests;
-  for (std::string_view rest = text; !rest.empty();) requests.push_back(parse_incident(take_until(rest, ';')));
+  for (std::string_view rest = text; !rest.empty();) requests.push_back(parse_fault(take_until(rest, ';')));
   return requests;
 }
 
 // Every field is drawn independently, so that giving one changes no other.
 class Draws {
  public:
-  Draws(std::uint64_t seed, std::size_t incident) : seed_(seed), incident_(static_cast<std::uint32_t>(incident)) {}
+  Draws(std::uint64_t seed, std::size_t fault) : seed_(seed), fault_(static_cast<std::uint32_t>(fault)) {}
 
   std::int64_t between(std::string_view item, std::int64_t low, std::int64_t high) const {
     const auto purpose = random_purpose(fmt::format("rehearse/{}", item));
-    RandomSequence random(seed_, {.item = incident_, .purpose = purpose});
-    const std::int64_t most = std::numeric_limits<std::uint32_t>::max();
-    return low + random.below(static_cast<std::uint32_t>(std::min(high - low + 1, most)));
+    RandomSequence random(seed_, {.item = fault_, .purpose = purpose});
+    const std::int64_t max = std::numeric_limits<std::uint32_t>::max();
+    return low + random.below(static_cast<std::uint32_t>(std::min(high - low + 1, max)));
   }
   template <class Items>
   const auto& one_of(std::string_view item, const Items& items) const {
@@ -180,9 +180,9 @@ class Draws {
   }
   // The number that was given, or a random one below `end`.
   std::int64_t below(std::string_view item, std::optional<std::int64_t> asked, std::int64_t end,
-                     const std::string& of) const {
+                     const std::string& owner) const {
     if (asked && (*asked < 0 || *asked >= end)) {
-      refuse("", fmt::format("{} {} does not exist: {} has {} 0 to {}", item, *asked, of, item, end - 1));
+      refuse("", fmt::format("{} {} does not exist: {} has {} 0 to {}", item, *asked, owner, item, end - 1));
     }
     return asked ? *asked : between(item, 0, end - 1);
   }
@@ -196,7 +196,7 @@ class Draws {
 
  private:
   std::uint64_t seed_;
-  std::uint32_t incident_;
+  std::uint32_t fault_;
 };
 
 using Tensors = std::vector<FlipTarget>;
@@ -216,30 +216,31 @@ std::vector<std::string> names_among(const Tensors& tensors, std::string FlipTar
 std::optional<std::string> state_name(const std::optional<std::string>& asked, const Tensors& tensors) {
   if (asked != "momentum") return asked;
   const auto first = std::ranges::find_if(tensors, [](const FlipTarget& tensor) {
-    return tensor.of != "weights" && tensor.of != "statistics" && tensor.of != "gradients";
+    return tensor.block != "weights" && tensor.block != "statistics" && tensor.block != "gradients";
   });
-  return first == tensors.end() ? asked : first->of;
+  return first == tensors.end() ? asked : first->block;
 }
 
 BitFlip plan_flip(const Request& request, const Draws& draws, const Tensors& tensors) {
   constexpr auto kName = &FlipTarget::name;
-  constexpr auto kOf = &FlipTarget::of;
-  if (request.tensor) draws.name("tensor", request.tensor, names_among(tensors, kName, kOf, {}));
+  constexpr auto kBlock = &FlipTarget::block;
+  if (request.tensor) draws.name("tensor", request.tensor, names_among(tensors, kName, kBlock, {}));
   BitFlip flip;
-  flip.of = draws.name("of", state_name(request.of, tensors), names_among(tensors, kOf, kName, request.tensor));
-  flip.tensor = draws.name("tensor", request.tensor, names_among(tensors, kName, kOf, flip.of));
+  flip.block =
+      draws.name("of", state_name(request.block, tensors), names_among(tensors, kBlock, kName, request.tensor));
+  flip.tensor = draws.name("tensor", request.tensor, names_among(tensors, kName, kBlock, flip.block));
   const auto tensor = std::ranges::find_if(
-      tensors, [&](const FlipTarget& each) { return each.of == flip.of && each.name == flip.tensor; });
+      tensors, [&](const FlipTarget& each) { return each.block == flip.block && each.name == flip.tensor; });
   flip.element = draws.below("element", request.element, tensor->elements, tensor->name);
   flip.bit = request.bit.value_or(static_cast<int>(draws.between("bit", 0, 31)));
   return flip;
 }
 
-StepRange plan_steps(const Request& request, const Incident& incident, const Draws& draws, const StepRange& steps) {
-  if (incident.phase == Phase::starting) return {};
+StepRange plan_steps(const Request& request, const Fault& fault, const Draws& draws, const StepRange& steps) {
+  if (fault.phase == Phase::starting) return {};
   if (!request.steps) {
     const std::int64_t first = draws.between("step", steps.first, steps.last);
-    return {first, incident.kind == IncidentKind::slow_link ? draws.between("last step", first, steps.last) : first};
+    return {first, fault.kind == FaultKind::slow_link ? draws.between("last step", first, steps.last) : first};
   }
   const auto [first, last] = *request.steps;
   if (first < steps.first || last > steps.last) {
@@ -249,85 +250,84 @@ StepRange plan_steps(const Request& request, const Incident& incident, const Dra
   return {first, last};
 }
 
-Incident plan_incident(const Request& request, const Draws& draws, const RehearsedRun& run) {
+Fault plan_fault(const Request& request, const Draws& draws, const RehearsedRun& run) {
   if (run.steps.last < run.steps.first) refuse("", "no steps are left in which a fault could be injected");
-  Incident incident;
-  incident.kind = request.kind.value_or(static_cast<IncidentKind>(draws.between("kind", 0, std::ssize(kKeys) - 1)));
-  incident.rank = static_cast<int>(draws.below("rank", request.rank, run.ranks, "this job"));
-  incident.phase = request.phase.value_or(draws.one_of("phase", kDrawnPhases));
-  const StepRange steps = plan_steps(request, incident, draws, run.steps);
-  incident.first_step = steps.first;
-  incident.last_step = steps.last;
-  switch (incident.kind) {
-    case IncidentKind::kill:
-    case IncidentKind::stop:
+  Fault fault;
+  fault.kind = request.kind.value_or(static_cast<FaultKind>(draws.between("kind", 0, std::ssize(kKeys) - 1)));
+  fault.rank = static_cast<int>(draws.below("rank", request.rank, run.ranks, "this job"));
+  fault.phase = request.phase.value_or(draws.one_of("phase", kDrawnPhases));
+  const StepRange steps = plan_steps(request, fault, draws, run.steps);
+  fault.first_step = steps.first;
+  fault.last_step = steps.last;
+  switch (fault.kind) {
+    case FaultKind::kill:
+    case FaultKind::stop:
       break;
-    case IncidentKind::delay:
-      incident.seconds = request.seconds.value_or(static_cast<double>(draws.between("seconds", 1, 20)) / 10);
+    case FaultKind::delay:
+      fault.seconds = request.seconds.value_or(static_cast<double>(draws.between("seconds", 1, 20)) / 10);
       break;
-    case IncidentKind::flip:
-      incident.flip = plan_flip(request, draws, run.tensors);
+    case FaultKind::flip:
+      fault.flip = plan_flip(request, draws, run.tensors);
       break;
-    case IncidentKind::drop_bucket:
-      incident.bucket = draws.below("bucket", request.bucket, run.buckets, "the exchange");
+    case FaultKind::drop_bucket:
+      fault.bucket = draws.below("bucket", request.bucket, run.buckets, "the exchange");
       break;
-    case IncidentKind::slow_link:
-      incident.seconds = request.seconds.value_or(0);
-      if (!request.seconds) incident.mbps = request.mbps.value_or(static_cast<double>(draws.between("mbps", 50, 1000)));
+    case FaultKind::slow_link:
+      fault.seconds = request.seconds.value_or(0);
+      if (!request.seconds) fault.mbps = request.mbps.value_or(static_cast<double>(draws.between("mbps", 50, 1000)));
       break;
   }
-  return incident;
+  return fault;
 }
 
-std::string moment_of(const Incident& incident) {
-  const std::string steps = incident.first_step == incident.last_step
-                                ? fmt::format("step {}", incident.first_step)
-                                : fmt::format("steps {} to {}", incident.first_step, incident.last_step);
-  switch (incident.phase) {
+std::string moment_of(const Fault& fault) {
+  const std::string steps = fault.first_step == fault.last_step
+                                ? fmt::format("step {}", fault.first_step)
+                                : fmt::format("steps {} to {}", fault.first_step, fault.last_step);
+  switch (fault.phase) {
     case Phase::starting:
     case Phase::ending:
-      return fmt::format("in {}", name_of(incident.phase));
+      return fmt::format("in {}", name_of(fault.phase));
     case Phase::evaluation:
     case Phase::checkpoint:
-      return fmt::format("in the first {} from {} on", name_of(incident.phase), steps);
+      return fmt::format("in the first {} from {} on", name_of(fault.phase), steps);
     default:
-      return fmt::format("at {} in {}", steps, name_of(incident.phase));
+      return fmt::format("at {} in {}", steps, name_of(fault.phase));
   }
 }
 
 }  // namespace
 
-void check_rehearsal(const std::string& text) { parse(text); }
+void validate_rehearsal(const std::string& text) { parse(text); }
 
-std::vector<Incident> plan_incidents(const std::string& text, const RehearsedRun& run) {
-  std::vector<Incident> incidents;
+std::vector<Fault> plan_faults(const std::string& text, const RehearsedRun& run) {
+  std::vector<Fault> faults;
   for (const Request& request : parse(text)) {
-    incidents.push_back(plan_incident(request, Draws(request.seed, incidents.size()), run));
+    faults.push_back(plan_fault(request, Draws(request.seed, faults.size()), run));
   }
-  return incidents;
+  return faults;
 }
 
-std::string text_of(const Incident& incident) {
-  const std::string rank = fmt::format("rank {}", incident.rank);
-  switch (incident.kind) {
-    case IncidentKind::kill:
-      return fmt::format("{} is killed {}", rank, moment_of(incident));
-    case IncidentKind::stop:
-      return fmt::format("{} is stopped {}", rank, moment_of(incident));
-    case IncidentKind::delay:
-      return fmt::format("{} is delayed by {} s {}", rank, incident.seconds, moment_of(incident));
-    case IncidentKind::flip:
-      return fmt::format("{} has bit {} of element {} of {} {} flipped {} step {}", rank, incident.flip.bit,
-                         incident.flip.element, incident.flip.of, incident.flip.tensor,
-                         incident.flip.of == "gradients" ? "after the exchange of" : "at the end of",
-                         incident.first_step);
-    case IncidentKind::drop_bucket:
-      return fmt::format("{} drops bucket {} of step {}", rank, incident.bucket, incident.first_step);
-    case IncidentKind::slow_link:
+std::string text_of(const Fault& fault) {
+  const std::string rank = fmt::format("rank {}", fault.rank);
+  switch (fault.kind) {
+    case FaultKind::kill:
+      return fmt::format("{} is killed {}", rank, moment_of(fault));
+    case FaultKind::stop:
+      return fmt::format("{} is stopped {}", rank, moment_of(fault));
+    case FaultKind::delay:
+      return fmt::format("{} is delayed by {} s {}", rank, fault.seconds, moment_of(fault));
+    case FaultKind::flip:
+      return fmt::format("{} has bit {} of element {} of {} {} flipped {} step {}", rank, fault.flip.bit,
+                         fault.flip.element, fault.flip.block, fault.flip.tensor,
+                         fault.flip.block == "gradients" ? "after the exchange of" : "at the end of", fault.first_step);
+    case FaultKind::drop_bucket:
+      return fmt::format("{} drops bucket {} of step {}", rank, fault.bucket, fault.first_step);
+    case FaultKind::slow_link:
       return fmt::format("{} has a link of {} in steps {} to {}", rank,
-                         incident.mbps > 0 ? fmt::format("{} Mbit/s", incident.mbps)
-                                           : fmt::format("{} ms per collective", 1000 * incident.seconds),
-                         incident.first_step, incident.last_step);
+                         fault.mbps > 0 ? fmt::format("{} Mbit/s", fault.mbps)
+                                        : fmt::format("{} ms per collective", 1000 * fault.seconds),
+                         fault.first_step, fault.last_step);
   }
   return rank;
 }

@@ -28,23 +28,23 @@ ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock
   }
   Barriers theirs = mine;
   world.broadcast(std::as_writable_bytes(std::span(theirs)), 0);
-  std::int64_t least = std::numeric_limits<std::int64_t>::min();
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t min_ns = std::numeric_limits<std::int64_t>::min();
+  std::int64_t max_ns = std::numeric_limits<std::int64_t>::max();
   for (std::size_t i = 0; i < kBarriers; ++i) {
-    least = std::max(least, mine[i].entered_ns - theirs[i].left_ns);
-    most = std::min(most, mine[i].left_ns - theirs[i].entered_ns);
+    min_ns = std::max(min_ns, mine[i].entered_ns - theirs[i].left_ns);
+    max_ns = std::min(max_ns, mine[i].left_ns - theirs[i].entered_ns);
   }
   const ClockReading same{.at_ns = mine.back().left_ns};
   const bool is_same_host = broadcast_text(world, world.host(), 0) == world.host();
-  if (is_same_host && least <= 0 && most >= 0) return same;
-  return {.at_ns = same.at_ns, .offset_ns = least + (most - least) / 2, .error_ns = (most - least + 1) / 2};
+  if (is_same_host && min_ns <= 0 && max_ns >= 0) return same;
+  return {.at_ns = same.at_ns, .offset_ns = min_ns + (max_ns - min_ns) / 2, .error_ns = (max_ns - min_ns + 1) / 2};
 }
 
-std::int64_t root_clock_ns(const ClockReading& one, const ClockReading& other, std::int64_t own_ns) {
-  const auto between = static_cast<double>(other.at_ns - one.at_ns);
-  const auto drift = static_cast<double>(other.offset_ns - one.offset_ns);
-  const double drifted = between > 0 ? drift * static_cast<double>(own_ns - one.at_ns) / between : 0;
-  return own_ns - one.offset_ns - std::llround(drifted);
+std::int64_t root_clock_ns(const ClockReading& first, const ClockReading& second, std::int64_t own_ns) {
+  const auto between = static_cast<double>(second.at_ns - first.at_ns);
+  const auto drift = static_cast<double>(second.offset_ns - first.offset_ns);
+  const double drifted = between > 0 ? drift * static_cast<double>(own_ns - first.at_ns) / between : 0;
+  return own_ns - first.offset_ns - std::llround(drifted);
 }
 
 }  // namespace tutti

@@ -14,7 +14,7 @@ struct Head {
   std::int32_t sender = 0;
   std::uint32_t states = 0;
 };
-static_assert(sizeof(Head) == 24 && sizeof(Head) + kMostStates * sizeof(RankState) <= kMostDatagram);
+static_assert(sizeof(Head) == 24 && sizeof(Head) + kMaxStates * sizeof(RankState) <= kMaxDatagramBytes);
 
 bool is_in_range(const RankState& state) {
   return state.phase <= Phase::ending && state.end <= RankEnd::signaled && state.activity <= Activity::gone &&
@@ -27,7 +27,7 @@ std::vector<std::vector<std::byte>> pack(const Datagram& datagram, std::uint64_t
   std::vector<std::vector<std::byte>> packed;
   std::size_t first = 0;
   do {
-    const std::size_t states = std::min(datagram.states.size() - first, kMostStates);
+    const std::size_t states = std::min(datagram.states.size() - first, kMaxStates);
     const Head head{
         .kind = datagram.kind, .nonce = nonce, .sender = datagram.sender, .states = static_cast<std::uint32_t>(states)};
     auto& bytes = packed.emplace_back(sizeof head + states * sizeof(RankState));
@@ -43,7 +43,7 @@ std::optional<Datagram> unpack(std::span<const std::byte> bytes, std::uint64_t n
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.magic != Head{}.magic || head.nonce != nonce || head.kind > DatagramKind::ending) return std::nullopt;
-  if (head.states > kMostStates || bytes.size() != sizeof head + head.states * sizeof(RankState)) return std::nullopt;
+  if (head.states > kMaxStates || bytes.size() != sizeof head + head.states * sizeof(RankState)) return std::nullopt;
   Datagram datagram{.kind = head.kind, .sender = head.sender, .states = std::vector<RankState>(head.states)};
   if (head.states > 0) std::memcpy(datagram.states.data(), &bytes[sizeof head], head.states * sizeof(RankState));
   if (!std::ranges::all_of(datagram.states, is_in_range)) return std::nullopt;
@@ -79,7 +79,7 @@ double JobView::silent_seconds(std::size_t host, std::int64_t now_ns) const {
   return static_cast<double>(now_ns - heard_[host].last_ns) * 1e-9;
 }
 
-std::vector<std::string> JobView::hosts_never_heard() const {
+std::vector<std::string> JobView::hosts_never_contacted() const {
   std::vector<std::string> names;
   for (std::size_t host = 0; host < heard_.size(); ++host) {
     if (!heard_[host].ever && host != own_host_) names.push_back(roster_.hosts[host].name);

@@ -33,10 +33,10 @@ enum class Activity : std::uint32_t {
   waiting_for_disk,
   waiting_for_core,  // used by other processes
   stopped,
-  traced,  // by a debugger
+  in_debugger,  // by a debugger
   gone,
 };
-constexpr std::array<std::string_view, 9> words_of(Activity) {
+constexpr std::array<std::string_view, 9> enum_names(Activity) {
   return {"not measured", "asleep",        "computing", "using the disk", "waiting for a disk", "waiting for a core",
           "stopped",      "in a debugger", "gone"};
 }
@@ -103,10 +103,10 @@ struct Datagram {
   std::vector<RankState> states{};
 };
 
-constexpr std::size_t kMostStates = 24;      // per datagram
-constexpr std::size_t kMostDatagram = 1400;  // bytes, below the MTU of usual networks, so that it is not fragmented
+constexpr std::size_t kMaxStates = 24;           // per datagram
+constexpr std::size_t kMaxDatagramBytes = 1400;  // bytes, below the MTU of usual networks, so that it is not fragmented
 
-// Splits the states over datagrams of at most kMostStates.
+// Splits the states over datagrams of at most kMaxStates.
 std::vector<std::vector<std::byte>> pack(const Datagram& datagram, std::uint64_t nonce);
 // Empty for bytes of another job, version or size, and for values out of range.
 std::optional<Datagram> unpack(std::span<const std::byte> bytes, std::uint64_t nonce);
@@ -124,7 +124,7 @@ class JobView {
   std::size_t own_host() const { return own_host_; }
   // Since the last datagram from that host, or since the start.
   double silent_seconds(std::size_t host, std::int64_t now_ns) const;
-  std::vector<std::string> hosts_never_heard() const;
+  std::vector<std::string> hosts_never_contacted() const;
   // Whether any rank of any host has reported an error.
   bool has_failed() const;
   // Updates the contacts and returns the views by rank. A host that is silent for `lost_seconds` is lost.

@@ -25,7 +25,7 @@ struct FaultInjector::LinkFaults {
 
   std::int64_t collectives_of_step = 0;   // so far
   std::optional<std::int64_t> dropped{};  // index of the step's dropped collective
-  const Incident* slow = nullptr;
+  const Fault* slow = nullptr;
 };
 
 namespace {
@@ -73,9 +73,9 @@ class RehearsedCommunicator final : public Communicator {
     inner_->finish(stream);
   }
 
-  void abandon() noexcept override {
+  void abort() noexcept override {
     held_.clear();
-    inner_->abandon();
+    inner_->abort();
   }
 
  private:
@@ -108,19 +108,19 @@ class RehearsedCommunicator final : public Communicator {
   bool has_dropped_ = false;
 };
 
-Phase trigger_phase(const Incident& incident) {
-  switch (incident.kind) {
-    case IncidentKind::kill:
-    case IncidentKind::stop:
-    case IncidentKind::delay:
-      return incident.phase;
-    case IncidentKind::flip:
-      return incident.flip.of == "gradients" ? Phase::update : Phase::reports;
-    case IncidentKind::drop_bucket:
-    case IncidentKind::slow_link:
+Phase trigger_phase(const Fault& fault) {
+  switch (fault.kind) {
+    case FaultKind::kill:
+    case FaultKind::stop:
+    case FaultKind::delay:
+      return fault.phase;
+    case FaultKind::flip:
+      return fault.flip.block == "gradients" ? Phase::update : Phase::reports;
+    case FaultKind::drop_bucket:
+    case FaultKind::slow_link:
       return Phase::data;
   }
-  return incident.phase;
+  return fault.phase;
 }
 
 }  // namespace
@@ -132,27 +132,27 @@ std::unique_ptr<Communicator> FaultInjector::wrap(std::unique_ptr<Communicator> 
   return std::make_unique<RehearsedCommunicator>(std::move(communicator), *link_);
 }
 
-void FaultInjector::begin(const std::vector<Incident>& incidents, Flip flip) {
+void FaultInjector::begin(const std::vector<Fault>& faults, Flip flip) {
   flip_ = std::move(flip);
-  for (const Incident& incident : incidents) {
-    if (incident.rank == log_.rank()) planned_.push_back({.incident = incident});
+  for (const Fault& fault : faults) {
+    if (fault.rank == log_.rank()) planned_.push_back({.fault = fault});
   }
   on_begin({});
 }
 
-std::vector<Incident> FaultInjector::missed() const {
-  std::vector<Incident> missed;
+std::vector<Fault> FaultInjector::untriggered() const {
+  std::vector<Fault> untriggered;
   for (const Planned& planned : planned_) {
-    if (!planned.last_injected) missed.push_back(planned.incident);
+    if (!planned.last_injected) untriggered.push_back(planned.fault);
   }
-  return missed;
+  return untriggered;
 }
 
 bool FaultInjector::is_due(const Planned& planned, const StepPhase& at) {
-  const Incident& incident = planned.incident;
-  if (at.phase != trigger_phase(incident) || at.step < incident.first_step) return false;
+  const Fault& fault = planned.fault;
+  if (at.phase != trigger_phase(fault) || at.step < fault.first_step) return false;
   if (!planned.last_injected) return true;  // not every step has every phase
-  return at.step > *planned.last_injected && at.step <= incident.last_step;
+  return at.step > *planned.last_injected && at.step <= fault.last_step;
 }
 
 void FaultInjector::on_begin(const StepPhase& at) {
@@ -160,32 +160,32 @@ void FaultInjector::on_begin(const StepPhase& at) {
   for (Planned& planned : planned_) {
     if (!is_due(planned, at)) continue;
     if (!planned.last_injected) {
-      log_.warn(fmt::format("rehearsal, now in step {}: {}", at.step, text_of(planned.incident)));
+      log_.warn(fmt::format("rehearsal (step {}): {}", at.step, text_of(planned.fault)));
     }
     planned.last_injected = at.step;
-    inject(planned.incident);
+    inject(planned.fault);
   }
 }
 
-void FaultInjector::inject(const Incident& incident) {
-  switch (incident.kind) {
-    case IncidentKind::kill:
+void FaultInjector::inject(const Fault& fault) {
+  switch (fault.kind) {
+    case FaultKind::kill:
       ::kill(::getpid(), SIGKILL);
       break;
-    case IncidentKind::stop:
+    case FaultKind::stop:
       ::kill(::getpid(), SIGSTOP);
       break;
-    case IncidentKind::delay:
-      std::this_thread::sleep_for(std::chrono::duration<double>(incident.seconds));
+    case FaultKind::delay:
+      std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
       break;
-    case IncidentKind::flip:
-      flip_(incident.flip);
+    case FaultKind::flip:
+      flip_(fault.flip);
       break;
-    case IncidentKind::drop_bucket:
-      link_->dropped = incident.bucket;
+    case FaultKind::drop_bucket:
+      link_->dropped = fault.bucket;
       break;
-    case IncidentKind::slow_link:
-      link_->slow = &incident;
+    case FaultKind::slow_link:
+      link_->slow = &fault;
       break;
   }
 }

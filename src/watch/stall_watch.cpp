@@ -53,7 +53,7 @@ Descriptor block_signals() {
   Descriptor signals(::signalfd(-1, &awaited, SFD_NONBLOCK | SFD_CLOEXEC));
   const int failure = signals ? pthread_sigmask(SIG_BLOCK, &awaited, nullptr) : errno;
   if (failure == 0) return signals;
-  throw Error(ErrorSource::internal, fmt::format("cannot watch for signals to end: {}", std::strerror(failure)));
+  throw Error(ErrorSource::internal, fmt::format("cannot block signals: {}", std::strerror(failure)));
 }
 
 // 0: none has arrived. Never blocks.
@@ -139,9 +139,9 @@ bool StallWatch::is_ending() const noexcept {
   return true;
 }
 
-void StallWatch::fail() noexcept { end_as(Ending::failure); }
+void StallWatch::report_failure() noexcept { end_as(Ending::failure); }
 
-void StallWatch::leave() noexcept {
+void StallWatch::finish() noexcept {
   end_as(Ending::success);
   stop();
 }
@@ -243,14 +243,14 @@ void StallWatch::end_job(const JobEnd& end) {
   run_end_action();
   std::thread([world = world_] { world->abort(static_cast<int>(ExitStatus::hang)); }).detach();
   wait_for_launcher(kAbortSeconds);
-  host_->kill_stopped();
+  host_->kill_stopped_processes();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 
 void StallWatch::end_process(std::int64_t at_ns) {
   run_end_action();
   wait_for_launcher(static_cast<double>(at_ns - now_ns()) * 1e-9);
-  host_->kill_stopped();
+  host_->kill_stopped_processes();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 

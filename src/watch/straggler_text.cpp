@@ -8,8 +8,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMostNames = 8;
-constexpr std::size_t kMostRows = 20;
+constexpr std::size_t kMaxNames = 8;
+constexpr std::size_t kMaxRows = 20;
 
 std::string phase_text(const RankState& state) {
   switch (state.phase) {
@@ -28,7 +28,7 @@ std::string phase_text(const RankState& state) {
 std::string names_text(const Stragglers& stragglers, std::span<const RankView> ranks) {
   std::vector<std::string> names;
   for (const std::size_t rank : stragglers.ranks) {
-    if (names.size() == kMostNames) break;
+    if (names.size() == kMaxNames) break;
     names.push_back(fmt::format("rank {} on {}", rank, ranks[rank].host));
   }
   const std::size_t more = stragglers.ranks.size() - names.size();
@@ -47,11 +47,11 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
                          rank.state.end == RankEnd::none
                              ? " without a message, killed by a signal or the OOM killer (see dmesg)"
                              : "");
-    case Lateness::silent:
-      return fmt::format("{} out of reach: nothing was heard of {} for {:.1f} s, last {}", is, rank.host,
-                         rank.silent_seconds, phase);
-    case Lateness::unheard:
-      return fmt::format("{} late or out of reach: nothing was ever heard of {}", is, rank.host);
+    case Lateness::lost_contact:
+      return fmt::format("{} unreachable: no message from {} for {:.1f} s, last {}", is, rank.host, rank.silent_seconds,
+                         phase);
+    case Lateness::never_contacted:
+      return fmt::format("{} late or unreachable: no message from {} ever arrived", is, rank.host);
     case Lateness::unknown:
       if (slow) break;
       return "wait for each other in the same collective: a message was lost, or the network is down";
@@ -68,18 +68,18 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
 }
 
 // Whether their rows differ only in rank and time.
-bool share_row(const RankView& one, const RankView& other) {
-  return one.host == other.host && one.contact == other.contact && one.state.phase == other.state.phase &&
-         one.state.step == other.state.step && one.state.end == other.state.end &&
-         one.state.activity == other.state.activity && one.state.begun == other.state.begun;
+bool share_row(const RankView& first, const RankView& second) {
+  return first.host == second.host && first.contact == second.contact && first.state.phase == second.state.phase &&
+         first.state.step == second.state.step && first.state.end == second.state.end &&
+         first.state.activity == second.state.activity && first.state.begun == second.state.begun;
 }
 
 std::string_view state_word(const RankView& rank) {
   if (rank.state.end == RankEnd::finished) return "finished";
   if (rank.state.end == RankEnd::failed) return "failed";
   if (rank.state.end == RankEnd::signaled) return "ended by a signal";
-  if (rank.contact == Contact::lost) return "out of reach";
-  if (rank.contact == Contact::never) return "never heard";
+  if (rank.contact == Contact::lost) return "unreachable";
+  if (rank.contact == Contact::never) return "never contacted";
   return waits(rank.state) && rank.state.activity < Activity::stopped ? "waits" : name_of(rank.state.activity);
 }
 
@@ -115,7 +115,7 @@ std::string late_text(const Stragglers& stragglers, std::span<const RankView> ra
   return text;
 }
 
-std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double stalled_seconds) {
+std::string recovery_text(const Stragglers& stragglers, std::span<const RankView> ranks, double stalled_seconds) {
   return fmt::format("{} {} slow, not stuck: the job made no progress for {:.1f} s and continues",
                      names_text(stragglers, ranks), stragglers.ranks.size() == 1 ? "was" : "were", stalled_seconds);
 }
@@ -127,9 +127,9 @@ std::string table_text(const Stragglers& stragglers, std::span<const RankView> r
   std::string text = fmt::format("  {:>11}  {:<{}}  {:>8}  {:<10}  {:>9}  {:>11}  {}", "ranks", "host", width, "step",
                                  "phase", "quiet (s)", "collectives", "state");
   // Late ranks take precedence; others fill the remaining rows.
-  std::size_t late_room = kMostRows;
+  std::size_t late_room = kMaxRows;
   std::size_t other_room =
-      kMostRows - std::min(kMostRows, static_cast<std::size_t>(std::ranges::count(rows, true, &Row::late)));
+      kMaxRows - std::min(kMaxRows, static_cast<std::size_t>(std::ranges::count(rows, true, &Row::late)));
   std::size_t left_out = 0;
   for (const Row& row : rows) {
     std::size_t& room = row.late ? late_room : other_room;

@@ -47,11 +47,11 @@ Stragglers find(std::span<const RankView> ranks) {
   found = with([](const RankView& rank) { return rank.state.activity == Activity::stopped; });
   if (!found.empty()) return {.lateness = Lateness::stopped, .ranks = std::move(found)};
   found = with(contact_is(Contact::lost));
-  if (!found.empty()) return {.lateness = Lateness::silent, .ranks = std::move(found)};
+  if (!found.empty()) return {.lateness = Lateness::lost_contact, .ranks = std::move(found)};
   found = with([](const RankView& rank) { return rank.contact == Contact::good && !waits(rank.state); });
   if (!found.empty()) return {.lateness = Lateness::not_waiting, .ranks = with_fewest_begun(ranks, std::move(found))};
   found = with(contact_is(Contact::never));
-  if (!found.empty()) return {.lateness = Lateness::unheard, .ranks = std::move(found)};
+  if (!found.empty()) return {.lateness = Lateness::never_contacted, .ranks = std::move(found)};
   const auto all = with([](const RankView&) { return true; });
   if (all.empty()) return {};
   found = with_fewest_begun(ranks, all);
@@ -60,8 +60,8 @@ Stragglers find(std::span<const RankView> ranks) {
 }
 
 bool is_slow(Lateness lateness, const RankState& state) {
-  // An unheard host watches itself; only it knows which of its ranks are slow.
-  if (lateness == Lateness::unheard || state.activity == Activity::waiting_for_core) return true;
+  // An never_contacted host watches itself; only it knows which of its ranks are slow.
+  if (lateness == Lateness::never_contacted || state.activity == Activity::waiting_for_core) return true;
   return lateness == Lateness::not_waiting && may_take_long(state.phase) && is_at_work(state.activity);
 }
 
@@ -117,8 +117,8 @@ StallFinding StallCheck::update(const Timing& timing, std::span<const RankView> 
   if (stalled < timing.timeout_seconds / 2) return {};
   Stragglers stragglers = find_stragglers(ranks);
   if (stragglers.ranks.empty()) return {};
-  const auto is_traced = [](const RankView& rank) { return rank.state.activity == Activity::traced; };
-  if (std::ranges::any_of(ranks, is_traced)) {
+  const auto is_in_debugger = [](const RankView& rank) { return rank.state.activity == Activity::in_debugger; };
+  if (std::ranges::any_of(ranks, is_in_debugger)) {
     last_progress_ns_ = timing.now_ns;
     return {};
   }

@@ -15,9 +15,9 @@ namespace tutti {
 enum class Lateness {
   gone,               // its process died without a message
   stopped,            // by a signal
-  silent,             // datagrams from its host have stopped arriving
+  lost_contact,       // datagrams from its host have stopped arriving
   not_waiting,        // it has not reached the collective in which others wait
-  unheard,            // no datagram from its host ever arrived, and all ranks of the others wait
+  never_contacted,    // no datagram from its host ever arrived, and all ranks of the others wait
   fewer_collectives,  // all wait, and it has started fewer collectives than others
   unknown,            // all wait in the same collective
 };
@@ -26,7 +26,8 @@ struct Stragglers {
   Lateness lateness = Lateness::unknown;
   std::vector<std::size_t> ranks{};  // ascending; empty: all ranks have finished
   int waiting = 0;                   // number of other ranks that wait for them
-  bool is_slow = false;  // probably not stuck: at work in a phase of unbounded length, without a core, or unheard
+  // Probably not stuck: at work in a phase of unbounded length, without a core, or never contacted.
+  bool is_slow = false;
 };
 
 // Whether the rank is blocked waiting for other ranks.
@@ -37,7 +38,7 @@ Stragglers find_stragglers(std::span<const RankView> ranks);
 // "rank 2 on n1 is late: in forward of step 17 for 15.0 s, computing; 3 ranks wait for it". `stuck`: ".. is stuck: ..".
 std::string late_text(const Stragglers& stragglers, std::span<const RankView> ranks, bool stuck);
 // Names the ranks that were late and have recovered.
-std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double stalled_seconds);
+std::string recovery_text(const Stragglers& stragglers, std::span<const RankView> ranks, double stalled_seconds);
 // A table of all ranks; consecutive equal ranks share a line.
 std::string table_text(const Stragglers& stragglers, std::span<const RankView> ranks);
 

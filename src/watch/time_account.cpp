@@ -88,7 +88,7 @@ std::string time_line(const TimeReport& report) {
   return line;
 }
 
-void TimeTotal::add(const TimeReport& report) {
+void TimeProfileSum::add(const TimeReport& report) {
   ranks_.resize(report.ranks.size());
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (std::size_t i = 0; i < kTimeShares; ++i) ranks_[rank].seconds[i] += report.ranks[rank].seconds[i];
@@ -98,7 +98,7 @@ void TimeTotal::add(const TimeReport& report) {
   if (!is_new) known->second.seconds += report.straggler->seconds;
 }
 
-TimeReport TimeTotal::report() const {
+TimeReport TimeProfileSum::report() const {
   TimeReport whole{.ranks = ranks_, .straggler = {}};
   for (const auto& [rank, straggler] : stragglers_) {
     if (!whole.straggler || straggler.seconds > whole.straggler->seconds) whole.straggler = straggler;
@@ -106,7 +106,7 @@ TimeReport TimeTotal::report() const {
   return whole;
 }
 
-TimeAccount::TimeAccount(World& world, RankStatus& rank_status)
+TimeProfile::TimeProfile(World& world, RankStatus& rank_status)
     : world_(world),
       rank_status_(rank_status),
       hosts_(all_gather_text(world, world.host())),
@@ -115,19 +115,19 @@ TimeAccount::TimeAccount(World& world, RankStatus& rank_status)
   rank_status_.add(*this);
 }
 
-TimeAccount::~TimeAccount() { rank_status_.remove(*this); }
+TimeProfile::~TimeProfile() { rank_status_.remove(*this); }
 
-void TimeAccount::on_end(const PhaseSpan& span) {
+void TimeProfile::on_end(const PhaseSpan& span) {
   const std::int64_t spent = span.end_ns - span.begin_ns;
   spent_ns_[static_cast<std::size_t>(span.at.phase)] += spent;
   if (span.at.phase == Phase::waiting) waits_.push_back(static_cast<float>(seconds(spent)));
 }
 
-void TimeAccount::count_step() {
+void TimeProfile::count_step() {
   if (++steps_ % kStepsBetweenComparisons == 0) compare_waits();
 }
 
-void TimeAccount::compare_waits() {
+void TimeProfile::compare_waits() {
   const auto all = rank_status_.wait_for_ranks([&] { return common_waits(world_, waits_); });
   const std::size_t ranks = all.size();
   const std::size_t collectives = all.front().size();
@@ -147,7 +147,7 @@ void TimeAccount::compare_waits() {
   waits_.erase(waits_.begin(), waits_.begin() + static_cast<std::ptrdiff_t>(collectives));
 }
 
-TimeReport TimeAccount::report() {
+TimeReport TimeProfile::report() {
   // The wait for a rank that is still late belongs to this report.
   rank_status_.wait_for_ranks([&] { return world_.all_true(true); });
   const auto spent = std::exchange(spent_ns_, {});
@@ -169,10 +169,10 @@ TimeReport TimeAccount::report() {
   return report;
 }
 
-Straggler TimeAccount::find_straggler(const std::vector<TimeShares>& ranks) const {
+Straggler TimeProfile::find_straggler(const std::vector<TimeShares>& ranks) const {
   const auto at = static_cast<std::size_t>(std::ranges::max_element(waited_for_) - waited_for_.begin());
   Straggler straggler{.rank = static_cast<int>(at), .host = hosts_[at], .seconds = waited_for_[at]};
-  double most = -1;
+  double max_excess = -1;
   for (std::size_t i = 0; i < kTimeShares; ++i) {
     const auto share = static_cast<TimeShare>(i);
     if (share == TimeShare::waiting) continue;
@@ -180,9 +180,9 @@ Straggler TimeAccount::find_straggler(const std::vector<TimeShares>& ranks) cons
     for (std::size_t other = 0; other < ranks.size(); ++other) {
       if (other != at) others.push_back(ranks[other][share]);
     }
-    const double more = ranks[at][share] - quartiles_of(others).median;
-    if (more > most) {
-      most = more;
+    const double excess = ranks[at][share] - quartiles_of(others).median;
+    if (excess > max_excess) {
+      max_excess = excess;
       straggler.cause = share;
     }
   }

@@ -22,8 +22,8 @@ TEST(Accuracy, GlyphsAreHardForALinearModelAndNotForLenet) {
   EXPECT_GE(last_test_accuracy(lenet), 0.97) << lenet.out << lenet.err;
 }
 
-// Without a warm-up, these starts left the network at chance for good.
-TEST(Accuracy, OfTheDefaultRecipeOnNormalisedImagesIsSoundFromStartsThatWouldCollapse) {
+// Without a warm-up, training from these seeds stayed at the accuracy of guessing.
+TEST(Accuracy, OfTheDefaultRecipeIsGoodFromSeedsThatCollapseWithoutWarmUp) {
   for (const char* seed : {"1", "5", "7", "9"}) {
     const ChildResult lenet = run_trainer(2, {"--epochs", "1", "--normalize", "auto", "--seed", seed});
     EXPECT_GE(last_test_accuracy(lenet), 0.95) << lenet.out << lenet.err;

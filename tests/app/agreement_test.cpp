@@ -10,8 +10,8 @@
 namespace tutti {
 namespace {
 
-// Of data and libraries on other hosts, for which one host stands in.
-TEST(Agreement, NamesTheRanksThatHaveSomethingElseAndWhat) {
+// One host simulates other hosts with other data and libraries.
+TEST(Agreement, NamesTheRanksThatDifferAndTheirValues) {
   const int rank = test_world().rank();
   const Findings findings =
       compare(test_world(), {{"training data", rank == 2 ? "0b" : "0a", "give all ranks the same --data"},
@@ -25,13 +25,13 @@ TEST(Agreement, NamesTheRanksThatHaveSomethingElseAndWhat) {
   EXPECT_EQ(findings.count(Severity::error), 2U);
 }
 
-TEST(Agreement, OfProgramsIsThereWhereAllRanksStartedOneFile) {
+TEST(Agreement, FindsNothingWhereAllRanksRunTheSameProgram) {
   EXPECT_THAT(compare_programs(test_world()).all(), testing::IsEmpty());
-  EXPECT_THAT(compare(test_world(), version_claims("Open MPI 4.1.4")).all(), testing::IsEmpty());
+  EXPECT_THAT(compare(test_world(), agreed_versions("Open MPI 4.1.4")).all(), testing::IsEmpty());
 }
 
-// As Slurm's tasks may be.
-TEST(MemoryPools, AreSharedByTheRanksOfAHostThatLieInThem) {
+// Slurm's tasks may be in different control groups.
+TEST(MemoryPools, AddUpTheDemandsOfTheRanksThatShareThem) {
   const int rank = test_world().rank();
   const auto shared =
       gather_pool_demands(test_world(), {{"host", 1000}, {rank < 2 ? "0:1" : "0:2", 100 + rank}}, rank * rank + 1);
@@ -44,9 +44,9 @@ TEST(MemoryPools, AreSharedByTheRanksOfAHostThatLieInThem) {
   EXPECT_EQ(shared[1].left, 100 + rank);
 }
 
-TEST(Findings, OfEachRankAreGatheredWithTheirRanks) {
+TEST(Findings, AreGatheredWithTheirRanks) {
   Findings mine;
-  if (test_world().rank() > 0) mine.warn("slow: mend it");
+  if (test_world().rank() > 0) mine.warn("slow: fix it");
   if (test_world().rank() == 1) mine.fail(ErrorSource::save, "full: empty it");
   const Findings all = gather(test_world(), mine);
   ASSERT_EQ(all.all().size(), 2U);

@@ -19,13 +19,13 @@ using test::read_text;
 using test::run_trainer;
 using Json = nlohmann::json;
 
-TEST(BenchAllreduce, ChecksEveryWayAtEverySizeAndTellsWhatIsChosen) {
+TEST(BenchAllreduce, ChecksEveryAlgorithmAtEverySizeAndReportsTheChoice) {
   const ScratchFolder folder;
-  const std::string kept = folder.path() + "/a.json";
+  const std::string json_path = folder.path() + "/a.json";
   const ChildResult bench = run_trainer(3, {"bench", "allreduce", "--device", "cpu", "--ranks", "2,3", "--min-bytes",
-                                            "4", "--max-bytes", "70000", "--repeats", "2", "--json", kept});
+                                            "4", "--max-bytes", "70000", "--repeats", "2", "--json", json_path});
   ASSERT_EQ(bench.status, 0) << bench.err;
-  const Json json = Json::parse(read_text(kept));
+  const Json json = Json::parse(read_text(json_path));
   std::set<std::string> points;
   for (const Json& point : json.at("results")) {
     EXPECT_EQ(point.at("wrong"), 0) << point;
@@ -41,7 +41,7 @@ TEST(BenchAllreduce, ChecksEveryWayAtEverySizeAndTellsWhatIsChosen) {
   EXPECT_EQ(count(bench.out, "ranks on 1 host: "), 2) << bench.out;
 }
 
-TEST(BenchAllreduce, RefusesWhatSeveralRanksCannotUseOnce) {
+TEST(BenchAllreduce, RefusesSoloOnMultipleRanksWithOneMessage) {
   const ChildResult bench = run_trainer(2, {"bench", "allreduce", "--device", "cpu", "--comm", "solo"});
   EXPECT_EQ(bench.status, 64);
   EXPECT_EQ(count(bench.err, "--comm solo is for one rank"), 1) << bench.err;

@@ -22,7 +22,7 @@ ChildResult train(int ranks, Words words, const Words& more) {
   return result;
 }
 
-// All that a run prints but its times, and the digest of its weights.
+// The output of a run without its times, and the digest of its weights.
 std::string account_of(const ChildResult& run) {
   const std::string lines = std::regex_replace(run.out, std::regex("time [^,]*, [^,]*"), "time");
   const std::size_t at = run.err.find(", weights ");
@@ -43,7 +43,7 @@ ChildResult on_mixed_processors(const std::string& words) {
   return run_script(2, "[ $RANK = 1 ] && export ONEDNN_MAX_CPU_ISA=SSE41; exec \"$T\" " + words + run);
 }
 
-TEST(AnyRanks, AreRefusedOnMixedProcessorsWhereBitsArePromised) {
+TEST(AnyRanks, RefuseMixedProcessorsWhereBitIdenticalResultsArePromised) {
   const std::string found = "rank 1 computes with SSE4.1, and rank 0 with ";
   const ChildResult refused = on_mixed_processors("--parts 2 ");
   EXPECT_EQ(refused.status, 65);
@@ -87,7 +87,7 @@ Words small(const std::string& out, const Words& more = {}) {
   return words;
 }
 
-TEST(AnyRanks, GoOnFromEachOthersCheckpointsToTheSameRun) {
+TEST(AnyRanks, ResumeFromEachOthersCheckpointsToTheSameResult) {
   const ScratchFolder folder;
   const std::string whole = folder.path() + "/whole";
   const std::string broken = folder.path() + "/broken";
@@ -104,7 +104,7 @@ TEST(AnyRanks, GoOnFromEachOthersCheckpointsToTheSameRun) {
   EXPECT_EQ(files.status, 0) << files.out << files.err;
 }
 
-TEST(AnyRanks, PartWithoutTheExactExchangeAndDiffNamesWhere) {
+TEST(AnyRanks, DivergeWithoutTheExactExchangeAndDiffNamesTheStep) {
   const ScratchFolder folder;
   const auto run = [&](int ranks, const Words& more) {
     const std::string out = folder.path() + "/" + std::to_string(ranks);

@@ -22,14 +22,14 @@ void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 class AnyResume : public testing::TestWithParam<Way> {
  protected:
   std::string folder(const std::string& name) const { return folder_.file(name); }
-  // Eight steps a run, across the ends of epochs.
+  // A run has eight steps, and its epochs end between them.
   void start(int ranks, const std::string& out, const Words& more) const {
     const Words common = words_of(
         "--data synthetic:210x1x12x12:4 --model mlp --parts 4 --batch-size 48 --epochs 2 --steps 8 "
         "--last-batch rollover --lr 0.01 --momentum 0 --log-every 1 --quiet --out");
     expect_success(ranks, with(common, with({folder(out)}, with(GetParam().words, more))));
   }
-  void go_on(int ranks, const std::string& out, const Words& more) const {
+  void resume(int ranks, const std::string& out, const Words& more) const {
     expect_success(ranks, with({"--resume", "--quiet", "--out", folder(out)}, more));
   }
   double loss(const std::string& out, int step) const {
@@ -45,20 +45,20 @@ class AnyResume : public testing::TestWithParam<Way> {
   ScratchFolder folder_;
 };
 
-TEST_P(AnyResume, GoesOnOnThreeAndOneAsTheUnbrokenRunOnFour) {
+TEST_P(AnyResume, OnThreeRanksAndOneEqualsAnUninterruptedRunOnFour) {
   start(4, "whole", {});
-  start(4, "broken", {"--steps", "3"});
-  go_on(3, "broken", {"--steps", "6"});
-  go_on(1, "broken", {"--steps", "8"});
+  start(4, "resumed", {"--steps", "3"});
+  resume(3, "resumed", {"--steps", "6"});
+  resume(1, "resumed", {"--steps", "8"});
   if (GetParam().any_ranks) {
     const std::string last = "/checkpoints/step-00000008.h5";
-    const ChildResult compared = run_trainer({"diff", folder("whole") + last, folder("broken") + last});
+    const ChildResult compared = run_trainer({"diff", folder("whole") + last, folder("resumed") + last});
     EXPECT_EQ(compared.status, 0) << compared.out;
   }
-  for (int step = 4; step <= 8; ++step) EXPECT_NEAR(loss("broken", step), loss("whole", step), 1e-5) << step;
+  for (int step = 4; step <= 8; ++step) EXPECT_NEAR(loss("resumed", step), loss("whole", step), 1e-5) << step;
 }
 
-// With momentum, whose loss would be seen within the tolerance: the learning rate is small.
+// With momentum, a lost velocity would stay within the tolerance, since the learning rate is small.
 INSTANTIATE_TEST_SUITE_P(
     Exchanges, AnyResume,
     testing::Values(Way{"ring", {"--exchange", "ring"}, false},

@@ -34,7 +34,7 @@ TEST(CheckOnDisks, NamesRanksThatDoNotSeeTheFolderOfTheRun) {
 }
 
 // The run agrees with the findings of the check, on disks of all sizes. A checkpoint takes 0.19 MiB.
-TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
+TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllRetainedOnes) {
   bool has_failed = false;
   bool has_been_warned = false;
   for (const int kib : {140, 280, 340, 420, 500, 620, 760, 860, 1000}) {
@@ -52,7 +52,7 @@ TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
       EXPECT_THAT(result.out, HasSubstr(" is deleted only after the next one is verified: make room for 0."));
     } else {
       EXPECT_EQ(result.status, 0) << result.err;
-      EXPECT_EQ(result.err.find("deleted the oldest ") == std::string::npos, !warned) << result.err;
+      EXPECT_EQ(result.err.find("evicted ") == std::string::npos, !warned) << result.err;
       EXPECT_THAT(result.err, Not(HasSubstr("is not saved")));
     }
     if (fails && kib < 300) {

@@ -54,7 +54,7 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
   for (const char* line :
-       {"error: --watch-interface eth99: this host has none of that name that is up, ",
+       {"error: --watch-interface eth99: no interface of that name is up ",
         "error: 3 ranks cannot share 2 parts: this run has 2, so it can use at most 2 ranks", "error: --momentum 7",
         "/proc/none: cannot make /proc/none/checkpoints", "\nwill fail: 4 errors; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));
@@ -65,7 +65,7 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   EXPECT_EQ(check(1, "--no-such-option").status, 64);
 }
 
-TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
+TEST(Check, ReportsOnceThatRanksDoNotFindEachOther) {
   const std::string words = fmt::format("\"$T\" check {}", kMlp);
   const ChildResult first = alone("PMI_SIZE=2 PMI_RANK=0 " + words);
   expect_failure(first, "started 2 processes, but ");
@@ -117,7 +117,7 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   EXPECT_EQ(start.out, "");
 }
 
-TEST(Check, NamesRanksOfAHostThatWantOtherData) {
+TEST(Check, NamesRanksOfAHostThatUseOtherData) {
   const ChildResult result =
       run_script(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
   expect_failure(result, "error: rank 1 requests other data than rank 0 on the same host, --data synthetic:110x");
@@ -178,13 +178,13 @@ TEST(Check, NamesLimitsOfItsProcess) {
                  "MiB of shared memory are needed, which is more than the file size limit (ulimit -f)");
 }
 
-TEST(Check, IsPartOfTheStartWhichTellsOfALimitOnce) {
+TEST(Check, IsPartOfTheStartWhichReportsALimitOnce) {
   const ChildResult start = alone(fmt::format("ulimit -n 60; exec \"$T\" {} --steps 1", kMlp));
   EXPECT_EQ(start.status, 0) << start.err;
   EXPECT_EQ(count(start.err, "warning: only 60 files may be open at once (ulimit -n)"), 1) << start.err;
 }
 
-TEST(Check, NamesMemoryThatIsNotThereAndThreadsWithoutCores) {
+TEST(Check, NamesInsufficientMemoryAndThreadsWithoutCores) {
   const ChildResult large = run_trainer(1, words_of("check --model vgg11 --data synthetic:64x3x32x32:4 --batch-size "
                                                     "9000000 --threads 4000 --steps 1"));
   expect_failure(large, ": 1 rank needs about ");

@@ -69,24 +69,24 @@ class Checkpoints : public testing::Test {
 std::optional<ScratchFolder> Checkpoints::trained_;
 std::string Checkpoints::weights_;
 
-TEST_F(Checkpoints, AreInspectedOnceWhateverTheRanks) {
+TEST_F(Checkpoints, AreInspectedOnceOnAnyNumberOfRanks) {
   const ChildResult seen = run_trainer(2, {"inspect", of_step(8), "--json", folder_.file("seen.json")});
   ASSERT_EQ(seen.status, 0) << seen.err;
   EXPECT_EQ(count(seen.out, "progress\n"), 1) << seen.out;
-  for (const std::string& told :
+  for (const std::string& expected :
        {std::string("verified      sizes, SHA-256"), std::string("step-00000008.h5, "), std::string("8 of 8 planned"),
         std::string("2 done"), std::string("correct ("), std::string("--checkpoint-every 4"),
         std::string("batch-size = 30"), std::string("images of 1x8x8, 4 classes\n"),
         std::string("name = \"tiny\", 4 layers"), "parameters: 6 tensors of 52 f32 values, 0.2 KiB, digest " + weights_,
         std::string("conv/weight  3x1x3x3"), std::string("statistics: 2 tensors"), std::string("velocity/head/bias"),
         std::string("exchange: none")}) {
-    EXPECT_THAT(seen.out, HasSubstr(told));
+    EXPECT_THAT(seen.out, HasSubstr(expected));
   }
-  EXPECT_THAT(seen.out, Not(HasSubstr("momentum =")));  // as it is by default
+  EXPECT_THAT(seen.out, Not(HasSubstr("momentum =")));  // it has its default
   const std::string json = read_text(folder_.file("seen.json"));
-  for (const char* told :
+  for (const char* expected :
        {"\"verified\": true", "\"sha256\": \"", "\"planned_steps\": 8", "\"classes\": 4", "\"name\": \"norm/mean\""}) {
-    EXPECT_THAT(json, HasSubstr(told));
+    EXPECT_THAT(json, HasSubstr(expected));
   }
 }
 
@@ -102,7 +102,7 @@ TEST_F(Checkpoints, PrintATensorLineByLineWithPlaces) {
   EXPECT_THAT(none.err, HasSubstr("has no tensor of that name"));
 }
 
-TEST_F(Checkpoints, OfAFolderAreAllJudgedAndTheNewestGoodOneIsShown) {
+TEST_F(Checkpoints, OfAFolderAreAllVerifiedAndTheNewestGoodOneIsShown) {
   damage(of_step(8));
   for (const std::string& folder : {run(), run() + "/checkpoints"}) {
     const ChildResult seen = run_trainer({"inspect", folder});
@@ -150,13 +150,13 @@ TEST_F(Checkpoints, ThatAreDamagedOrMissingAreRefusedWithTheReason) {
   }
 }
 
-TEST_F(Checkpoints, AreAskedForWhereAnotherFileOrFolderIsNamed) {
+TEST_F(Checkpoints, AreRequestedWhereAnotherFileOrFolderIsNamed) {
   const std::string photos = folder_.file("photos.h5");
   ASSERT_EQ(run_trainer({"data", "convert", "synthetic:40x1x8x8:4", photos}).status, 0);
   const ChildResult data = run_trainer(2, {"eval", "--checkpoint", photos});
   EXPECT_EQ(data.status, 66) << data.err;
   EXPECT_THAT(data.err, HasSubstr("'" + photos +
-                                  "' is no checkpoint (it is a data set): give a run's folder, or one "
+                                  "' is not a checkpoint (it is a data set): give a run's folder, or one "
                                   "of its checkpoints"));
   std::ofstream(folder_.file("1.jpg")) << "an image";
   const ChildResult image = run_trainer({"inspect", folder_.file("1.jpg")});
@@ -169,7 +169,7 @@ TEST_F(Checkpoints, AreAskedForWhereAnotherFileOrFolderIsNamed) {
   EXPECT_THAT(compared.err, HasSubstr("other' is not a run: it holds neither metrics.jsonl nor checkpoints"));
 }
 
-TEST_F(Checkpoints, WithoutAManifestServeByTheirSeal) {
+TEST_F(Checkpoints, WithoutAManifestAreVerifiedByTheirSeal) {
   const ChildResult seen = run_trainer({"inspect", alone()});
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_THAT(seen.out, HasSubstr("verified      its seal and its digests match; it has no manifest"));
@@ -180,7 +180,7 @@ TEST_F(Checkpoints, WithoutAManifestServeByTheirSeal) {
   EXPECT_EQ(compared.status, 0) << compared.out;
 }
 
-TEST_F(Checkpoints, WithoutManifestAndSealServeOnlyOnceTheyAreSealed) {
+TEST_F(Checkpoints, WithoutManifestAndSealAreReadOnlyOnceTheyAreSealed) {
   const std::string old = folder_.file("old.h5");
   const std::string sealed = folder_.file("sealed.h5");
   fs::copy_file(alone(), old);
@@ -220,10 +220,10 @@ TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
                                                         "--momentum", "0", "--init-from", alone()}));
   ASSERT_EQ(same.status, 0) << same.err;
   EXPECT_EQ(last_word(same.err, "weights "), weights_);
-  EXPECT_THAT(same.err, HasSubstr("initialised from " + alone() + " (step 8)\n"));
+  EXPECT_THAT(same.err, HasSubstr("initialized from " + alone() + " (step 8)\n"));
 }
 
-TEST_F(Checkpoints, GiveTheirNetworkTooUnlessAnotherIsNamed) {
+TEST_F(Checkpoints, AlsoGiveTheirNetworkUnlessAnotherIsNamed) {
   const Words plan{
       "--batch-size", "30", "--seed",     "3", "--data", "synthetic:120x1x8x8:4", "--epochs",    "1",
       "--lr",         "0",  "--momentum", "0", "--out",  folder_.file("next"),    "--init-from", run() + "@4"};
@@ -232,14 +232,14 @@ TEST_F(Checkpoints, GiveTheirNetworkTooUnlessAnotherIsNamed) {
   const ChildResult begun = run_trainer(2, plan);
   ASSERT_EQ(begun.status, 0) << begun.err;
   EXPECT_THAT(begun.err, HasSubstr("tiny: 52 parameters"));
-  EXPECT_THAT(begun.err, HasSubstr("initialised from " + of_step(4) + " (step 4)\n"));
+  EXPECT_THAT(begun.err, HasSubstr("initialized from " + of_step(4) + " (step 4)\n"));
   EXPECT_THAT(read_text(folder_.file("next/config.toml")), HasSubstr("/tiny.toml\"\n"));
   const ChildResult other = run_trainer({"--resume", "--out", run(), "--lr", "0.5"});
   EXPECT_EQ(other.status, 65);
   EXPECT_THAT(other.err, HasSubstr("start a new run with these weights: --init-from " + of_step(8)));
 }
 
-TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestWhereverOneIsTaken) {
+TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestInEveryCommand) {
   for (const char* which : {"4", "8"}) {
     const ChildResult evaluated = run_trainer(
         2, {"eval", "--checkpoint", run() + "@" + which, "--on", "train", "--json", folder_.file("e.json")});
@@ -260,28 +260,28 @@ TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestWhereverOneIsTaken) {
   EXPECT_THAT(page.out, HasSubstr(", images classified by step-00000004.h5\n"));
 }
 
-TEST_F(Checkpoints, ThatAreNotThereAreNamedWithThoseThatAre) {
-  for (const auto& [which, told] : {std::pair("@5", "has no checkpoint of step 5; it has steps 4, 8"),
-                                    std::pair("@newest", "one of its checkpoints as RUN@best or RUN@STEP"),
-                                    std::pair("@99999999999999999999", "there is no '")}) {
+TEST_F(Checkpoints, ThatDoNotExistAreReportedWithThoseThatDo) {
+  for (const auto& [which, expected] : {std::pair("@5", "has no checkpoint of step 5; it has steps 4, 8"),
+                                        std::pair("@newest", "one of its checkpoints as RUN@best or RUN@STEP"),
+                                        std::pair("@99999999999999999999", "there is no '")}) {
     const ChildResult none = run_trainer(2, {"eval", "--checkpoint", run() + which});
     EXPECT_EQ(none.status, 66);
-    EXPECT_THAT(none.err, HasSubstr(told));
+    EXPECT_THAT(none.err, HasSubstr(expected));
   }
   const ChildResult file = run_trainer({"inspect", of_step(8) + "@best"});
   EXPECT_EQ(file.status, 66);
   EXPECT_THAT(file.err, HasSubstr("is not the folder of a run: leave '@best' out"));
-  fs::rename(run(), folder_.file("run@best"));  // a name of its own comes first
+  fs::rename(run(), folder_.file("run@best"));  // an existing name takes precedence
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", folder_.file("run@best"), "--on", "train"}).status, 0);
 }
 
-TEST_F(Checkpoints, BeginARunOnOtherClassesAlikeOnAnyRanksAndAreNeededOnce) {
+TEST_F(Checkpoints, StartTheSameRunOnOtherClassesOnAnyRanksAndAreReadOnce) {
   const Words other{"--data", "synthetic:120x1x8x8:6", "--normalize", "auto", "--epochs", "2", "--parts",
                     "3",      "--init-from",           of_step(8)};
   const std::string out = folder_.file("other");
   const ChildResult whole = run_trainer(with(tiny(), other));
   ASSERT_EQ(whole.status, 0) << whole.err;
-  EXPECT_THAT(whole.err, HasSubstr("newly initialised: head/weight, head/bias\n"));
+  EXPECT_THAT(whole.err, HasSubstr("newly initialized: head/weight, head/bias\n"));
   const ChildResult broken = run_trainer(3, with(tiny(), with(other, {"--steps", "3", "--out", out, "--resume"})));
   ASSERT_EQ(broken.status, 0) << broken.err;
   fs::remove_all(run());
@@ -290,7 +290,7 @@ TEST_F(Checkpoints, BeginARunOnOtherClassesAlikeOnAnyRanksAndAreNeededOnce) {
   EXPECT_EQ(last_word(rest.err, "weights "), last_word(whole.err, "weights "));
 }
 
-TEST_F(Checkpoints, OfAnotherNetworkAreNoBeginning) {
+TEST_F(Checkpoints, OfAnotherNetworkDoNotInitialiseARun) {
   const ChildResult other =
       run_trainer(2, {"--model", "mlp", "--data", "synthetic:120x1x8x8:4", "--init-from", of_step(8)});
   EXPECT_EQ(other.status, 65) << other.err;

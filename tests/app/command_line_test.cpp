@@ -29,7 +29,7 @@ std::string refusal(const std::vector<const char*>& words) {
 }
 
 TEST(CommandLine, TrainsWhenNoCommandIsGiven) {
-  EXPECT_EQ(parse({}).called, "train");
+  EXPECT_EQ(parse({}).command_name, "train");
   EXPECT_EQ(parse({"--epochs", "3"}).run.epochs, 3);
   EXPECT_EQ(parse({"train", "--epochs=3"}).run.epochs, 3);
 }
@@ -39,7 +39,7 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
   EXPECT_EQ(invocation.given, (std::set<std::string>{"lr", "nesterov"}));
 }
 
-TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
+TEST(CommandLine, SuggestsACorrectionForAMisspeltWord) {
   EXPECT_EQ(refusal({"--modle", "lenet"}), "unknown option '--modle': did you mean '--model'? See trainer --help");
   EXPECT_EQ(refusal({"-epochs=5"}), "unknown option '-epochs': did you mean '--epochs'? See trainer --help");
   EXPECT_EQ(refusal({"eval", "--chekpoint", "run"}),
@@ -59,9 +59,9 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
   EXPECT_EQ(refusal({"frobnicate"}), "unknown command 'frobnicate': see trainer --help");
 }
 
-TEST(CommandLine, SaysWhatAValueOrAnOperandHasToBe) {
-  EXPECT_EQ(refusal({"--epochs", "five"}), "--epochs cannot be 'five': give a whole number; see trainer --help");
-  EXPECT_EQ(refusal({"--epochs", "1.5"}), "--epochs cannot be '1.5': give a whole number; see trainer --help");
+TEST(CommandLine, NamesTheAllowedValuesAndOperands) {
+  EXPECT_EQ(refusal({"--epochs", "five"}), "--epochs cannot be 'five': give an integer; see trainer --help");
+  EXPECT_EQ(refusal({"--epochs", "1.5"}), "--epochs cannot be '1.5': give an integer; see trainer --help");
   EXPECT_EQ(refusal({"--resume=maybe"}),
             "--resume cannot be 'maybe': give true or false, or no value; see trainer --help");
   EXPECT_EQ(refusal({"data", "info", "--", "a", "b"}), "unexpected argument 'b': see trainer data info --help");
@@ -75,7 +75,7 @@ TEST(CommandLine, TakesNumbersAsTheyAreWrittenOrRefusesThem) {
   EXPECT_EQ(parse({"--epochs", "+3", "--lr=+1e-3"}).run.epochs, 3);
   EXPECT_EQ(parse({"--seed", "-9223372036854775808"}).run.seed, std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(refusal({"--seed", "18446744073709551615"}),
-            "--seed cannot be '18446744073709551615': give a whole number from -2^63 to 2^63 - 1; see trainer --help");
+            "--seed cannot be '18446744073709551615': give an integer from -2^63 to 2^63 - 1; see trainer --help");
   for (const char* rate : {"1e400", "-1e400", "1e-400"}) {
     EXPECT_EQ(refusal({"--lr", rate}), std::string("--lr cannot be '") + rate +
                                            "': give 0, or a number from 2.3e-308 to 1.7e308; see trainer --help");
@@ -115,10 +115,10 @@ TEST(CommandLine, RefusesWordsAndNumbersThatMeanNothing) {
   EXPECT_EQ(parse({"--keep-checkpoints", "0"}).run.keep_checkpoints, 0);
 }
 
-TEST(CommandLine, LeavesItToCheckToListAllFaultsOfValues) {
+TEST(CommandLine, LetsCheckListAllInvalidValues) {
   const Invocation check = parse({"check", "--exchange", "nearly", "--epochs", "0", "--lr", "0.5"});
-  ASSERT_EQ(check.faults.size(), 2U);
-  EXPECT_EQ(check.faults[1], "--exchange nearly: must be one of auto, ring, exact, sharded, central");
+  ASSERT_EQ(check.problems.size(), 2U);
+  EXPECT_EQ(check.problems[1], "--exchange nearly: must be one of auto, ring, exact, sharded, central");
   EXPECT_EQ(check.run.rate.base, 0.5);
 }
 
@@ -127,18 +127,18 @@ TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
   EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.out, "caf\xC3\xA9");
 }
 
-TEST(CommandLine, TellsTheBenchesApart) {
+TEST(CommandLine, DistinguishesTheBenchmarks) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
   const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
-  EXPECT_EQ(input.called, "bench input");
+  EXPECT_EQ(input.command_name, "bench input");
   EXPECT_EQ(input.run.augment, Augment::crop_flip);
   EXPECT_EQ(input.input.seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
-  EXPECT_EQ(scaling.called, "bench scaling");
+  EXPECT_EQ(scaling.command_name, "bench scaling");
   EXPECT_EQ(scaling.run.model, "mlp");
   EXPECT_EQ(scaling.ranks, "1,2");
   const Invocation step = parse({"bench", "step", "--timed-steps", "3", "--parts", "2", "--batch-size", "8"});
-  EXPECT_EQ(step.called, "bench step");
+  EXPECT_EQ(step.command_name, "bench step");
   EXPECT_EQ(step.steps.timed, 3);
   EXPECT_EQ(step.run.parts, 2);
   EXPECT_EQ(refusal({"bench", "step", "--init-from", "run"}).substr(0, 14), "unknown option");
@@ -149,7 +149,7 @@ TEST(CommandLine, TellsTheBenchesApart) {
 
 TEST(CommandLine, ReadsWhatToCompare) {
   const Invocation diff = parse({"diff", "runs/a", "runs/b"});
-  EXPECT_EQ(diff.called, "diff");
+  EXPECT_EQ(diff.command_name, "diff");
   EXPECT_EQ(diff.compared.a, "runs/a");
   EXPECT_EQ(diff.compared.b, "runs/b");
   EXPECT_NE(refusal({"diff", "runs/a"}).find("b is required"), std::string::npos);
@@ -158,7 +158,7 @@ TEST(CommandLine, ReadsWhatToCompare) {
 TEST(CommandLine, ReadsWhatToEvaluate) {
   const Invocation eval =
       parse({"eval", "--checkpoint", "a.h5", "--data", "glyphs", "--on", "train", "--json", "b.json"});
-  EXPECT_EQ(eval.called, "eval");
+  EXPECT_EQ(eval.command_name, "eval");
   EXPECT_EQ(eval.eval.checkpoint, "a.h5");
   EXPECT_EQ(eval.eval.on, EvalSet::train);
   EXPECT_EQ(eval.json, "b.json");
@@ -171,10 +171,10 @@ TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
   EXPECT_EQ(parse({"--optimizer", "lars"}).run.optimizer.momentum, 0.9);
 }
 
-TEST(CommandLine, TellsWhatToDoWithData) {
+TEST(CommandLine, ReadsTheCommandsOfData) {
   const Invocation convert =
       parse({"data", "convert", "glyphs", "g.h5", "--validation-ratio", "0.2", "--image-size=16"});
-  EXPECT_EQ(convert.called, "data convert");
+  EXPECT_EQ(convert.command_name, "data convert");
   EXPECT_EQ(convert.run.data, "glyphs");
   EXPECT_EQ(convert.target, "g.h5");
   EXPECT_EQ(convert.run.validation_ratio, 0.2);
@@ -183,9 +183,9 @@ TEST(CommandLine, TellsWhatToDoWithData) {
   const Invocation fetch = parse({"data", "fetch", "mnist", "--to", "d"});
   EXPECT_EQ(fetch.command, nullptr);
   EXPECT_EQ(fetch.companion.filename(), "trainer-data-fetch");
-  EXPECT_EQ(fetch.words, (std::vector<std::string>{"mnist", "--to", "d"}));
+  EXPECT_EQ(fetch.arguments, (std::vector<std::string>{"mnist", "--to", "d"}));
   const Invocation show = parse({"data", "show", "glyphs", "s.png", "--count=8", "--beside", "--augment", "crop-flip"});
-  EXPECT_EQ(show.called, "data show");
+  EXPECT_EQ(show.command_name, "data show");
   EXPECT_EQ(show.run.data + show.target, "glyphss.png");
   EXPECT_EQ(show.run.augment, Augment::crop_flip);
   EXPECT_EQ(show.show.count, 8);
@@ -197,7 +197,7 @@ TEST(CommandLine, TellsWhatToDoWithData) {
   EXPECT_NE(refusal({"data", "info", "glyphs", "--lr", "1"}).find("--lr"), std::string::npos);
 }
 
-TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
+TEST(CommandLine, RefusesInOneLineThatNamesTheHelp) {
   for (const auto& words : std::vector<std::vector<const char*>>{{"--epoch", "3"},
                                                                  {"--epochs", "three"},
                                                                  {"trian"},
@@ -217,7 +217,8 @@ TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
 TEST(CommandLine, HelpGroupsTheOptionsAndEveryGroupFitsAScreen) {
   const std::string help = parse({"--help"}).text;
   std::size_t lines = 0;
-  for (const char* group : {"Data:", "Network:", "Training:", "Ranks and devices:", "Keeping:", "Watching:"}) {
+  for (const char* group :
+       {"Data:", "Network:", "Training:", "Ranks and devices:", "Checkpoints and output:", "Logging:"}) {
     EXPECT_NE(help.find(group), std::string::npos) << group;
   }
   for (std::size_t begin = 0; begin < help.size();) {

@@ -30,7 +30,7 @@ std::vector<std::size_t> numbers(const std::vector<RankedClass>& classes) {
 }
 
 TEST(BestClasses, AreThoseOfTheGreatestOutputsAndTheFirstOfEquals) {
-  const std::vector<SampleScore> samples{{.exponentials = 3, .predicted = 1}, {.exponentials = 3, .predicted = 1}};
+  const std::vector<SampleResult> samples{{.exponentials = 3, .predicted = 1}, {.exponentials = 3, .predicted = 1}};
   const std::vector<float> logits{0, 0, 0, 0, 1, 5, 5, 3};
   const ChunkScores scores{.classes = 4, .samples = samples, .logits = logits};
   EXPECT_THAT(numbers(best_classes(scores, 0, 2)), ElementsAre(0, 1));
@@ -38,9 +38,9 @@ TEST(BestClasses, AreThoseOfTheGreatestOutputsAndTheFirstOfEquals) {
   EXPECT_THAT(numbers(best_classes(scores, 1, 9)), ElementsAre(1, 2, 3, 0));
 }
 
-// Their probabilities are the same double.
-TEST(BestClasses, TellOutputsApartWhoseProbabilitiesAreEqual) {
-  const std::vector<SampleScore> samples{{.exponentials = 1, .predicted = 0}};
+// The probabilities of these outputs are the same double.
+TEST(BestClasses, DistinguishOutputsWithEqualProbabilities) {
+  const std::vector<SampleResult> samples{{.exponentials = 1, .predicted = 0}};
   const std::vector<float> logits{1000, -2000, -1000};
   const ChunkScores scores{.classes = 3, .samples = samples, .logits = logits};
   const auto best = best_classes(scores, 0, 3);
@@ -48,9 +48,9 @@ TEST(BestClasses, TellOutputsApartWhoseProbabilitiesAreEqual) {
   EXPECT_EQ(best[1].probability, best[2].probability);
 }
 
-TEST(Confusion, TellsWhatIsTakenForWhat) {
+TEST(Confusion, CountsWhichClassIsMistakenForWhich) {
   Confusion confusion({"cat", "dog", "ox"});
-  std::vector<SampleScore> samples;
+  std::vector<SampleResult> samples;
   for (int i = 0; i < 10; ++i) samples.push_back({.label = i < 8 ? 0 : 1, .predicted = i < 5 ? 0 : i < 6 ? 1 : 2});
   const std::vector<float> logits(30);
   confusion.add({.classes = 3, .samples = samples, .logits = logits});
@@ -66,7 +66,7 @@ TEST(Confusion, TellsWhatIsTakenForWhat) {
             " 2  ox           0  0  0\n");
 }
 
-TEST(Confusion, LeavesTheMatrixAwayWhereItDoesNotFitATerminal) {
+TEST(Confusion, OmitsTheMatrixWhereItDoesNotFitATerminal) {
   std::vector<std::string> names;
   for (int i = 0; i < 21; ++i) names.push_back(std::to_string(i));
   EXPECT_EQ(Confusion(names).text().find("true, predicted"), std::string::npos);
@@ -77,7 +77,7 @@ TEST(Confusion, LeavesTheMatrixAwayWhereItDoesNotFitATerminal) {
 TEST(Mistakes, KeepTheMostConfidentOfMany) {
   Mistakes mistakes(3);
   std::vector<float> logits;
-  std::vector<SampleScore> samples;
+  std::vector<SampleResult> samples;
   for (int i = 0; i < 50; ++i) {
     const double probability = 0.5 + 0.01 * ((i * 37) % 50);
     logits.insert(logits.end(), {0, static_cast<float>(std::log(1 / probability - 1))});
@@ -93,7 +93,7 @@ TEST(Mistakes, KeepTheMostConfidentOfMany) {
   EXPECT_NEAR(sorted[2].probability, 0.97, 1e-6);
 }
 
-TEST(SmallPng, HasNoSideThatIsLonger) {
+TEST(SmallPng, LimitsBothSides) {
   std::vector<std::uint8_t> pixels(3 * 300 * 100, 100);
   const auto big_endian = [](const std::vector<std::byte>& png, std::size_t at) {
     return std::to_integer<int>(png[at + 2]) * 256 + std::to_integer<int>(png[at + 3]);
@@ -128,7 +128,7 @@ TEST(ContactSheet, EnlargesSmallImagesAndFillsRowsEvenly) {
   EXPECT_EQ(size_of(sheet), std::pair(10 + 6 * (112 + 10), 10 + 2 * (112 + 10)));
 }
 
-TEST(ContactSheet, ShowsOriginalsOfOtherProportionsBesideInABoxOfTheSameSize) {
+TEST(ContactSheet, ShowsOriginalsOfOtherProportionsInABoxOfTheSameSize) {
   const std::vector<std::uint8_t> pixels(200 * 200, 77);
   const std::vector<std::uint8_t> wide(400 * 100);
   SheetEntry entry = entry_of(pixels, 200);

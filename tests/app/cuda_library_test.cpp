@@ -1,4 +1,4 @@
-// With the library at hand; passes with and without a GPU.
+// These tests need the library. They pass with and without a GPU.
 
 #include "processors.hpp"
 
@@ -10,14 +10,14 @@ namespace {
 
 using testing::MatchesRegex;
 
-TEST(CudaLibrary, IsFoundBesideTuttisOwnAndIsOfThisBuild) {
+TEST(CudaLibrary, IsFoundNextToLibtuttiAndIsOfThisBuild) {
   const CudaLibraries libraries = load_cuda_libraries();
   EXPECT_EQ(libraries.cuda.interface_version, kCudaInterfaceVersion);
   EXPECT_NE(libraries.cuda.make_backend, nullptr);
   EXPECT_NE(libraries.nccl.make_communicator, nullptr);
 }
 
-TEST(CudaLibrary, SaysWhichVersionsItStandsOn) {
+TEST(CudaLibrary, ReportsTheVersionsOfItsLibraries) {
   const CudaLibraries libraries = load_cuda_libraries();
   const CudaInventory inventory = libraries.cuda.query();
   EXPECT_THAT(inventory.runtime_version, MatchesRegex("[0-9]+\\.[0-9]+"));
@@ -26,7 +26,7 @@ TEST(CudaLibrary, SaysWhichVersionsItStandsOn) {
   EXPECT_THAT(libraries.nccl.version(), MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
 }
 
-TEST(CudaLibrary, DescribesEveryDeviceOrSaysWhyThereIsNone) {
+TEST(CudaLibrary, DescribesEveryDeviceOrReportsWhyThereIsNone) {
   const CudaInventory inventory = load_cuda_libraries().cuda.query();
   EXPECT_EQ(inventory.devices.empty(), !inventory.unavailable_reason.empty());
   if (inventory.driver_version == "no driver") {

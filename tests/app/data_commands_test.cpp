@@ -90,7 +90,7 @@ TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
   EXPECT_THAT(again.err, HasSubstr("1.h5' exists"));
 }
 
-TEST_F(DataCommands, TurnPhotosUprightUnlessToldNotTo) {
+TEST_F(DataCommands, TurnPhotosUprightUnlessExifIsOff) {
   for (const char* name : {"in/a/1.jpg", "in/b/1.jpg"}) {
     folder_.write(name, ::tutti::testing::turned(::tutti::testing::jpeg_of(gradient(3, 8, 16)), 6));
   }
@@ -190,7 +190,7 @@ Bytes other_png(int brightness) {
   return plain_png(other % 256);
 }
 
-TEST_F(DataCommands, CompareWhatImageFilesHoldWhenARunIsResumed) {
+TEST_F(DataCommands, CompareTheContentOfImageFilesWhenARunIsResumed) {
   for (int i = 0; i < 600; ++i) {
     folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), plain_png(i % 128));
     if (i < 20) folder_.write(fmt::format("in/test/{}/{}.png", i % 2, i), plain_png(i));
@@ -272,7 +272,7 @@ TEST_F(DataCommands, RefuseClassNamesThatAreNotUtf8AndShowThemEscaped) {
   EXPECT_THAT(converted.err, HasSubstr("in its name 'two\\x0alines'; rename it"));
 }
 
-TEST_F(DataCommands, SayThatFoldersInsideAClassFolderAreNotRead) {
+TEST_F(DataCommands, ReportFoldersInsideAClassFolderAsNotRead) {
   for (int i = 0; i < 4; ++i) {
     folder_.write(fmt::format("deep/{}/more/{}.png", i % 2, i), png_of(gradient(1, 8, 8, i)));
     folder_.write(fmt::format("half/{}/{}{}.png", i % 2, i == 1 || i == 3 ? "more/" : "", i),
@@ -282,7 +282,7 @@ TEST_F(DataCommands, SayThatFoldersInsideAClassFolderAreNotRead) {
   EXPECT_THAT(data({"info", path("half")}).err, HasSubstr("and folders inside it, as 'more', are not read"));
 }
 
-TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {
+TEST_F(DataCommands, ConvertOnlyToNamesOfHdf5Files) {
   for (const char* name : {"out.png", "out.txt", "out"}) {
     const ChildResult refused = data({"convert", "synthetic:20x1x4x4:2", path(name)});
     EXPECT_EQ(refused.status, 64) << refused.err;
@@ -336,7 +336,7 @@ TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
   }
 }
 
-TEST_F(DataCommands, ShowOriginalsBesideAndNormalisedValuesAndClassNames) {
+TEST_F(DataCommands, ShowOriginalsAndNormalisedValuesAndClassNames) {
   for (int i = 0; i < 6; ++i) {
     folder_.write(fmt::format("in/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 60 + i, 90, 11 * i)));
   }
@@ -344,7 +344,7 @@ TEST_F(DataCommands, ShowOriginalsBesideAndNormalisedValuesAndClassNames) {
                                   "--normalize", "0.5/0.25", "--beside"});
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("s.png: 6 of the 6 images of step 1 (epoch 1) of in, 64 x 64 enlarged 2 times; "
-                                   "normalised values of -3 to 3 from black to white\n"));
+                                   "normalized values of -3 to 3 from black to white\n"));
   EXPECT_THAT(shown.out, HasSubstr("  2      3          0  cat\n"));
 }
 
@@ -361,8 +361,8 @@ TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
   EXPECT_EQ(data({"show", "synthetic:9x1x4x4:2", path("s.png"), "--last-batch", "discard", "--step", "3"}).status, 64);
 }
 
-// A class name that a folder of a data set may have.
-TEST_F(DataCommands, AndAllOthersShowNoControlCharactersOfNames) {
+// A folder of a data set may have this name.
+TEST_F(DataCommands, AndAllOthersEscapeControlCharactersInNames) {
   const std::string hostile = "=esc\x1b[31m\xC2\x9B";
   for (const std::string& name : {hostile, std::string("plain")}) {
     for (int i = 0; i < 4; ++i) folder_.write(fmt::format("set/{}/{}.png", name, i), png_of(gradient(1, 8, 8, 11 * i)));

@@ -25,28 +25,28 @@ CudaDevice gpu(const std::string& host, int number) {
   return {.name = "NVIDIA H200", .uuid = fmt::format("GPU-{}-{}", host, number)};
 }
 
-// A rank on a host that sees these of its GPUs, as its launcher left them.
-DeviceClaim rank_on(const std::string& host, const std::vector<int>& visible, const DeviceRequest& request = {}) {
-  DeviceClaim claim{
+// A rank on a host to which its launcher made these GPUs visible.
+DeviceReport rank_on(const std::string& host, const std::vector<int>& visible, const DeviceRequest& request = {}) {
+  DeviceReport claim{
       .request = request, .host = host, .visible = {}, .unavailable_reason = visible.empty() ? "no driver" : ""};
   for (const int number : visible) claim.visible.push_back(gpu(host, number));
   return claim;
 }
 
-Devices devices_of(const std::vector<DeviceClaim>& claims) {
+Devices devices_of(const std::vector<DeviceReport>& claims) {
   Devices devices;
   for (const DeviceChoice& choice : choose_devices(claims)) devices.push_back(choice.device);
   return devices;
 }
 
-std::string note_of(const std::vector<DeviceClaim>& claims) { return choose_devices(claims).front().note; }
+std::string note_of(const std::vector<DeviceReport>& claims) { return choose_devices(claims).front().note; }
 
-std::string refusal_of(const std::vector<DeviceClaim>& claims) {
+std::string refusal_of(const std::vector<DeviceReport>& claims) {
   try {
     choose_devices(claims);
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     return error.what();
   }
   return "nothing was refused";
@@ -57,14 +57,14 @@ const DeviceRequest kCpu{.device = Device::cpu};
 
 TEST(DeviceChoice, UnderMpirunWithAllGpusVisibleIsTheLocalRank) {
   const std::vector<int> all{0, 1, 2, 3};
-  const std::vector<DeviceClaim> claims(4, rank_on("a", all));
+  const std::vector<DeviceReport> claims(4, rank_on("a", all));
   EXPECT_THAT(devices_of(claims), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(note_of(claims), "");
 }
 
 TEST(DeviceChoice, OnTwoHostsStartsAgainOnEach) {
-  const DeviceClaim a = rank_on("a", {0, 1});
-  const DeviceClaim b = rank_on("b", {0, 1});
+  const DeviceReport a = rank_on("a", {0, 1});
+  const DeviceReport b = rank_on("b", {0, 1});
   EXPECT_THAT(devices_of({a, a, b, b}), ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(devices_of({a, b, a, b}), ElementsAre(0, 0, 1, 1));
 }
@@ -76,27 +76,27 @@ TEST(DeviceChoice, UnderSrunWithOneGpuPerTaskIsTheOnlyOne) {
 
 TEST(DeviceChoice, FollowsCudaVisibleDevicesThatDifferByRank) {
   EXPECT_THAT(devices_of({rank_on("a", {3}), rank_on("a", {2, 1})}), ElementsAre(0, 0));
-  const DeviceClaim masked = rank_on("a", {2, 3});
+  const DeviceReport masked = rank_on("a", {2, 3});
   EXPECT_THAT(devices_of({masked, masked}), ElementsAre(0, 1));
 }
 
-TEST(DeviceChoice, GivesRanksBoundToTheSameFewOneEach) {
-  const DeviceClaim low = rank_on("a", {0, 1});
-  const DeviceClaim high = rank_on("a", {2, 3});
+TEST(DeviceChoice, AssignsOneGpuToEachRankOfASharedMask) {
+  const DeviceReport low = rank_on("a", {0, 1});
+  const DeviceReport high = rank_on("a", {2, 3});
   EXPECT_THAT(devices_of({low, low, high, high}), ElementsAre(0, 1, 0, 1));
 }
 
 TEST(DeviceChoice, RefusesMoreRanksThanGpus) {
-  const std::vector<DeviceClaim> cuda(3, rank_on("a", {0, 1}, kCuda));
+  const std::vector<DeviceReport> cuda(3, rank_on("a", {0, 1}, kCuda));
   EXPECT_THAT(refusal_of(cuda), AllOf(HasSubstr("3 ranks on a see the same 2 GPUs"), HasSubstr("--share-device")));
-  const std::vector<DeviceClaim> any(3, rank_on("a", {0, 1}));
+  const std::vector<DeviceReport> any(3, rank_on("a", {0, 1}));
   EXPECT_THAT(devices_of(any), ElementsAre(kProcessor, kProcessor, kProcessor));
   EXPECT_THAT(note_of(any), HasSubstr("3 ranks on a see the same 2 GPUs"));
 }
 
 TEST(DeviceChoice, RefusesTwoRanksOnOneUuidAndNamesBoth) {
-  // Containers with host names of their own on one machine.
-  std::vector<DeviceClaim> claims{rank_on("a", {0}), rank_on("b", {0})};
+  // Containers on one machine have different host names.
+  std::vector<DeviceReport> claims{rank_on("a", {0}), rank_on("b", {0})};
   claims[1].visible = claims[0].visible;
   EXPECT_THAT(refusal_of(claims), AllOf(HasSubstr("rank 0 on a and rank 1 on b would both use GPU-a-0 (NVIDIA H200)"),
                                         HasSubstr("--gpus-per-task=1")));
@@ -106,9 +106,9 @@ TEST(DeviceChoice, RefusesTwoRanksOnOneUuidAndNamesBoth) {
 
 TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
   const DeviceRequest share{.device = Device::cuda, .share = true};
-  EXPECT_THAT(devices_of(std::vector<DeviceClaim>(4, rank_on("a", {0}, share))), ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT(devices_of(std::vector<DeviceClaim>(4, rank_on("a", {0, 1}, share))), ElementsAre(0, 1, 0, 1));
-  EXPECT_THAT(refusal_of(std::vector<DeviceClaim>(2, rank_on("a", {0}, kCuda))),
+  EXPECT_THAT(devices_of(std::vector<DeviceReport>(4, rank_on("a", {0}, share))), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(devices_of(std::vector<DeviceReport>(4, rank_on("a", {0, 1}, share))), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(refusal_of(std::vector<DeviceReport>(2, rank_on("a", {0}, kCuda))),
               HasSubstr("2 ranks on a see the same 1 GPU:"));
 }
 
@@ -119,9 +119,9 @@ TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
             "rank 1 on b has no GPU: no driver; choose --device cpu, or auto");
 }
 
-TEST(DeviceChoice, LetsRanksWithAndWithoutGpuMeetOnlyInHostMemory) {
-  const DeviceRequest cuda{.device = Device::cuda, .mixed = true};
-  const DeviceRequest cpu{.device = Device::cpu, .mixed = true};
+TEST(DeviceChoice, LetsRanksWithAndWithoutGpuCommunicateOnlyInHostMemory) {
+  const DeviceRequest cuda{.device = Device::cuda, .allow_mixed = true};
+  const DeviceRequest cpu{.device = Device::cpu, .allow_mixed = true};
   EXPECT_THAT(devices_of({rank_on("a", {0, 1}, cpu), rank_on("a", {0, 1}, cuda), rank_on("b", {}, cpu),
                           rank_on("a", {0, 1}, cuda)}),
               ElementsAre(kProcessor, 0, kProcessor, 1));

@@ -42,7 +42,7 @@ TEST(Differences, NameTheFirstStepAndWhatDiffersInIt) {
   EXPECT_FALSE(compare_metrics(a, a).differ);
 }
 
-TEST(Differences, OfARunThatWentOnCountItsLastRecords) {
+TEST(Differences, OfAResumedRunUseItsLastRecords) {
   const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "xx", "yy") +
                          "{\"event\":\"run\",\"command_line\":[],\"ranks\":3}\n" + digest_line(2, "cc", "dd"));
   const Comparison finding = compare_metrics(a, records(kRun + digest_line(2, "cc", "dd")));
@@ -50,13 +50,13 @@ TEST(Differences, OfARunThatWentOnCountItsLastRecords) {
   EXPECT_THAT(finding.text, HasSubstr("ranks         3 | 4\n"));
 }
 
-TEST(Differences, LeaveOutWhatLiesSoDeepThatTheStackWouldEnd) {
+TEST(Differences, IgnoreRecordsNestedTooDeepForTheStack) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   const auto a = records("{\"event\":\"run\",\"device\":" + deep + ",\"ranks\":[[4]]}\n");
   EXPECT_EQ(a.run.at("ranks"), "[[4]]");
 }
 
-TEST(Differences, PassOverDamagedLinesAndSaySo) {
+TEST(Differences, SkipDamagedLinesAndReportThem) {
   const auto a =
       records(kRun + digest_line(1, "aa", "bb") + "{\"event\":\"dig" + kRun + "[1]\n{\"event\":\"digest\"}\n" +
               digest_line(2, "cc", "dd") + "{\"event\":\"digest\",\"step\":3,\"wei");
@@ -81,13 +81,13 @@ TEST(Differences, OfEpochsAreTakenWhereThereAreNoDigests) {
   EXPECT_THAT(finding.text, HasSubstr("  weights       aa | bb\n  test_acc      0.75 | 0.5\n"));
 }
 
-TEST(Differences, CannotBeHadWithoutAStepInCommon) {
+TEST(Differences, NeedAStepInCommon) {
   const Comparison finding = compare_metrics(records(digest_line(1, "aa", "bb")), records(digest_line(2, "aa", "bb")));
   EXPECT_FALSE(finding.compared);
   EXPECT_THAT(finding.text, HasSubstr("1 to 1 | 2 to 2"));
 }
 
-// Of two checkpoints, the second changed.
+// Compares two checkpoints, of which `change` has changed the second.
 Comparison compare_with(const std::function<void(TrainState&)>& change) {
   const ScratchFolder folder;
   TrainState state{.progress = {},
@@ -119,7 +119,7 @@ TEST(Differences, OfCheckpointsNameTensorAndElement) {
   EXPECT_THAT(finding.text, HasSubstr("/optimizer: 1 of 1 tensors differ"));
 }
 
-TEST(Differences, OfCheckpointsAreThoseOfBits) {
+TEST(Differences, OfCheckpointsAreBitwise) {
   EXPECT_TRUE(compare_with([](TrainState& state) { state.parameters[1].values[1] = -0.0f; }).differ);
 }
 
@@ -141,9 +141,9 @@ TEST(Differences, OfCheckpointsCountProgressAndMissingTensorsButNotTimesAndOptio
     state.data_digest = 1;
   });
   EXPECT_FALSE(equal.differ);
-  for (const char* told : {"--lr          0.5 | 0.25\n", "networks differ", "versions      1 | 2", "data digest",
-                           "0 of 0 after step -1 | 3 of 4 after step 7"}) {
-    EXPECT_THAT(equal.text, HasSubstr(told));
+  for (const char* expected : {"--lr          0.5 | 0.25\n", "networks differ", "versions      1 | 2", "data digest",
+                               "0 of 0 after step -1 | 3 of 4 after step 7"}) {
+    EXPECT_THAT(equal.text, HasSubstr(expected));
   }
   EXPECT_THAT(equal.text, Not(HasSubstr("--out")));
 }

@@ -30,15 +30,15 @@ TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
       run_trainer({"--steps", "60", "--batch-size", "64", "--threads", "1", "--normalize", "0.1/0.9", "--out", run});
   ASSERT_EQ(trained.status, 0) << trained.err;
   const ChildResult plain = run_trainer({"eval", "--checkpoint", run});
-  Words told;
+  Words outputs;
   for (const int ranks : {0, 2, 3}) {
     const ChildResult result =
         run_trainer(ranks, {"eval", "--checkpoint", run, "--classes", "--json", file("eval.json")});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(result.out.starts_with(plain.out)) << result.out;
     EXPECT_THAT(result.out, HasSubstr("\nclass  images     acc  mistaken for\n"));
-    told.push_back(result.out + read_text(file("eval.json")));
-    EXPECT_EQ(told.back(), told.front()) << ranks << " ranks";
+    outputs.push_back(result.out + read_text(file("eval.json")));
+    EXPECT_EQ(outputs.back(), outputs.front()) << ranks << " ranks";
   }
   const auto json = nlohmann::json::parse(read_text(file("eval.json")));
   ASSERT_EQ(json.at("confusion").size(), 10u);
@@ -59,7 +59,7 @@ TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
   EXPECT_EQ(json.at("accuracy").get<double>(), static_cast<double>(right) / images);
 }
 
-// A step of a rate that leaves weights and losses of 1e10 and more.
+// One step with this learning rate leaves weights and losses of 1e10 and more.
 TEST(Evaluation, CountsLargeLossesTheSameOnAnyRanks) {
   const ScratchFolder folder;
   const std::string run = folder.file("run");
@@ -102,7 +102,7 @@ class GivenData : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(GivenData, OfOthersAreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {
+TEST_F(GivenData, AreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {
   for (int i = 0; i < 20; ++i) {
     const Bytes image = png_of(gradient(1, 8, 8, 11 * i));
     for (const char* place : {"own", "moved"}) {

@@ -17,7 +17,7 @@ constexpr int kCannotSave = 73;
 constexpr int kCannotRead = 74;
 constexpr int kKilled = 137;
 
-// A call that the preloaded library has seen, and what became of it.
+// A call that the preloaded library has logged, and its outcome.
 struct DiskCall {
   long number = 0;
   std::string name;
@@ -77,12 +77,12 @@ FaultyRun run_on_failing_disk(const std::string& out, const std::string& plan) {
   return run;
 }
 
-// Nothing is lost when what was only read, or is flushed already, closes with an error.
-bool may_fail_unheard(const DiskCall& call) {
+// Nothing is lost when close() fails for a file that was only read or is already flushed.
+bool may_fail_silently(const DiskCall& call) {
   return call.name == "close" && call.path.find(".tmp.") == call.path.npos;
 }
 
-// The check before every write whether the folder still belongs to the run; if the system cannot tell, it does.
+// Before every write the run checks that it still owns the folder. If that check fails with an error, it assumes so.
 bool only_looks_at_lock(const DiskCall& call, const std::vector<DiskCall>& calls) {
   return call.path.ends_with("/lock") && (call.name == "open" || call.name == "pread") &&
          std::ranges::any_of(calls, [&](const DiskCall& earlier) {
@@ -91,25 +91,25 @@ bool only_looks_at_lock(const DiskCall& call, const std::vector<DiskCall>& calls
 }
 
 // A failure is reported once, with the system's message and a remedy.
-void expect_told(const Fault& fault, const FaultyRun& run) {
-  const auto heard = [&](const DiskCall& call) {
-    return call.outcome == fault.name && !may_fail_unheard(call) && !only_looks_at_lock(call, run.calls);
+void expect_reported(const Fault& fault, const FaultyRun& run) {
+  const auto must_be_reported = [&](const DiskCall& call) {
+    return call.outcome == fault.name && !may_fail_silently(call) && !only_looks_at_lock(call, run.calls);
   };
-  const bool any = std::ranges::any_of(run.calls, heard);
-  const int told = count(run.result.err, std::string(fault.words) + "; ");
-  EXPECT_EQ(count(run.result.err, "\n"), told) << run.result.err;
+  const bool any = std::ranges::any_of(run.calls, must_be_reported);
+  const int reports = count(run.result.err, std::string(fault.words) + "; ");
+  EXPECT_EQ(count(run.result.err, "\n"), reports) << run.result.err;
   if (fault.duration == "once") {
-    EXPECT_EQ(told, any ? 1 : 0) << run.result.err;
+    EXPECT_EQ(reports, any ? 1 : 0) << run.result.err;
   } else {
-    EXPECT_EQ(told > 0, any) << run.result.err;
+    EXPECT_EQ(reports > 0, any) << run.result.err;
   }
   for (const char* step : {"step 2 ", "step 4 ", "step 6 "}) {
     EXPECT_LE(count(run.result.err, step + std::string("is not saved")), 1) << run.result.err;
   }
 }
 
-// Failures at the start, which lists the checkpoints.
-bool failed_at_looking(const std::vector<DiskCall>& calls, const Fault& fault) {
+// The start failed to list the checkpoints.
+bool failed_to_list(const std::vector<DiskCall>& calls, const Fault& fault) {
   const auto failed = std::ranges::find(calls, fault.name, &DiskCall::outcome);
   return failed != calls.end() && failed->name == "open" && failed->path.ends_with("/checkpoints") &&
          std::ranges::none_of(calls, [](const DiskCall& call) { return call.name == "rename"; });
@@ -132,9 +132,9 @@ void expect_no_work_lost(const Fault& fault, long number) {
     EXPECT_EQ(status, 0) << run.result.err;
     EXPECT_EQ(run.result.err, "");
   } else {
-    const bool nothing_read = status == kCannotRead && failed_at_looking(run.calls, fault);
+    const bool nothing_read = status == kCannotRead && failed_to_list(run.calls, fault);
     EXPECT_TRUE(status == 0 || status == kCannotSave || nothing_read) << status;
-    expect_told(fault, run);
+    expect_reported(fault, run);
   }
   if (committed(run.calls)) {
     EXPECT_TRUE(newest_good(folder.path())) << "no good checkpoint is left";
@@ -142,11 +142,11 @@ void expect_no_work_lost(const Fault& fault, long number) {
   expect_good_end(folder.path(), run.result);
 }
 
-// Every N-th case of all calls and faults; N has no common divisor with their numbers, so that all of both are covered.
-TEST(FailingDisk, LosesNoAcceptedWorkWhicheverCallFails) {
+// Tests every N-th case of all calls and faults. N is coprime to both numbers, so that every call and fault is covered.
+TEST(FailingDisk, LosesNoSavedWorkWhicheverCallFails) {
   const ScratchFolder folder;
   const std::vector<DiskCall> calls = run_on_failing_disk(folder.path(), "").calls;
-  ASSERT_EQ(newest_good(folder.path()), undisturbed());
+  ASSERT_EQ(newest_good(folder.path()), result_without_faults());
   ASSERT_GT(calls.size(), 80u);
   const std::size_t stride = std::stoul(std::getenv("TUTTI_STRIDE"));
   std::size_t cases = 0;

@@ -1,5 +1,5 @@
-// Trains as the program does, watched, on data that one rank cannot read: for the test that its failure ends the job,
-// and is not taken for a stall.
+// Trains as the program does, with its stall watch, on data that one rank cannot read. A test checks that this failure
+// ends the job and is not reported as a stall.
 
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// A data set whose samples cannot be read from a certain one on.
+// A data set whose samples cannot be read from a given one on.
 class TornData : public Dataset {
  public:
   TornData(std::int64_t samples, std::int64_t torn_from) : torn_from_(torn_from) {
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   const int failing_rank = argc > 1 ? std::atoi(argv[1]) : 0;
   tutti::StallWatch watch(tutti::StallWatch::Signals::report_then_die);
   const auto world = tutti::make_mpi_world();
-  return tutti::run_guarded(*world, {.watch = &watch}, [&] {
+  return tutti::run_and_report_errors(*world, {.watch = &watch}, [&] {
     watch.begin(*world, {}, tutti::Log(world->rank(), world->host(), false));
     return tutti::train_on_torn_data(*world, failing_rank);
   });

@@ -19,7 +19,9 @@ double final_accuracy(const std::string& configuration) {
   return at == std::string::npos ? -1 : std::atof(result.out.c_str() + at + key.size());
 }
 
-TEST(FashionMnist, LenetNamesNineOfTenAfterFiveEpochs) { EXPECT_GE(final_accuracy("fashion-mnist-lenet.toml"), 0.89); }
+TEST(FashionMnist, LenetReaches89PercentAfterFiveEpochs) {
+  EXPECT_GE(final_accuracy("fashion-mnist-lenet.toml"), 0.89);
+}
 
 TEST(FashionMnist, LenetAvgLearnsFromWeightsThatAreAlmostZero) {
   EXPECT_GE(final_accuracy("fashion-mnist-lenet-avg.toml"), 0.74);

@@ -21,7 +21,7 @@ void check_mounted(int result) {
   if (result != 0) throw std::system_error(errno, std::generic_category(), "cannot mount a disk of a given size");
 }
 
-// A folder on a disk of so many KiB, which no other process sees.
+// A folder on a disk of a given size in KiB, which no other process sees.
 class SmallDisk {
  public:
   explicit SmallDisk(int kib) { check_mounted(::mount("none", folder_.path().c_str(), "tmpfs", 0, size(kib).c_str())); }
@@ -40,7 +40,7 @@ class SmallDisk {
   ScratchFolder folder_;
 };
 
-// Whether a save can be made out to have succeeded: training began, and did not say of all of them that they failed.
+// Whether a save must have succeeded: training began, and did not report that all of them failed.
 bool has_saved(const ChildResult& run) {
   if (run.status != 0 && run.err.find("is not saved") == std::string::npos) return false;
   return std::ranges::any_of(std::array{"step 2 is not", "step 4 is not", "step 6 is not", "step 8 is not"},
@@ -48,7 +48,7 @@ bool has_saved(const ChildResult& run) {
 }
 
 // Disk sizes from a few pages, too small for any file, to more than the size of all files.
-TEST(FullDisk, LosesNoAcceptedWorkWhateverItsSize) {
+TEST(FullDisk, LosesNoSavedWorkWhateverItsSize) {
   check_mounted(::unshare(CLONE_NEWNS));
   check_mounted(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
   const int sizes = std::stoi(std::getenv("TUTTI_DISK_SIZES"));

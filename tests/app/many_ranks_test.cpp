@@ -1,4 +1,4 @@
-// Many more ranks than cores: slow, but the same result as on one rank, and no rank is reported as late.
+// Many more ranks than cores are slow, but give the same result as one rank, and no rank is reported as late.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -11,7 +11,7 @@
 namespace tutti::test {
 namespace {
 
-TEST(ManyRanks, TrainStepByStepAsOneRankDoesAndNoneIsCalledLate) {
+TEST(ManyRanks, TrainStepByStepAsOneRankAndNoneIsReportedAsLate) {
   const ScratchFolder folder;
   const auto train = [&](int ranks) {
     const std::string out = folder.file(std::to_string(ranks));

@@ -15,12 +15,12 @@ namespace {
 StepTimes step_of(double compute, double waiting) {
   return {.input = 0.01,
           .compute = {{compute / 2, 10}, {compute / 2, 20}},
-          .progressing = 0.02,
+          .overlapped_exchange = 0.02,
           .waiting = waiting,
           .update = 0.03};
 }
 
-TEST(StepAccount, TellsTheWaitForLateRanksFromThatForTheExchange) {
+TEST(StepAccount, SeparatesTheWaitForLateRanksFromTheExchange) {
   World& world = test_world();
   const double late = 0.1 * world.rank();
   const double latest = 0.1 * (world.size() - 1);

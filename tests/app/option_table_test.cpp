@@ -45,16 +45,16 @@ TEST(OptionTable, NamesEveryOptionOnce) {
   }
 }
 
-// Gives the option another value than it has; false where it can have no other.
+// Gives the option another value than it has. Returns false where it can have no other.
 bool change(const RunOption& option) {
   if (const auto* const text = std::get_if<TextValue>(&option.value)) {
     if (text->choices.size() == 1) return false;
     const std::string other = text->choices.empty() ? "7" : std::string(text->choices.back());
     text->write(other != text->read() ? other : std::string(text->choices.front()));
-  } else if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
-    *whole->at += 1;
+  } else if (const auto* const whole = std::get_if<IntValue>(&option.value)) {
+    *whole->target += 1;
   } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    *real->at += 1;
+    *real->target += 1;
   } else {
     bool& flag = *std::get<bool*>(option.value);
     flag = !flag;
@@ -62,7 +62,7 @@ bool change(const RunOption& option) {
   return true;
 }
 
-TEST(OptionTable, StoresEveryOptionInAPlaceOfItsOwn) {
+TEST(OptionTable, StoresEveryOptionInItsOwnField) {
   RunConfig config;
   const auto options = run_options(config);
   const auto values = [&] {
@@ -71,7 +71,7 @@ TEST(OptionTable, StoresEveryOptionInAPlaceOfItsOwn) {
     return texts;
   };
   for (std::size_t i = 0; i < options.size(); ++i) {
-    if (options[i].name == "rehearse") continue;  // which no short word is right for
+    if (options[i].name == "rehearse") continue;  // no short word is valid for it
     std::vector<std::string> before = values();
     if (!change(options[i])) continue;
     const std::vector<std::string> after = values();
@@ -99,7 +99,7 @@ TEST(OptionTable, TakesEachChoiceAndNamesThemAllInARefusal) {
   EXPECT_GT(options_with_choices, 10);
 }
 
-TEST(OptionTable, ReadsOnceWhatATextMeans) {
+TEST(OptionTable, ParsesATextOnce) {
   RunConfig config;
   const auto options = run_options(config);
   set_text(row(options, "exchange"), "exact");
@@ -130,7 +130,7 @@ TEST(ConfigFile, WrittenAndReadGivesTheSameConfiguration) {
   EXPECT_FALSE(given.contains("resume"));
 }
 
-TEST(ConfigFile, GivesWayToTheCommandLine) {
+TEST(ConfigFile, IsOverriddenByTheCommandLine) {
   RunConfig config;
   config.epochs = 7;
   std::set<std::string> given{"epochs"};
@@ -143,9 +143,9 @@ TEST(ConfigFile, GivesWayToTheCommandLine) {
 TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("lr = 1\nbatchsize = 3\n"),
             "run.toml:2: unknown option 'batchsize': did you mean 'batch-size'? See --help");
-  EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be a whole number");
+  EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be an integer");
   EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
-  EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a text in quotes");
+  EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a quoted string");
   EXPECT_EQ(refusal("lr = 1\nseed = 18_446_744_073_709_551_615 # large\n"),
             "run.toml:2: 'seed' = 18446744073709551615 is out of range");
   EXPECT_EQ(refusal("lr = 1e400\n"), "run.toml:1: 'lr' = 1e400 is out of range");
@@ -153,7 +153,7 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("seed = 9223372036854775807\nlr = 0.1\nmomentum = 0.0\n"), "no error");
   EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
   EXPECT_EQ(refusal("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
-  EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");
+  EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is not TOML")) << refusal("lr = 1\nlr = \n");
 }
 
 TEST(ConfigFile, NamesFileAndLineOfAValueThatMeansNothing) {
@@ -177,11 +177,11 @@ TEST(ConfigFile, NamesWhatReplacedAnOptionOfAnEarlierVersion) {
                               "TensorBoard's files from the run's folder; remove the line");
 }
 
-TEST(ConfigFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
+TEST(ConfigFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
   for (const std::string piece : {"[", "{a = ", "[\n", "[ # ]\n", "[ \"]\",\n"}) {
     std::string text = "seed = 1\ndata = ";
     for (int depth = 0; depth < 200'000; ++depth) text += piece;
-    EXPECT_NE(refusal(text).find("this is nested too deep"), std::string::npos) << piece;
+    EXPECT_NE(refusal(text).find("this is nested too deeply"), std::string::npos) << piece;
   }
   std::string key = "a";
   for (int depth = 0; depth < 200'000; ++depth) key += ".a";
@@ -205,11 +205,11 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   for (const std::string& hidden :
        {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'", "# \"\ndata = " + deep + "\"",
         "out = '''\n'\ndata = '''\nout = " + deep + "'", "out = \"\"\"\n\"\"\"\ndata = " + deep}) {
-    EXPECT_NE(refusal(hidden).find("this is nested too deep"), std::string::npos) << hidden.substr(0, 20);
+    EXPECT_NE(refusal(hidden).find("this is nested too deeply"), std::string::npos) << hidden.substr(0, 20);
   }
 }
 
-TEST(ConfigFile, ThatIsNoUtf8IsRefusedBeforeItIsTakenApart) {
+TEST(ConfigFile, ThatIsNotUtf8IsRefusedBeforeItIsParsed) {
   for (const std::string bytes :
        {"\xFB", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80"}) {
     EXPECT_TRUE(refusal("lr = 1\nout = 'ada" + bytes + "w'\n").starts_with("run.toml:2: this line is not valid UTF-8"))
@@ -224,22 +224,22 @@ TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {
   before.batch_size = 64;
   before.parts = 8;
   before.epochs = 2;
-  RunConfig asked;
-  asked.epochs = 9;
-  const RunConfig merged = merge_for_resume(asked, {"epochs"}, config_text(before), "step-1.h5");
+  RunConfig requested;
+  requested.epochs = 9;
+  const RunConfig merged = merge_for_resume(requested, {"epochs"}, config_text(before), "step-1.h5");
   EXPECT_EQ(merged.batch_size, 64);
   EXPECT_EQ(merged.parts, 8);
   EXPECT_EQ(merged.epochs, 9);
 }
 
-TEST(Resume, KeepsThePlannedEndUnlessItIsGivenAnew) {
+TEST(Resume, KeepsThePlannedEndUnlessAnotherIsGiven) {
   RunConfig before;
   before.epochs = 8;
   before.checkpoint_every = "2epochs";
   before.out = "old";
-  RunConfig asked;
-  asked.out = "moved";
-  const RunConfig merged = merge_for_resume(asked, {"out"}, config_text(before), "step-1.h5");
+  RunConfig requested;
+  requested.out = "moved";
+  const RunConfig merged = merge_for_resume(requested, {"out"}, config_text(before), "step-1.h5");
   EXPECT_EQ(merged.epochs, 8);
   EXPECT_EQ(merged.checkpoint_every.text(), "2epochs");
   EXPECT_EQ(merged.out, "moved");
@@ -250,14 +250,14 @@ TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
   EXPECT_EQ(merged.optimizer.beta1, 0.9);
   EXPECT_EQ(merged.optimizer.beta2, 0.999);
   EXPECT_EQ(merged.optimizer.epsilon, 1e-8);
-  EXPECT_EQ(merged.rate.least, 0);
+  EXPECT_EQ(merged.rate.min, 0);
 }
 
 TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
   EXPECT_EQ(merge_for_resume({}, {}, "on-divergence = 'heal'\n", "step-1.h5").on_divergence, OnDivergence::stop);
 }
 
-TEST(Resume, PassesOverOptionsThatEarlierVersionsHad) {
+TEST(Resume, IgnoresRemovedOptionsOfEarlierVersions) {
   EXPECT_EQ(merge_for_resume({}, {}, "tensorboard = \"logs\"\nmlperf-log = \"\"\nlr = 0.25\n", "ckpt").rate.base, 0.25);
 }
 
@@ -271,13 +271,13 @@ TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   ASSERT_NE(line, std::string::npos) << older;
   older.erase(line, older.find('\n', line) + 1 - line);
   const auto schedule_epochs = [](const std::set<std::string>& given, const std::string& checkpoint) {
-    RunConfig asked;
-    asked.schedule_epochs = 9;
-    return merge_for_resume(asked, given, checkpoint, "step-1.h5").schedule_epochs;
+    RunConfig requested;
+    requested.schedule_epochs = 9;
+    return merge_for_resume(requested, given, checkpoint, "step-1.h5").schedule_epochs;
   };
   EXPECT_EQ(schedule_epochs({}, newer), 0);
-  EXPECT_EQ(schedule_epochs({}, older), kScheduleOfLaunch);
-  EXPECT_EQ(schedule_epochs({"steps"}, older), kScheduleOfLaunch);
+  EXPECT_EQ(schedule_epochs({}, older), kScheduleOfInvocation);
+  EXPECT_EQ(schedule_epochs({"steps"}, older), kScheduleOfInvocation);
   EXPECT_EQ(schedule_epochs({"schedule-epochs"}, older), 9);
   before.steps = 0;
   older = config_text(before);
@@ -285,40 +285,40 @@ TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   EXPECT_EQ(schedule_epochs({"steps"}, older), 0) << "it was on the schedule of its epochs";
 }
 
-TEST(Resume, TakesImagesAsTheyAreStoredWhereTheRunBeganSo) {
+TEST(Resume, TakesImagesAsTheyAreStoredWhereTheRunStartedSo) {
   EXPECT_FALSE(merge_for_resume({}, {}, "lr = 0.01\n", "step-1.h5").exif);
   EXPECT_TRUE(merge_for_resume({}, {}, config_text({}), "step-1.h5").exif);
 }
 
-TEST(Resume, LetsTheDataLieElsewhere) {
+TEST(Resume, AllowsAnotherPathOfTheData) {
   RunConfig before;
   before.data = "/old/place";
-  RunConfig asked;
-  asked.data = "/new/place";
-  EXPECT_EQ(merge_for_resume(asked, {"data"}, config_text(before), "step-1.h5").data, "/new/place");
-  EXPECT_EQ(merge_for_resume(asked, {}, config_text(before), "step-1.h5").data, "/old/place");
+  RunConfig requested;
+  requested.data = "/new/place";
+  EXPECT_EQ(merge_for_resume(requested, {"data"}, config_text(before), "step-1.h5").data, "/new/place");
+  EXPECT_EQ(merge_for_resume(requested, {}, config_text(before), "step-1.h5").data, "/old/place");
 }
 
-TEST(Resume, TakesAutoForWhatTheRunHasChosen) {
+TEST(Resume, TakesAutoAsTheChoiceOfTheRun) {
   RunConfig before;
   before.normalize = "0.5/0.25";
   before.exchange = Exchange::ring;
-  RunConfig asked;
-  asked.normalize = "auto";
-  const RunConfig merged = merge_for_resume(asked, {"normalize", "exchange"}, config_text(before), "step-1.h5");
+  RunConfig requested;
+  requested.normalize = "auto";
+  const RunConfig merged = merge_for_resume(requested, {"normalize", "exchange"}, config_text(before), "step-1.h5");
   EXPECT_EQ(merged.normalize, "0.5/0.25");
   EXPECT_EQ(merged.exchange, Exchange::ring);
   before.normalize = "none";
-  EXPECT_THROW(merge_for_resume(asked, {"normalize"}, config_text(before), "step-1.h5"), Error);
+  EXPECT_THROW(merge_for_resume(requested, {"normalize"}, config_text(before), "step-1.h5"), Error);
 }
 
 TEST(Resume, RefusesAContradictionAndNamesBothValues) {
   RunConfig before;
   before.batch_size = 64;
-  RunConfig asked;
-  asked.batch_size = 32;
+  RunConfig requested;
+  requested.batch_size = 32;
   try {
-    merge_for_resume(asked, {"batch-size"}, config_text(before), "step-1.h5");
+    merge_for_resume(requested, {"batch-size"}, config_text(before), "step-1.h5");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_status(), ExitStatus::bad_input);

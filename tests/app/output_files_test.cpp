@@ -1,4 +1,4 @@
-// Files that commands write, named by links, pipes, devices and folders.
+// Commands write files to paths that are links, pipes, devices and folders.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -33,7 +33,7 @@ class OutputFiles : public ::testing::Test {
   const std::string run_ = folder_.file("run");
 };
 
-TEST_F(OutputFiles, OfEveryCommandGoThroughLinks) {
+TEST_F(OutputFiles, OfEveryCommandFollowLinks) {
   const std::string link = folder_.file("link.png");
   const std::string real = folder_.file("real");
   fs::create_symlink("real", link);
@@ -62,7 +62,7 @@ TEST_F(OutputFiles, OfEveryCommandGoThroughLinks) {
   EXPECT_TRUE(fs::is_symlink(link));
 }
 
-TEST_F(OutputFiles, GoToPipesThatAreReadAndAreRefusedForOthersAndForFolders) {
+TEST_F(OutputFiles, MayBePipesWithReadersButNoOtherPipesAndNoFolders) {
   const std::string pipe = folder_.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Words eval = words_of("eval --checkpoint " + run_ + " --json");
@@ -84,7 +84,7 @@ TEST_F(OutputFiles, GoToPipesThatAreReadAndAreRefusedForOthersAndForFolders) {
   }
 }
 
-TEST_F(OutputFiles, NamedAsTheProgramsOwnStdoutComeBehindWhatItPrinted) {
+TEST_F(OutputFiles, ThatAreStdoutFollowThePrintedText) {
   const std::string out = folder_.file("out");
   const ChildResult result =
       run_script(1, "echo before > $OUT; \"$T\" eval --checkpoint $RUN --json /dev/stdout --quiet >> $OUT",
@@ -95,7 +95,7 @@ TEST_F(OutputFiles, NamedAsTheProgramsOwnStdoutComeBehindWhatItPrinted) {
   EXPECT_TRUE(text.ends_with("}\n")) << text;
 }
 
-TEST_F(OutputFiles, OfSamplesBeginAnewUnlessTheRunIsResumed) {
+TEST_F(OutputFiles, OfSamplesAreTruncatedUnlessTheRunIsResumed) {
   const std::string log = folder_.file("samples.jsonl");
   const auto steps = [&] { return count(read_text(log), "\"step\":"); };
   const std::string more = folder_.file("more");

@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-// Measures, and knows the choices of its own kind again.
+// A backend that measures, and reuses the choices of its own kind.
 class Measuring final : public testing_support::MemoryBackend {
  public:
   explicit Measuring(std::string kind) : kind_(std::move(kind)) {}
@@ -45,7 +45,7 @@ class PlanChoices : public testing::Test {
   RunConfig config_;
 };
 
-TEST_F(PlanChoices, OfACheckpointGoBeforeThoseOfTheFile) {
+TEST_F(PlanChoices, OfACheckpointTakePrecedenceOverThoseOfTheFile) {
   const ScratchFolder folder;
   config_.plan_cache = folder.file("plans");
   const std::string cached = "H200 from the file\n";
@@ -75,7 +75,7 @@ TEST_F(PlanChoices, FailOnAllRanksWhereOneCannotBuild) {
         backend.measure(world_.rank());
       });
     });
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_NE(std::string(error.what()).find("no room"), std::string::npos) << error.what();
   }
 }

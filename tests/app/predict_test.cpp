@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 using Rows = std::vector<Words>;
 
-// Of lines without quotes.
+// Splits lines without quotes.
 Rows rows_of(const std::string& text) {
   Rows rows;
   std::istringstream lines(text);
@@ -116,17 +116,17 @@ Picture twice_as_large(const Picture& gray) {
   return large;
 }
 
-TEST_F(Predict, TellsTheSameBytesOnAnyNumberOfRanks) {
-  Words told;
+TEST_F(Predict, WritesTheSameBytesOnAnyNumberOfRanks) {
+  Words outputs;
   for (const int ranks : {0, 1, 2, 3}) {
     const std::string name = file(std::to_string(ranks));
     const ChildResult result = run_trainer(
         ranks, predict({"--top", "3", "--probabilities", "--csv", name + ".csv", "--json", name + ".json"}));
     ASSERT_EQ(result.status, 0) << result.err;
-    told.push_back(read_text(name + ".csv") + read_text(name + ".json") + result.out);
-    EXPECT_EQ(told.back(), told.front()) << ranks << " ranks";
+    outputs.push_back(read_text(name + ".csv") + read_text(name + ".json") + result.out);
+    EXPECT_EQ(outputs.back(), outputs.front()) << ranks << " ranks";
   }
-  EXPECT_EQ(count(told.front(), "\n"), 1 + 4000 + 4000 + 1);
+  EXPECT_EQ(count(outputs.front(), "\n"), 1 + 4000 + 4000 + 1);
 }
 
 TEST_F(Predict, EndsWithTheLineOfAnEvaluationAndItsAccuracy) {
@@ -154,7 +154,7 @@ TEST_F(Predict, GivesProbabilitiesThatReadBackAndAddUp) {
   EXPECT_THAT(result.err, HasSubstr("test acc 0."));  // rows alone are on stdout
   const Rows rows = rows_of(result.out);
   ASSERT_EQ(rows.size(), 4001u);
-  ASSERT_EQ(rows[0].size(), 2u + 2 * 10 + 10);  // as many as there are classes, whatever was asked for
+  ASSERT_EQ(rows[0].size(), 2u + 2 * 10 + 10);  // --top is limited to the number of classes
   EXPECT_EQ(rows[0][4], "predicted_2");
   EXPECT_EQ(rows[0].back(), "p_9");
   for (std::size_t i = 1; i < rows.size(); ++i) {
@@ -276,7 +276,7 @@ TEST_F(Predict, QuotesNamesInCsv) {
   EXPECT_EQ(objects, 4);
 }
 
-TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrSaysSoInItsRow) {
+TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrReportsItInItsRow) {
   write("in/1.png", testing::png_of(pictures_[0]));
   Bytes torn = testing::png_of(pictures_[1]);
   torn.resize(torn.size() - 40);
@@ -308,7 +308,7 @@ TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrSaysSoInItsRow) {
   EXPECT_THAT(read_text(file("rows")), HasSubstr("in/4.png\",\"problem\":\"the image"));
 }
 
-TEST_F(Predict, RefusesWhatDoesNotGoTogether) {
+TEST_F(Predict, RefusesOptionsThatContradictEachOther) {
   const std::string image = file("one.png");
   write("one.png", testing::png_of(pictures_[0]));
   const std::vector<std::pair<int, Words>> cases{{64, {image, "--data", "glyphs"}},
@@ -329,7 +329,7 @@ TEST_F(Predict, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(run_trainer({"predict", "--checkpoint", "none.h5", image}).status, 66);
 }
 
-TEST_F(Predict, WantsACheckpointThatTellsOfItsData) {
+TEST_F(Predict, NeedsACheckpointThatDescribesItsData) {
   LoadedCheckpoint loaded = load_checkpoint(run() + "/checkpoints/step-00000060.h5");
   EXPECT_THAT(loaded.state.data, HasSubstr(R"({"image":[1,28,28],"classes":10,"class_names":["0","1")"));
   loaded.state.data.clear();
@@ -343,7 +343,7 @@ TEST_F(Predict, WantsACheckpointThatTellsOfItsData) {
   EXPECT_EQ(run_trainer({"predict", "--checkpoint", strange}).status, 66);
 }
 
-TEST_F(Predict, LabelsAllSetsAndDataFiles) {
+TEST_F(Predict, LabelsAllDataSetsAndDataFiles) {
   const std::string data = file("set.h5");
   ASSERT_EQ(run_trainer({"data", "convert", "synthetic:300x3x10x12:10", data}).status, 0);
   const ChildResult result =

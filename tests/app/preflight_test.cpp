@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The one finding, and its severity.
+// The only finding, with its severity.
 std::string only(const Findings& findings) {
   EXPECT_EQ(findings.all().size(), 1U);
   if (findings.all().empty()) return "nothing was found";
@@ -28,19 +28,19 @@ std::string only(const Findings& findings) {
   return (found.severity == Severity::error ? "error: " : "warning: ") + found.text;
 }
 
-TEST(Findings, AreSortedAndToldOnceForAllRanksThatHaveThem) {
+TEST(Findings, AreSortedAndReportedOnceForAllTheirRanks) {
   Findings findings;
-  findings.add({Severity::warning, ErrorSource::usage, "slow: mend it", {1}});
+  findings.add({Severity::warning, ErrorSource::usage, "slow: fix it", {1}});
   findings.add({Severity::error, ErrorSource::save, "full: empty it", {3}});
-  for (const int rank : {0, 2, 5}) findings.add({Severity::warning, ErrorSource::usage, "slow: mend it", {rank}});
+  for (const int rank : {0, 2, 5}) findings.add({Severity::warning, ErrorSource::usage, "slow: fix it", {rank}});
   const Hosts hosts{"n1", "n1", "n1", "n2", "n2", "n2"};
   ASSERT_EQ(findings.all().size(), 2U);
   EXPECT_EQ(line_of(findings.all()[0], hosts), "rank 3 on n2: full: empty it");
-  EXPECT_EQ(line_of(findings.all()[1], hosts), "ranks 0-2, 5: slow: mend it");
+  EXPECT_EQ(line_of(findings.all()[1], hosts), "ranks 0-2, 5: slow: fix it");
   EXPECT_EQ(line_of({.text = "slow", .ranks = {0, 1}}, Hosts{"n1", "n2"}), "all ranks: slow");
 }
 
-// /proc and /sys of a host that is not there.
+// /proc and /sys of a simulated host.
 class FakeHost {
  public:
   void write(const std::string& path, const std::string& text) {
@@ -54,7 +54,7 @@ class FakeHost {
   ScratchFolder folder_;
 };
 
-TEST(Machine, TellsTheLimitsOfAllControlGroupsAbove) {
+TEST(Machine, ReportsTheLimitsOfAllParentControlGroups) {
   FakeHost host;
   host.write("/proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:    500 kB\n");
   host.write("/proc/self/cgroup", "0::/slurm/job_1/step_0\n");
@@ -77,7 +77,7 @@ TEST(Machine, TellsTheLimitsOfAllControlGroupsAbove) {
   EXPECT_NE(pools[0].name, pools[1].name);
 }
 
-TEST(Machine, KnowsTheFirstVersionOfControlGroups) {
+TEST(Machine, ReadsControlGroupsOfVersionOne) {
   FakeHost host;
   host.write("/proc/self/cgroup", "4:memory:/docker/a\n2:cpu,cpuacct:/docker/a\n");
   host.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -138,14 +138,14 @@ TEST(Preflight, NamesMoreThreadsThanCoresAndBindings) {
   EXPECT_THAT(only(check_cores(load)), HasSubstr("8 threads, but their control group allows 2.0 cores: ask for more"));
 }
 
-TEST(Preflight, NamesCrowdedRanksThatDoNotGiveWay) {
+TEST(Preflight, NamesOversubscribedRanksThatDoNotYield) {
   const HostLoad load{.host = "n1", .ranks = 8, .cores = {2, 2, 2}};
   EXPECT_THAT(only(check_waiting(load, "Open MPI 4.1.4", "")), HasSubstr("export OMPI_MCA_mpi_yield_when_idle=1"));
   EXPECT_THAT(check_waiting(load, "Open MPI 4.1.4", "1").all(), IsEmpty());
   EXPECT_THAT(check_waiting(load, "MPICH 4.0.2", "").all(), IsEmpty());
 }
 
-TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldMeet) {
+TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldExceed) {
   const LimitedNeeds needs{.memory_bytes = 3 << 20, .file_bytes = 2 << 20};
   EXPECT_THAT(check_limits({}, needs).all(), IsEmpty());
   EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, needs)), HasSubstr("error: a rank needs about 3 MiB"));
@@ -156,11 +156,11 @@ TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldMeet) {
   EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, {.on_gpu = true})), HasSubstr("ulimit -v unlimited"));
 }
 
-TEST(Preflight, NamesClocksThatCannotBeRightTogether) {
+TEST(Preflight, NamesClocksThatContradictEachOther) {
   const Hosts hosts{"n1", "n1", "n2", "n3"};
   EXPECT_THAT(check_clocks(hosts, {0, 0, 0.9, -1}).all(), IsEmpty());
   EXPECT_EQ(only(check_clocks(hosts, {0, 0, 3, 0})),
-            "warning: the clock of n2 is 3.0 s ahead of that of n1: synchronise both (chrony, ntp), or their logs "
+            "warning: the clock of n2 is 3.0 s ahead of that of n1: synchronize both (chrony, ntp), or their logs "
             "show another order of events");
   EXPECT_THAT(only(check_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
 }
@@ -170,7 +170,7 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   config.batch_size = 64;
   config.parts = 8;
   EXPECT_THAT(check_parts(config, false).all(), IsEmpty());
-  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm normalises each part of 8 samples alone"));
+  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
   config.batch_size = 5;
   EXPECT_THAT(only(check_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
 }
@@ -186,7 +186,7 @@ TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   EXPECT_THAT(only(check_rates(config, 40, 24)),
               HasSubstr("ends at epoch 3, and --epochs is 5: after that the learning rate is 0 and the weights will "
                         "not change; give --schedule-epochs 5, or "));
-  config.rate.least = 1e-4;
+  config.rate.min = 1e-4;
   EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
   config.rate.base = 0;
   EXPECT_THAT(only(check_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
@@ -232,7 +232,7 @@ struct Estimated {
   Exchange exchange;
 };
 
-TEST(MemoryEstimate, IsWithinAQuarterOfWhatATrainerHolds) {
+TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
   const auto backend = make_cpu_backend();
   const auto communicator = make_solo_communicator();
   const char* const small = "synthetic:300x1x28x28:10";
@@ -256,7 +256,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfWhatATrainerHolds) {
     options.exchange.kind = run.exchange;
     options.recipe.image = data.pair.train->info().image;
     options.optimizer.momentum = 0.9;
-    options.side_by_side = 2;
+    options.max_workers = 2;
     const Trainer trainer({.backend = *backend,
                            .communicator = *communicator,
                            .network = network,
@@ -268,7 +268,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfWhatATrainerHolds) {
                                            .options = options,
                                            .config = config,
                                            .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
-                                           .share = FileShare{.file = 1, .files = 4}});
+                                           .share = FileShard{.file = 1, .files = 4}});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
     const double ratio = static_cast<double>(estimate.network) / static_cast<double>(trainer.memory_bytes());
     EXPECT_GT(ratio, 0.8);

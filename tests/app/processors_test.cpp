@@ -20,7 +20,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-TEST(CudaLoader, LooksBesideTuttisOwnLibrary) {
+TEST(CudaLoader, LooksNextToLibtutti) {
   const fs::path path = cuda_library_path();
   EXPECT_EQ(path.filename(), "libtutti_cuda.so");
   EXPECT_TRUE(fs::exists(path.parent_path() / "libtutti.so")) << path;
@@ -34,7 +34,7 @@ TEST(CudaLoader, NamesTheMissingLibraryTheReasonAndTheRemedy) {
                     HasSubstr("/nowhere/libtutti_cuda.so: cannot open shared object file"), HasSubstr("--device cpu")));
 }
 
-TEST(CudaLoader, RefusesALibraryThatOffersSomethingElse) {
+TEST(CudaLoader, RefusesALibraryWithOtherSymbols) {
   const std::string other = (fs::path(cuda_library_path()).parent_path() / "libtutti.so").string();
   const Error error = thrown_by([&] { load_cuda_libraries(other); });
   EXPECT_EQ(error.source(), ErrorSource::usage);
@@ -49,14 +49,14 @@ TEST(CudaLoader, RefusesALibraryOfAnotherBuild) {
                                   HasSubstr("together")));
 }
 
-// How many ranks have done their work, where all see it.
-class EndTogether : public testing::Test {
+// Counts the ranks that have done their work, in memory that all ranks share.
+class RunThenBarrier : public testing::Test {
  protected:
-  EndTogether() {
+  RunThenBarrier() {
     if (world_.rank() == 0) done_->store(0);
     world_.barrier();
   }
-  ~EndTogether() override { world_.barrier(); }
+  ~RunThenBarrier() override { world_.barrier(); }
   void work() { ++*done_; }
 
   World& world_ = test_world();
@@ -64,12 +64,12 @@ class EndTogether : public testing::Test {
   std::atomic<int>* done_ = static_cast<std::atomic<int>*>(memory_.data());
 };
 
-TEST_F(EndTogether, LeavesWhenAllRanksHaveDoneTheirWork) {
+TEST_F(RunThenBarrier, ReturnsWhenAllRanksHaveDoneTheirWork) {
   run_then_barrier(world_, [&] { work(); });
   EXPECT_EQ(done_->load(), world_.size());
 }
 
-TEST_F(EndTogether, LeavesWithAnErrorOfAllRanksWhenAllHaveMetIt) {
+TEST_F(RunThenBarrier, ThrowsAnErrorOfAllRanksWhenAllHaveReachedIt) {
   const Error error = thrown_by([&] {
     run_then_barrier(world_, [&] {
       work();
@@ -80,7 +80,7 @@ TEST_F(EndTogether, LeavesWithAnErrorOfAllRanksWhenAllHaveMetIt) {
   EXPECT_EQ(done_->load(), world_.size());
 }
 
-TEST_F(EndTogether, DoesNotKeepARankThatFailsAlone) {
+TEST_F(RunThenBarrier, DoesNotBlockARankThatFailsAlone) {
   if (world_.rank() > 0) return;
   EXPECT_EQ(thrown_by([&] { run_then_barrier(world_, [] { throw Error(ErrorSource::io, "cannot read"); }); }).source(),
             ErrorSource::io);

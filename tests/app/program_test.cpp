@@ -17,7 +17,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A run of a second or so.
+// A run of about a second.
 Words quick(const Words& more = {}) {
   Words words{"--data", "synthetic:512x1x12x12:4", "--model", "mlp", "--epochs", "2", "--batch-size", "64"};
   words.insert(words.end(), more.begin(), more.end());
@@ -26,14 +26,14 @@ Words quick(const Words& more = {}) {
 
 // The text of the epoch lines without their times.
 std::string curve(const std::string& out) {
-  std::string kept;
+  std::string lines;
   for (std::size_t begin = 0; begin < out.size();) {
     const std::size_t end = std::min(out.find('\n', begin), out.size());
     const std::string line = out.substr(begin, end - begin);
-    if (line.starts_with("epoch ")) kept += line.substr(0, line.find(", time")) + "\n";
+    if (line.starts_with("epoch ")) lines += line.substr(0, line.find(", time")) + "\n";
     begin = end + 1;
   }
-  return kept;
+  return lines;
 }
 
 TEST(Program, TrainsWithoutALauncher) {
@@ -58,7 +58,7 @@ TEST(Program, PrintsTheSameAtEqualRankCounts) {
   EXPECT_EQ(curve(run_trainer(3, quick()).out), once);
 }
 
-TEST(Program, NeverChangesABitByThePreparationOfBatches) {
+TEST(Program, ComputesTheSameBitsHoweverBatchesArePrepared) {
   const auto run = [](const char* in_flight) {
     return curve(
         run_trainer(2, quick({"--in-flight", in_flight, "--augment", "crop-flip", "--normalize", "auto"})).out);
@@ -68,7 +68,7 @@ TEST(Program, NeverChangesABitByThePreparationOfBatches) {
   EXPECT_EQ(run("0"), ahead);
 }
 
-TEST(Program, GivesTheNetworkImagesOfTheSizeAskedFor) {
+TEST(Program, GivesTheNetworkImagesOfTheRequestedSize) {
   const ChildResult result = run_trainer(2, quick({"--image-size", "20", "--augment", "resized-crop"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.err.find(fmt::format("{} parameters", 20 * 20 * 256 + 256 + 256 * 4 + 4)), std::string::npos)
@@ -142,8 +142,8 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
   }
 }
 
-// A job whose last rank is given other options than those before it. By a shell, since mpirun of Open MPI 5.0.7 dies of
-// two programs with a colon between them.
+// A job whose last rank has other options than the others. A shell starts it, since mpirun of Open MPI 5.0.7 crashes
+// when two programs are separated by a colon.
 ChildResult run_unlike(int ranks, const Words& options, const Words& of_last) {
   const std::string script =
       fmt::format("[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} -lt {} ] || exec \"$0\" {}; exec \"$0\" {}", ranks - 1,
@@ -164,7 +164,7 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   EXPECT_NE(other.err.find("rank 2 requests other data than rank 0 on the same host"), std::string::npos) << other.err;
 }
 
-TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
+TEST(Program, RefusesRanksThatWouldTrainDifferently) {
   for (const Words& options : std::vector<Words>{{"--lr", "0.1"}, {"--out", "nowhere"}, {"--dry-run"}}) {
     Words of_last = quick();
     of_last.insert(of_last.end(), options.begin(), options.end());
@@ -229,7 +229,7 @@ TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
   EXPECT_EQ(evaluated("auto", folder.path() + "/found"), known);
 }
 
-TEST(Program, PlaysPartsSideBySideToTheSameDigestWhateverTheCores) {
+TEST(Program, ComputesPartsInParallelToTheSameDigestOnAnyCores) {
   const auto digest_of = [](const Words& start) {
     Words words = start;
     const Words rest = quick({"--parts", "4", "--exchange", "ring"});
@@ -239,9 +239,9 @@ TEST(Program, PlaysPartsSideBySideToTheSameDigestWhateverTheCores) {
     const std::size_t at = err.find(", weights ");
     return at == std::string::npos ? err : err.substr(at, 26);
   };
-  const std::string together = digest_of({});
-  EXPECT_TRUE(together.starts_with(", weights ")) << together;
-  EXPECT_EQ(digest_of({"taskset", "1"}), together);
+  const std::string parallel = digest_of({});
+  EXPECT_TRUE(parallel.starts_with(", weights ")) << parallel;
+  EXPECT_EQ(digest_of({"taskset", "1"}), parallel);
 }
 
 TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
@@ -262,7 +262,7 @@ TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   EXPECT_GE(count(read_text(json), "\"images_per_second\""), 3);
 }
 
-TEST(Program, BenchExchangeShowsWhatEachWayCosts) {
+TEST(Program, BenchExchangeReportsTheCostOfEachExchange) {
   const ScratchFolder folder;
   const std::string json = folder.path() + "/bench.json";
   const ChildResult bench =
@@ -291,7 +291,7 @@ TEST(Program, BenchExchangeShowsWhatEachWayCosts) {
   EXPECT_GT(figure("exact", 4, "exchange_bytes"), 2.9 * block);
 }
 
-TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {
+TEST(Program, BenchStepReportsTimeMemoryAndStartUpOfOneTraining) {
   const ScratchFolder folder;
   const std::string json = folder.path() + "/bench.json";
   const ChildResult step =
@@ -329,7 +329,7 @@ TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
   EXPECT_NE(result.err.find("sample 300 went up in smoke"), std::string::npos) << result.err;
 }
 
-TEST(Program, NeverKeepsWeightsThatAreNoLongerFinite) {
+TEST(Program, NeverSavesWeightsThatAreNoLongerFinite) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(
       quick({"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"}));
@@ -348,7 +348,7 @@ TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
   EXPECT_NE(read_text(folder.path() + "/exit.json").find("\"status\":88"), std::string::npos);
 }
 
-TEST(Program, TellsOfTheStepsThatItLeavesOutAndEndsWhenNothingElseIsLeft) {
+TEST(Program, ReportsSkippedStepsAndEndsWhenAllAreSkipped) {
   const ScratchFolder folder;
   const ChildResult result =
       run_trainer(2, quick({"--normalize", "0/1e-42", "--on-nonfinite", "skip", "--out", folder.path()}));
@@ -356,7 +356,7 @@ TEST(Program, TellsOfTheStepsThatItLeavesOutAndEndsWhenNothingElseIsLeft) {
   EXPECT_EQ(count(result.err, " is no longer a finite number at step "), 10) << result.err;
   EXPECT_EQ(count(result.err, ": step skipped"), 9) << result.err;
   EXPECT_EQ(count(result.err, "at step 10 on every rank"), 1) << result.err;
-  EXPECT_EQ(count(result.err, "10 steps in a row were left out"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "10 steps in a row were skipped"), 1) << result.err;
   const std::string metrics = read_text(folder.path() + "/metrics.jsonl");
   EXPECT_EQ(count(metrics, "\"event\":\"skipped\""), 9) << metrics;
   EXPECT_NE(metrics.find("{\"event\":\"skipped\",\"step\":9,\"rank\":0,\"tensor\":\"dense1/weight\","),
@@ -364,7 +364,7 @@ TEST(Program, TellsOfTheStepsThatItLeavesOutAndEndsWhenNothingElseIsLeft) {
       << metrics;
 }
 
-TEST(Program, ConvertsDataAndTellsWhatTheyHold) {
+TEST(Program, ConvertsDataAndDescribesThem) {
   const ScratchFolder folder;
   const std::string file = folder.path() + "/set.h5";
   const ChildResult convert = run_trainer(2, {"data", "convert", "synthetic:200x1x6x6:3", file});

@@ -10,7 +10,7 @@
 namespace tutti::test {
 namespace {
 
-// 16 steps, in a second or so.
+// A run of 16 steps, which takes about a second.
 Words quick(const Words& more = {}) {
   return with({"--data", "synthetic:512x1x12x12:4", "--model", "mlp", "--epochs", "2", "--batch-size", "64"}, more);
 }
@@ -19,7 +19,7 @@ std::string without_times(const std::string& out) {
   return std::regex_replace(out, std::regex("time [0-9.]+ sec, [0-9]+ images/s"), "");
 }
 
-TEST(Progress, PrintsTheLossEverySoManySteps) {
+TEST(Progress, PrintsTheLossEveryNSteps) {
   const ChildResult result = run_trainer(2, quick({"--log-every", "5"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(count(result.err, "images/s, "), 3) << result.err;
@@ -38,7 +38,7 @@ TEST(Progress, DrawsNothingIntoAFile) {
   for (const char control : {'\r', '\x1b'}) EXPECT_EQ(text.find(control), std::string::npos) << text;
 }
 
-TEST(Progress, SaysWhereTheTimeWentOnceAtTheEnd) {
+TEST(Progress, PrintsTheSharesOfTimeOnceAtTheEnd) {
   const ChildResult result = run_trainer(quick({"--threads", "1", "--in-flight", "2"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(count(result.err, "whole run: time "), 1) << result.err;

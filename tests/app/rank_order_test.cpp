@@ -13,7 +13,7 @@ namespace {
 const std::vector<std::string> kInTurns{"a", "b", "a", "b", "a", "b", "a", "b"};
 const std::vector<std::string> kUneven{"a", "a", "a", "b", "c", "c"};
 
-TEST(RankOrder, TakesHostByHostHoweverTheLauncherDealtTheRanks) {
+TEST(RankOrder, GoesHostByHostHoweverTheLauncherPlacedTheRanks) {
   std::vector<int> positions;
   for (int rank = 0; rank < 8; ++rank) positions.push_back(RankOrder(kInTurns, rank).position());
   EXPECT_EQ(positions, (std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7}));
@@ -39,7 +39,7 @@ TEST(RankOrder, DoublesUpToAWholeNodeAndFromThereByNodes) {
   EXPECT_EQ(RankOrder({"a", "b", "c"}, 0).counts("", ""), (std::vector<int>{1, 2, 3}));
 }
 
-TEST(RankOrder, TakesTheCountsThatAreAskedFor) {
+TEST(RankOrder, TakesTheRequestedCounts) {
   const RankOrder order(kUneven, 0);
   EXPECT_EQ(order.counts("2,5", ""), (std::vector<int>{2, 5}));
   EXPECT_EQ(order.counts("", "1,3"), (std::vector<int>{3, 6}));

@@ -38,7 +38,7 @@ TEST(ResolveOptions, RefusesAPartMapOfMorePartsThanThereMayBe) {
   for (const std::string& text : {std::string("65536,1"), many}) EXPECT_THROW(parse_part_map(text), Error);
 }
 
-// As assemble() fills it in.
+// As assemble() sets it.
 RunConfig filled_in() {
   RunConfig config;
   config.exchange = Exchange::ring;
@@ -65,7 +65,7 @@ TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
   };
   EXPECT_TRUE(dropped("3,3,2", {}, 2));
   EXPECT_FALSE(dropped("3,3,2", {}, 3));
-  EXPECT_FALSE(dropped("3,3,2", {"part-map"}, 2)) << "what is asked for now is refused instead";
+  EXPECT_FALSE(dropped("3,3,2", {"part-map"}, 2)) << "a requested one is refused instead";
   EXPECT_FALSE(dropped("auto", {}, 2));
 }
 
@@ -82,7 +82,7 @@ TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
   EXPECT_EQ(options.label_smoothing, 0.1);
 }
 
-TEST(ResolveOptions, TellsTheTrainerHowGradientsMeet) {
+TEST(ResolveOptions, PassesTheExchangeToTheTrainer) {
   RunConfig config = filled_in();
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::all);
   config.exchange = Exchange::exact;
@@ -159,16 +159,16 @@ TEST(ResolveOptions, ReadsRankCounts) {
     EXPECT_THROW(parse_counts("ranks", wrong, 4), Error) << wrong;
 }
 
-TEST(Cores, GiveReadersWhatTheComputeLeavesOver) {
+TEST(Cores, GiveReadersWhatComputeThreadsLeave) {
   const auto world = make_solo_world();
-  const auto readers = [&](int usable) { return budget_readers(*world, {.usable = usable}, 2); };
+  const auto readers = [&](int usable) { return reader_threads_per_rank(*world, {.usable = usable}, 2); };
   EXPECT_EQ(readers(1), 1);
   EXPECT_EQ(readers(3), 1);
   EXPECT_EQ(readers(5), 3);
   EXPECT_EQ(readers(64), 4);
 }
 
-TEST(ResolveOptions, TakesTheModelsOwnInitialiserUnlessAsked) {
+TEST(ResolveOptions, TakesTheModelsInitialiserUnlessAnotherIsGiven) {
   RunConfig config = filled_in();
   NetworkSpec model;
   model.initializer = Initializer::normal;

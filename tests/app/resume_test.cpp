@@ -72,7 +72,7 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
 }
 
-TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
+TEST(Resume, GoesOnToThePlannedEndWithoutTheOption) {
   const ScratchFolder whole;
   const ScratchFolder broken;
   const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5", "--keep-checkpoints", "0"};
@@ -91,7 +91,7 @@ TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
   EXPECT_NE(done.err.find("nothing left to do: 31 steps done, 31 planned"), std::string::npos) << done.err;
 }
 
-TEST(Resume, OfACosineRunInLegsOnOtherRanksAndPartMapsGivesTheUnbrokenRunsDigest) {
+TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedRun) {
   const ScratchFolder whole;
   const ScratchFolder broken;
   const Words plan{"--epochs", "3", "--schedule", "cosine", "--warmup-epochs", "0.5", "--parts", "4"};
@@ -145,7 +145,7 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecomm
             1)
       << jump;
   EXPECT_EQ(count(jump, "; for another schedule, start a new run with --init-from "), 1) << jump;
-  EXPECT_EQ(count(jump, "this launch: time "), 1) << jump;
+  EXPECT_EQ(count(jump, "this invocation: time "), 1) << jump;
   EXPECT_EQ(count(jump, " before, 0.0"), 1) << jump;
   run(planned.path(), {"--schedule-epochs", "4"});
   const std::string smooth = lengthen(planned.path());
@@ -170,7 +170,7 @@ TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
             unbroken);
 }
 
-TEST(Resume, FindsACheckpointOfEachEpochUnlessToldOtherwise) {
+TEST(Resume, FindsACheckpointOfEachEpochByDefault) {
   const ScratchFolder each;
   const ScratchFolder last;
   const Words plan{"--epochs", "3", "--keep-checkpoints", "0"};
@@ -190,7 +190,7 @@ TEST(Resume, FindsACheckpointOfEachEpochUnlessToldOtherwise) {
   EXPECT_EQ(last_digest(each.path()), last_digest(last.path()));
 }
 
-TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {
+TEST(Resume, MustBeRequestedInAFolderWithCheckpoints) {
   const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
   const ChildResult again = run_trainer(run_words(folder.path(), {"--steps", "4"}));
@@ -202,13 +202,13 @@ TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
   const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
   struct Contradiction {
-    std::string option, asked, of_run;
+    std::string option, requested, of_run;
   };
-  for (const auto& [option, asked, of_run] :
+  for (const auto& [option, requested, of_run] :
        {Contradiction{"--batch-size", "32", "64"}, Contradiction{"--parts", "3", "1"},
         Contradiction{"--model", "lenet", "\"mlp\""}, Contradiction{"--optimizer", "lars", "\"sgd\""},
         Contradiction{"--precision", "bf16", "\"fp32\""}}) {
-    const ChildResult other = run_trainer({"--resume", "--out", folder.path(), option, asked});
+    const ChildResult other = run_trainer({"--resume", "--out", folder.path(), option, requested});
     EXPECT_EQ(other.status, 65);
     EXPECT_NE(other.err.find(option + " "), std::string::npos) << other.err;
     EXPECT_NE(other.err.find("which has " + of_run), std::string::npos) << other.err;
@@ -227,7 +227,7 @@ TEST(Resume, RefusesCheckpointsOfAnEarlierFormatByNameWithTheRemedy) {
   EXPECT_TRUE(std::filesystem::exists(folder.file("checkpoints/step-00000042.h5"))) << "still there for that version";
 }
 
-TEST(Resume, OfAnEmptyFolderStartsAfreshAndSaysSo) {
+TEST(Resume, OfAnEmptyFolderStartsANewRunAndReportsIt) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(run_words(folder.path(), {"--steps", "2", "--resume"}));
   EXPECT_EQ(result.status, 0);

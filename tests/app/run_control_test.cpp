@@ -24,7 +24,7 @@ namespace {
 
 using enum BoundaryAction;
 
-// As in the program: before MPI starts its threads, which would die of the signals otherwise.
+// As in the program, signals are blocked before MPI starts its threads, which would otherwise receive them.
 [[maybe_unused]] const int blocked_for_all_threads = [] {
   sigset_t signals;
   sigemptyset(&signals);
@@ -32,13 +32,13 @@ using enum BoundaryAction;
   return pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }();
 
-// A control whose time passes when told to.
+// A RunControl with a simulated clock.
 class RunControlTest : public testing::Test {
  protected:
   RunControl control(const RunLimits& limits) {
     return {test_world(), *signals_, limits, [this] { return seconds_; }};
   }
-  // The actions at this many boundaries, `apart` seconds apart.
+  // The actions at the next `boundaries`, which are `apart` seconds apart.
   std::vector<BoundaryAction> actions(RunControl& control, int boundaries, double apart) {
     std::vector<BoundaryAction> all;
     for (int i = 0; i < boundaries; ++i) {
@@ -47,7 +47,7 @@ class RunControlTest : public testing::Test {
     }
     return all;
   }
-  // Boundaries, as far apart, until it wants to stop; the time then.
+  // Advances by boundaries until the control requests a stop, and returns the time.
   double stops_at(RunControl& control, double apart) {
     while (actions(control, 1, apart).front() != save_and_stop) {
       if (seconds_ > 1e6) throw std::runtime_error("it does not stop");
@@ -87,13 +87,13 @@ TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
 TEST_F(RunControlTest, EndsWhenTheFolderIsNoLongerTheRuns) {
   const ScratchFolder folder;
   const FolderLock lock(folder.path(), 0, Log());
-  auto kept = control({.folder = OwnedFolder(folder.path(), lock.text())});
-  EXPECT_EQ(actions(kept, 5, 2), std::vector(5, proceed));
+  auto owned = control({.folder = OwnedFolder(folder.path(), lock.text())});
+  EXPECT_EQ(actions(owned, 5, 2), std::vector(5, proceed));
   std::filesystem::remove(folder.file("lock"));
-  EXPECT_EQ(actions(kept, 1, 2), std::vector{proceed});
-  const Error error = thrown_by([&] { actions(kept, 1, 2); });
+  EXPECT_EQ(actions(owned, 1, 2), std::vector{proceed});
+  const Error error = thrown_by([&] { actions(owned, 1, 2); });
   EXPECT_EQ(error.source(), ErrorSource::save);
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
 }
 
 TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
@@ -104,7 +104,7 @@ TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
   test_world().finish_max();
 }
 
-TEST_F(RunControlTest, CountsTheSecondsFromTheLastSaveWhateverAskedForIt) {
+TEST_F(RunControlTest, CountsTheSecondsFromTheLastSaveOfAnyKind) {
   auto clocked = control({.save_every = 10});
   EXPECT_EQ(actions(clocked, 2, 4), (std::vector{proceed, proceed}));
   clocked.on_snapshot();  // at 8 s, as at the end of an epoch
@@ -112,7 +112,7 @@ TEST_F(RunControlTest, CountsTheSecondsFromTheLastSaveWhateverAskedForIt) {
   test_world().finish_max();
 }
 
-TEST_F(RunControlTest, StopsInTimeForWhatItHasSeenToTakeLong) {
+TEST_F(RunControlTest, StopsEarlyEnoughForTheLongestStepAndSave) {
   // Requested at the first boundary with less than 1.5 x (2 steps + 2 saves) + 1 s left, done one boundary later.
   const auto end = [&](double save_seconds, double step_seconds) {
     seconds_ = 0;
@@ -122,8 +122,8 @@ TEST_F(RunControlTest, StopsInTimeForWhatItHasSeenToTakeLong) {
     EXPECT_EQ(limited.reason(), "the time limit of 1000 s");
     return stopped;
   };
-  EXPECT_EQ(end(0, 1), 992);    // 991 + 1: a save is thought to take 2 s, so 10 s are wanted
-  EXPECT_EQ(end(20, 1), 938);   // 64 s are wanted
+  EXPECT_EQ(end(0, 1), 992);    // 991 + 1: a save is assumed to take 2 s, so 10 s are needed
+  EXPECT_EQ(end(20, 1), 938);   // 64 s are needed
   EXPECT_EQ(end(20, 10), 920);  // 91 s
   EXPECT_EQ(end(1, 50), 900);   // 154 s, first missing at 850
 }
@@ -134,10 +134,10 @@ TEST_F(RunControlTest, RemembersTheLongestGapAndSave) {
   limited.saved(0.1);
   actions(limited, 3, 1);
   actions(limited, 1, 40);               // an evaluation
-  EXPECT_EQ(stops_at(limited, 1), 933);  // 1.5 * (41 + 4) + 1 = 68.5 s are wanted
+  EXPECT_EQ(stops_at(limited, 1), 933);  // 1.5 * (41 + 4) + 1 = 68.5 s are needed
 }
 
-TEST_F(RunControlTest, StopsSoonWhenTheTimeIsUpFromTheStart) {
+TEST_F(RunControlTest, StopsAtOnceWhenTheTimeLimitHasPassedAtTheStart) {
   seconds_ = 5000;
   auto late = control({.time_limit = 1000});
   EXPECT_EQ(actions(late, 2, 1), (std::vector{proceed, save_and_stop}));

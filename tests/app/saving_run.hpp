@@ -1,6 +1,6 @@
 #pragma once
-// A short training that saves every other step, its undisturbed result, and the properties that must hold after a
-// disturbance.
+// A short training that saves every other step, its result without faults, and the properties that must hold after a
+// fault.
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
@@ -56,12 +56,12 @@ inline std::optional<Saved> newest_good(const std::string& out) {
   return std::nullopt;
 }
 
-inline Saved undisturbed() {
+inline Saved result_without_faults() {
   static const Saved end = [] {
     const ScratchFolder folder;
     const ChildResult run = run_saving(folder.path());
     const auto newest = newest_good(folder.path());
-    if (run.status != 0 || !newest) throw std::runtime_error("the undisturbed run failed: " + run.err);
+    if (run.status != 0 || !newest) throw std::runtime_error("the run without faults failed: " + run.err);
     return *newest;
   }();
   return end;
@@ -73,7 +73,7 @@ inline void expect_good_end(const std::string& out, const ChildResult& run) {
     const ChildResult resumed = run_saving(out);
     EXPECT_EQ(resumed.status, 0) << resumed.err;
   }
-  EXPECT_EQ(newest_good(out), undisturbed());
+  EXPECT_EQ(newest_good(out), result_without_faults());
 }
 
 }  // namespace tutti::test

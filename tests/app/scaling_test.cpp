@@ -28,7 +28,7 @@ const Words kSmall{"bench",         "scaling", "--model",   "mlp", "--data",    
 
 Json json_of(const ScratchFolder& folder) { return Json::parse(read_text(folder.path() + "/s.json")); }
 
-TEST(BenchScaling, TellsOfEveryPointWhereItsTimeGoes) {
+TEST(BenchScaling, ReportsTheSharesOfTimeOfEveryPoint) {
   const ScratchFolder folder;
   const ChildResult bench =
       run_trainer(3, test::with(kSmall, {"--exchanges", "ring,exact,sharded,central", "--ranks", "1,2", "--rounds", "3",
@@ -53,10 +53,10 @@ TEST(BenchScaling, TellsOfEveryPointWhereItsTimeGoes) {
   EXPECT_EQ(count(bench.out, "weak"), 8) << bench.out;
 }
 
-TEST(BenchScaling, KeepsWhatAForecastStartsFrom) {
+TEST(BenchScaling, WritesTheInputsOfAForecast) {
   const ScratchFolder folder;
-  const std::string kept = folder.path() + "/s.json";
-  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "strong", "--json", kept}));
+  const std::string json_path = folder.path() + "/s.json";
+  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "strong", "--json", json_path}));
   ASSERT_EQ(bench.status, 0) << bench.err;
   Json content = json_of(folder);
   Json& inputs = content.at("forecast").at("inputs");
@@ -66,11 +66,11 @@ TEST(BenchScaling, KeepsWhatAForecastStartsFrom) {
   EXPECT_GE(inputs.at("within").at("sums_of_two").size(), 2U);
   EXPECT_TRUE(inputs.at("between").is_null());
 
-  // On a busy machine sums of more bytes need not have taken longer.
+  // On a busy machine, larger sums may not have taken longer.
   inputs["within"] = {{"latency", 1e-6}, {"bytes_per_second", 1e9}};
-  std::ofstream(kept) << content;
+  std::ofstream(json_path) << content;
   const ChildResult forecast =
-      run_trainer({"forecast", kept, "--anyway", "--between", "20,0.1", "--ranks", "2..16", "--json", kept});
+      run_trainer({"forecast", json_path, "--anyway", "--between", "20,0.1", "--ranks", "2..16", "--json", json_path});
   ASSERT_EQ(forecast.status, 0) << forecast.err;
   EXPECT_EQ(json_of(folder).at("forecast").at("compared").size(), json_of(folder).at("results").size());
   EXPECT_EQ(json_of(folder).at("forecast").at("points").size(), 4U);

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// This process's share of the memory it has mapped: a page that four processes see counts as a quarter of one.
+// The proportional set size of this process: a page that four processes have mapped counts as a quarter of one.
 std::int64_t proportional_bytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   for (std::string word; rollup >> word;) {
@@ -36,7 +36,7 @@ struct Footprint {
   std::int64_t data = 0;
 };
 
-// What all ranks together hold once each has looked at every pixel.
+// The memory of all ranks together once each has read every pixel.
 Footprint footprint_of(const std::string& data) {
   RunConfig config;
   config.data = data;
@@ -79,22 +79,22 @@ TEST(SharedData, HasTheSameDigestOnEveryRank) {
   EXPECT_EQ(open_loaded(block.bytes()).train->digest(), alone.pair.train->digest());
 }
 
-TEST(SharedData, IsRefusedToRanksOfOneHostThatWantDifferentData) {
+TEST(SharedData, IsRefusedToRanksOfOneHostThatRequestDifferentData) {
   if (test_world().size() == 1) return;
   const int last = test_world().size() - 1;
   DataRequest request;
   request.train = test_world().rank() == last ? "synthetic:101x1x8x8:3" : "synthetic:100x1x8x8:3";
   const Error error = thrown_by([&] { load_once(test_world(), request); });
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_TRUE(std::string(error.what()).starts_with(fmt::format("rank {} requests other data than rank 0", last)))
       << error.what();
 }
 
-TEST(SharedData, RaisesOnAllRanksWhatTheLoadingRankMet) {
+TEST(SharedData, ThrowsTheErrorOfTheLoadingRankOnAllRanks) {
   DataRequest request;
   request.train = "no-such-data";
   const Error error = thrown_by([&] { load_once(test_world(), request); });
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_EQ(error.source(), ErrorSource::io);
 }
 

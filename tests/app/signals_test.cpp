@@ -1,7 +1,6 @@
-// Stops on request: whichever ranks get whatever signals at random moments, start-up, saving and evaluation included,
-// the run leaves one good checkpoint and status 75, and goes on from there on another number of ranks to the unbroken
-// run's end. $TUTTI_SIGNALS: so many stops at least, over as many runs as that takes. $TUTTI_SIGNAL_SEED draws the same
-// ranks, signals and moments again.
+// Any ranks may receive any stop signal at any moment, including start-up, saving and evaluation. The run then leaves
+// one good checkpoint and status 75, and resumes on another number of ranks to the result of an uninterrupted run.
+// $TUTTI_SIGNALS is the minimal number of stops. $TUTTI_SIGNAL_SEED draws the same ranks, signals and moments again.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -28,7 +27,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int kMaxRanks = 4;
-constexpr double kPatienceSeconds = 60;
+constexpr double kTimeoutSeconds = 60;
 
 Words run_words(const std::string& out) {
   return with(words_of("--data synthetic:3000x1x28x28:10 --resume --validation-ratio 0.4 --parts 4 --batch-size 60 "
@@ -41,7 +40,7 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-// By /proc, whether a process is the trainer, not a launcher or about to become it, and would not die of SIGUSR1.
+// Whether a process is a running trainer that handles SIGUSR1, from /proc.
 bool listens(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   bool is_trainer = false;
@@ -61,7 +60,7 @@ bool holds_half_a_save(const std::string& folder) {
   });
 }
 
-// The newest checkpoint that counts; -1: there is none.
+// The step of the newest committed checkpoint, or -1.
 int newest_step(const std::string& out) {
   int newest = -1;
   if (!std::filesystem::exists(out + "/checkpoints")) return newest;
@@ -74,29 +73,29 @@ int newest_step(const std::string& out) {
 }
 
 struct Leg {
-  int ranks = 0;  // 0: one, without a launcher
+  int ranks = 0;  // 0: one rank without a launcher
   std::vector<int> signals;
-  int victims = 1;
+  int receivers = 1;
   int moment = 0;  // 0: as soon as all ranks listen, 1: during a save, else at any time
 };
 
 class Signals : public ::testing::Test {
  protected:
-  void run_unbroken() {
-    const ChildResult run = run_trainer(2, run_words(unbroken_));
+  void run_uninterrupted() {
+    const ChildResult run = run_trainer(2, run_words(uninterrupted_));
     ASSERT_EQ(run.status, 0) << run.err;
     seconds_ = run.seconds;
   }
-  // From its first start to its end, stopped on the way until there are as many stops as wanted.
+  // Runs a training from its first start to its end, and stops it on the way until there are `wanted` stops.
   void run_stopped(const std::string& out, int wanted);
 
   int draw(int below) { return static_cast<int>(random_() % static_cast<std::uint64_t>(below)); }
 
   ScratchFolder folder_;
-  std::string unbroken_ = folder_.file("unbroken");
+  std::string uninterrupted_ = folder_.file("uninterrupted");
   std::uint64_t seed_ = number_from_environment("TUTTI_SIGNAL_SEED", std::random_device{}());
   std::mt19937_64 random_{seed_};
-  double seconds_ = 0;  // of an unbroken run
+  double seconds_ = 0;  // of an uninterrupted run
   int stops_ = 0;
   int runs_ = 0;
 
@@ -104,22 +103,22 @@ class Signals : public ::testing::Test {
   Leg draw_leg(int ranks_before);
   bool wait_until(const ChildProcess& job, const std::function<bool()>& condition);
   void send(ChildProcess& job, const Leg& leg, const std::string& out);
-  void expect_stop(const Leg& leg, const std::string& out, const std::string& told, int step_before);
+  void expect_stop(const Leg& leg, const std::string& out, const std::string& output, int step_before);
 };
 
 Leg Signals::draw_leg(int ranks_before) {
-  Leg leg{.ranks = draw(3) == 0 ? 4 : draw(kMaxRanks), .signals = {}, .victims = 1, .moment = draw(4)};
+  Leg leg{.ranks = draw(3) == 0 ? 4 : draw(kMaxRanks), .signals = {}, .receivers = 1, .moment = draw(4)};
   if (leg.ranks == ranks_before) leg.ranks = (leg.ranks + 1) % (kMaxRanks + 1);
   const std::array<int, 3> choices{SIGUSR1, SIGTERM, SIGINT};
   leg.signals = {choices[static_cast<std::size_t>(draw(3))]};
-  if (draw(3) == 0) leg.victims = kMaxRanks;
-  // Repeated; but a second interrupt ends the process.
+  if (draw(3) == 0) leg.receivers = kMaxRanks;
+  // The signal is repeated, except SIGINT: a second one ends the process.
   if (draw(3) == 0) leg.signals.push_back(leg.signals.front() == SIGINT ? SIGTERM : leg.signals.front());
   return leg;
 }
 
 bool Signals::wait_until(const ChildProcess& job, const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kPatienceSeconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kTimeoutSeconds);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end || ::kill(job.pid(), 0) != 0) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -140,21 +139,21 @@ void Signals::send(ChildProcess& job, const Leg& leg, const std::string& out) {
     job.wait(std::uniform_real_distribution<>(0, seconds_ / 2)(random_));
   }
   std::ranges::shuffle(ranks, random_);
-  ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(leg.victims)));
+  ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(leg.receivers)));
   for (const int signal : leg.signals) {
     for (const pid_t rank : ranks) ::kill(rank, signal);
     if (draw(2) == 0) job.wait(0.02);
   }
 }
 
-void Signals::expect_stop(const Leg& leg, const std::string& out, const std::string& told, int step_before) {
+void Signals::expect_stop(const Leg& leg, const std::string& out, const std::string& output, int step_before) {
   const std::string note = read_text(out + "/exit.json");
   EXPECT_NE(note.find("\"status\":75"), std::string::npos) << note;
   EXPECT_TRUE(std::regex_search(note, std::regex("SIG(USR1|TERM|INT) at rank [0-3] on host "))) << note;
   if (leg.ranks == 0) {
     EXPECT_NE(note.find("at rank 0 on"), std::string::npos) << note;
   }
-  EXPECT_GT(newest_step(out), step_before) << told;
+  EXPECT_GT(newest_step(out), step_before) << output;
   EXPECT_FALSE(holds_half_a_save(out + "/checkpoints"));
 }
 
@@ -169,33 +168,33 @@ void Signals::run_stopped(const std::string& out, int wanted) {
     if (stops_ < wanted) {
       ASSERT_NO_FATAL_FAILURE(send(job, leg, out)) << read_text(log);
     }
-    const auto status = job.wait(kPatienceSeconds);
-    const std::string told = read_text(log);
-    ASSERT_TRUE(status) << "it does not stop\n" << told;
+    const auto status = job.wait(kTimeoutSeconds);
+    const std::string output = read_text(log);
+    ASSERT_TRUE(status) << "it does not stop\n" << output;
     if (step_before >= 0) {
-      EXPECT_NE(told.find(fmt::format("step-{:08}.h5 (step {} of ", step_before, step_before)), std::string::npos)
-          << told;
+      EXPECT_NE(output.find(fmt::format("step-{:08}.h5 (step {} of ", step_before, step_before)), std::string::npos)
+          << output;
     }
-    if (status == 0) return;  // done before the signal met it
-    ASSERT_EQ(*status, 75) << told;
+    if (status == 0) return;  // it ended before the signal
+    ASSERT_EQ(*status, 75) << output;
     ++stops_;
-    ASSERT_NO_FATAL_FAILURE(expect_stop(leg, out, told, step_before));
+    ASSERT_NO_FATAL_FAILURE(expect_stop(leg, out, output, step_before));
   }
 }
 
 TEST_F(Signals, LeaveOneGoodCheckpointAndStatus75) {
   const auto wanted = static_cast<int>(number_from_environment("TUTTI_SIGNALS", 4));
-  ASSERT_NO_FATAL_FAILURE(run_unbroken());
+  ASSERT_NO_FATAL_FAILURE(run_uninterrupted());
   while (stops_ < wanted && !HasFailure()) {
     const std::string out = folder_.file(fmt::format("stopped-{}", runs_));
     ASSERT_NO_FATAL_FAILURE(run_stopped(out, wanted)) << "TUTTI_SIGNAL_SEED=" << seed_ << " draws this again";
-    const ChildResult diff = run_trainer({"diff", out, unbroken_});
+    const ChildResult diff = run_trainer({"diff", out, uninterrupted_});
     EXPECT_EQ(diff.status, 0) << diff.out << diff.err << "TUTTI_SIGNAL_SEED=" << seed_;
   }
   fmt::print("{} stops in {} runs; TUTTI_SIGNAL_SEED={}\n", stops_, runs_, seed_);
 }
 
-TEST_F(Signals, AreNotNeededToStopWithinATimeLimit) {
+TEST_F(Signals, AreNotNeededWithATimeLimit) {
   const std::string out = folder_.file("limited");
   const ChildResult stretch = run_trainer(3, with(run_words(out), {"--time-limit", "1s"}));
   EXPECT_EQ(stretch.status, 75) << stretch.err;
@@ -208,7 +207,7 @@ TEST_F(Signals, AreNotNeededToStopWithinATimeLimit) {
   EXPECT_FALSE(std::filesystem::exists(out + "/exit.json"));
 }
 
-// A long run on 2 ranks, or on one without a launcher, that has trained for a while.
+// A long run on 2 ranks, or on one rank without a launcher, that has completed some steps.
 class LongRun {
  public:
   LongRun(const ScratchFolder& folder, int ranks, bool saves = true)
@@ -240,12 +239,12 @@ TEST(LongRuns, SaveWhenTheirTerminalIsClosed) {
   const ScratchFolder folder;
   LongRun run(folder, 0);
   ::kill(run.job().pid(), SIGHUP);
-  EXPECT_EQ(run.job().wait(kPatienceSeconds), 75) << run.log();
+  EXPECT_EQ(run.job().wait(kTimeoutSeconds), 75) << run.log();
   EXPECT_NE(run.log().find("] SIGHUP: the ranks finish their step, save and stop\n"), std::string::npos) << run.log();
   EXPECT_GT(newest_step(folder.file("run")), 0);
 }
 
-TEST(LongRuns, WithoutAFolderStopAfterTheirStepAndPromiseNothing) {
+TEST(LongRuns, WithoutAFolderStopAfterTheirStepWithoutASave) {
   for (const int ranks : {0, 2}) {
     const ScratchFolder folder;
     LongRun run(folder, ranks, /*saves=*/false);
@@ -253,13 +252,13 @@ TEST(LongRuns, WithoutAFolderStopAfterTheirStepAndPromiseNothing) {
     std::erase_if(processes, [](pid_t process) { return !listens(process); });
     ASSERT_FALSE(processes.empty()) << run.log();
     ::kill(processes.front(), SIGUSR1);
-    EXPECT_EQ(run.job().wait(kPatienceSeconds), 75) << run.log();
+    EXPECT_EQ(run.job().wait(kTimeoutSeconds), 75) << run.log();
     EXPECT_NE(run.log().find("; without --out nothing is saved\n"), std::string::npos) << run.log();
     EXPECT_EQ(run.log().find("save and stop"), std::string::npos) << run.log();
   }
 }
 
-TEST(LongRuns, SaveWhenNobodyReadsTheirOutputAnyMore) {
+TEST(LongRuns, SaveWhenTheReaderOfTheirOutputHasEnded) {
   const ScratchFolder folder;
   const std::string out = folder.file("run");
   const ChildResult run = run_child({"bash", "-c", "\"$0\" \"$@\" | head -n 1; exit ${PIPESTATUS[0]}",
@@ -277,7 +276,7 @@ TEST(LongRuns, EndWhenTheirFolderIsRemovedOrRenamed) {
     const std::string moved = folder.file("moved");
     LongRun run(folder, 2);
     EXPECT_EQ(run_child({"sh", "-c", fmt::format("{} {} {}", command, out, command[0] == 'm' ? moved : "")}).status, 0);
-    const auto status = run.job().wait(kPatienceSeconds);
+    const auto status = run.job().wait(kTimeoutSeconds);
     ASSERT_TRUE(status) << run.log();
     EXPECT_NE(*status, 0) << run.log();
     EXPECT_EQ(count(run.log(), "the folder was removed or renamed during the run"), 1) << run.log();
@@ -285,8 +284,8 @@ TEST(LongRuns, EndWhenTheirFolderIsRemovedOrRenamed) {
   }
 }
 
-// Such a one was stopped, and a later start of its job has passed its lock by.
-TEST(LongRuns, WriteNothingOnceTheirFolderIsAnothers) {
+// Such a run was suspended, and a later start of its job has taken its lock over.
+TEST(LongRuns, WriteNothingOnceAnotherRunOwnsTheirFolder) {
   const ScratchFolder folder;
   const std::string out = folder.file("run");
   LongRun run(folder, 0);
@@ -295,7 +294,7 @@ TEST(LongRuns, WriteNothingOnceTheirFolderIsAnothers) {
   std::ofstream(out + "/lock") << "host n2, process 7\n";
   const std::string before = names_and_sizes(out);
   ::kill(run.job().pid(), SIGCONT);
-  EXPECT_EQ(run.job().wait(kPatienceSeconds), 73) << run.log();
+  EXPECT_EQ(run.job().wait(kTimeoutSeconds), 73) << run.log();
   EXPECT_NE(run.log().find("in use by host n2, process 7"), std::string::npos) << run.log();
   EXPECT_EQ(names_and_sizes(out), before);
 }

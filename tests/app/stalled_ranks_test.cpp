@@ -1,5 +1,5 @@
-// Stalled jobs end: a rank that is stopped or killed from outside is named, with what it was doing, and the job ends
-// everywhere; and nothing is said of jobs that go on, or end for another reason.
+// A stalled job ends on all ranks, and reports the rank that was stopped or killed from outside with its phase. Jobs
+// that go on, or end for another reason, report nothing.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -22,7 +22,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr double kPatienceSeconds = 60;
+constexpr double kTimeoutSeconds = 60;
 constexpr int kHang = 86;
 
 Words endless(const Words& more = {}) {
@@ -31,7 +31,7 @@ Words endless(const Words& more = {}) {
               more);
 }
 
-// For processes that may not exist yet, or any more.
+// Empty if the file does not exist: the process may not exist yet, or any more.
 std::string text_at(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
@@ -55,7 +55,7 @@ bool is_alive(pid_t process) {
 class StalledRanks : public ::testing::Test {
  protected:
   bool wait_until(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kPatienceSeconds);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kTimeoutSeconds);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -63,8 +63,8 @@ class StalledRanks : public ::testing::Test {
     return true;
   }
 
-  // The trainer's process of that rank, which has been under way for a while.
-  pid_t victim(const ChildProcess& job, int rank) {
+  // The trainer's process of that rank, once it has completed some steps.
+  pid_t process_of(const ChildProcess& job, int rank) {
     pid_t found = 0;
     EXPECT_TRUE(wait_until([&] {
       if (text_at(log_).find("multiply-adds") == std::string::npos) return false;  // it has begun
@@ -72,25 +72,26 @@ class StalledRanks : public ::testing::Test {
         if (is_rank(process, rank)) found = process;
       }
       return found != 0;
-    })) << told();
+    })) << output();
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return found;
   }
-  std::string told() const { return text_at(log_); }
-  bool has_told(const std::string& pattern) const { return std::regex_search(told(), std::regex(pattern)); }
+  std::string output() const { return text_at(log_); }
+  bool has_printed(const std::string& pattern) const { return std::regex_search(output(), std::regex(pattern)); }
 
   void expect_stop_of(int rank, const Words& words) {
     const int ranks = 3;
     ChildProcess job(trainer_words(ranks, words), log_);
-    const pid_t process = victim(job, rank);
+    const pid_t process = process_of(job, rank);
     ASSERT_NE(process, 0);
     const std::vector<pid_t> all = job.descendants();
     ::kill(process, SIGSTOP);
-    EXPECT_EQ(job.wait(kPatienceSeconds), kHang) << told();
-    EXPECT_TRUE(has_told(fmt::format("warning: rank {} on .* is late: .* stopped; 2 ranks wait for it", rank)))
-        << told();
-    EXPECT_TRUE(has_told(fmt::format("rank {} on .* is stuck: .* stopped; 2 ranks wait for it", rank))) << told();
-    EXPECT_FALSE(has_told("finish their step")) << "a job that fails promises nothing\n" << told();
+    EXPECT_EQ(job.wait(kTimeoutSeconds), kHang) << output();
+    EXPECT_TRUE(has_printed(fmt::format("warning: rank {} on .* is late: .* stopped; 2 ranks wait for it", rank)))
+        << output();
+    EXPECT_TRUE(has_printed(fmt::format("rank {} on .* is stuck: .* stopped; 2 ranks wait for it", rank))) << output();
+    EXPECT_FALSE(has_printed("finish their step")) << "a failing job must not announce that it finishes its step\n"
+                                                   << output();
     EXPECT_TRUE(wait_until([&] { return std::ranges::none_of(all, is_alive); })) << "processes are left";
   }
 
@@ -106,30 +107,30 @@ TEST_F(StalledRanks, AreNamedWhenTheyAreStopped) {
   EXPECT_TRUE(std::regex_search(note, std::regex("\"phase\":\"[a-z]+\",\"step\":[0-9]+"))) << note;
 }
 
-TEST_F(StalledRanks, AreNamedByOthersWhenTheFirstIsStopped) { expect_stop_of(0, endless()); }
+TEST_F(StalledRanks, AreNamedByOthersWhenRankZeroIsStopped) { expect_stop_of(0, endless()); }
 
 TEST_F(StalledRanks, AreNamedInMeasurementsToo) {
   ChildProcess job(trainer_words(2, words_of("bench allreduce --repeats 1000000 --stall-timeout 3")), log_);
   job.wait(3);
   pid_t process = 0;
   for (const pid_t each : job.descendants()) process = is_rank(each, 1) ? each : process;
-  ASSERT_NE(process, 0) << told();
+  ASSERT_NE(process, 0) << output();
   ::kill(process, SIGSTOP);
-  EXPECT_EQ(job.wait(kPatienceSeconds), kHang) << told();
-  EXPECT_TRUE(has_told("rank 1 on .* is stuck")) << told();
+  EXPECT_EQ(job.wait(kTimeoutSeconds), kHang) << output();
+  EXPECT_TRUE(has_printed("rank 1 on .* is stuck")) << output();
 }
 
-TEST_F(StalledRanks, OfJobsThatAreEndedAreNotSpokenOf) {
+TEST_F(StalledRanks, OfJobsThatAreTerminatedAreNotReported) {
   for (const int signal : {SIGTERM, SIGINT}) {
     ChildProcess job(trainer_words(3, endless()), log_);
-    ASSERT_NE(victim(job, 1), 0);
+    ASSERT_NE(process_of(job, 1), 0);
     ::kill(job.pid(), signal);
-    EXPECT_TRUE(job.wait(kPatienceSeconds));
-    EXPECT_FALSE(has_told("is gone|is late|is stuck")) << told();
+    EXPECT_TRUE(job.wait(kTimeoutSeconds));
+    EXPECT_FALSE(has_printed("is gone|is late|is stuck")) << output();
   }
 }
 
-TEST_F(StalledRanks, AreNotSeenWhereStepsAreShort) {
+TEST_F(StalledRanks, AreNotReportedWhereStepsAreShort) {
   const ChildResult run = run_trainer(3, words_of("--data synthetic:600x1x28x28:10 --batch-size 30 --epochs 15 "
                                                   "--model mlp --threads 1 --stall-timeout 10"));
   EXPECT_EQ(run.status, 0) << run.err;

@@ -1,5 +1,5 @@
-// What every command has in common as it starts and ends: ranks that do the same, descriptors that are closed, results
-// that cannot be printed.
+// All commands start and end alike: their ranks run the same command, and they handle closed descriptors and output
+// that cannot be written.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -56,7 +56,7 @@ class Output : public ::testing::Test {
   std::string out_ = folder_.file("run");
 };
 
-TEST_F(Output, ThatIsNotTakenEndsEveryCommandWith73) {
+TEST_F(Output, ThatCannotBeWrittenEndsEveryCommandWith73) {
   for (const std::string& command : commands()) {
     const ChildResult full = run_redirected(command, "> /dev/full");
     EXPECT_EQ(full.status, kCannotSave) << command << "\n" << full.err;
@@ -68,7 +68,7 @@ TEST_F(Output, ThatIsNotTakenEndsEveryCommandWith73) {
   }
 }
 
-TEST_F(Output, OfARunThatIsNotTakenCostsNoWork) {
+TEST_F(Output, OfARunThatCannotBeWrittenCostsNoWork) {
   const std::string out = folder_.file("other");
   const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out), "> /dev/full");
   EXPECT_EQ(run.status, kCannotSave) << run.err;
@@ -77,7 +77,7 @@ TEST_F(Output, OfARunThatIsNotTakenCostsNoWork) {
 }
 
 // Simulates a closed terminal.
-TEST_F(Output, ToStderrThatIsNotTakenEndsNothing) {
+TEST_F(Output, ToStderrThatCannotBeWrittenEndsNothing) {
   const std::string out = folder_.file("unseen");
   const ChildResult run = run_redirected(fmt::format("{} --out {} --progress always", kTraining, out), "2> /dev/full");
   EXPECT_EQ(run.status, 0);
@@ -85,7 +85,7 @@ TEST_F(Output, ToStderrThatIsNotTakenEndsNothing) {
   EXPECT_EQ(run_redirected(fmt::format("predict --checkpoint {} --csv -", out), "2> /dev/full").status, 0);
 }
 
-TEST_F(Output, IsNeverMixedWithFilesWhereDescriptorsAreClosed) {
+TEST_F(Output, IsNeverWrittenIntoFilesWhereDescriptorsAreClosed) {
   const std::string out = folder_.file("closed");
   run_redirected(fmt::format("{} --out {}", kTraining, out), "<&- >&- 2>&-");
   EXPECT_TRUE(read_text(out + "/lock").starts_with("host "));
@@ -95,7 +95,7 @@ TEST_F(Output, IsNeverMixedWithFilesWhereDescriptorsAreClosed) {
   EXPECT_EQ(count(metrics, "\n{"), count(metrics, "\n") - 1) << metrics;
 }
 
-// By a shell, since mpirun of Open MPI 5.0.7 dies of two programs with a colon between them.
+// A shell starts the ranks, since mpirun of Open MPI 5.0.7 crashes when two programs are separated by a colon.
 TEST(Ranks, AgreeOnTheirCommandFirst) {
   struct Pair {
     const char* first;

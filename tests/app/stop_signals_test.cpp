@@ -19,7 +19,7 @@ int wait_for_first(const StopSignals& signals) {
   return signals.first();
 }
 
-TEST(StopSignals, TellWhichCameFirst) {
+TEST(StopSignals, RememberWhichWasFirst) {
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {
     std::signal(signal, SIG_DFL);  // a shell starts its background jobs with SIGINT ignored
     std::atomic<int> reported = 0;
@@ -34,7 +34,7 @@ TEST(StopSignals, TellWhichCameFirst) {
   }
 }
 
-TEST(StopSignals, HeedThoseThatCameBeforeThem) {
+TEST(StopSignals, HandlePendingSignals) {
   block_stop_signals();
   send_to_process(SIGUSR1);
   {
@@ -44,7 +44,7 @@ TEST(StopSignals, HeedThoseThatCameBeforeThem) {
   unblock_stop_signals();
 }
 
-TEST(StopSignals, HeedASecondOneToo) {
+TEST(StopSignals, HandleASecondOneToo) {
   const StopSignals signals;
   send_to_process(SIGUSR1);
   EXPECT_EQ(wait_for_first(signals), SIGUSR1);
@@ -54,7 +54,7 @@ TEST(StopSignals, HeedASecondOneToo) {
   EXPECT_EQ(signals.first(), SIGUSR1);
 }
 
-// A frame written where a kernel's stack pointer happens to be has broken the heap.
+// A signal frame that was written below a kernel's stack pointer has corrupted the heap.
 TEST(StopSignals, NeverInterruptAThreadThatComputes) {
   const StopSignals signals;
   sigset_t blocked;
@@ -62,7 +62,7 @@ TEST(StopSignals, NeverInterruptAThreadThatComputes) {
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) EXPECT_EQ(sigismember(&blocked, signal), 1) << signal;
 }
 
-TEST(StopSignalsDeathTest, LetASecondInterruptEndTheProcess) {
+TEST(StopSignalsDeathTest, LetASecondSigintEndTheProcess) {
   EXPECT_EXIT(
       {
         std::signal(SIGINT, SIG_DFL);
@@ -86,7 +86,7 @@ TEST(StopSignalsDeathTest, LeaveItsStatusToAProcessThatIsEnding) {
       testing::ExitedWithCode(75), "");
 }
 
-TEST(StopSignals, LeaveAnIgnoredInterruptIgnored) {
+TEST(StopSignals, LeaveAnIgnoredSigintIgnored) {
   std::signal(SIGINT, SIG_IGN);
   {
     const StopSignals signals;

@@ -111,7 +111,7 @@ TEST_P(Tour, GivesEveryImageOfABatchToOnePart) {
   EXPECT_THAT(stations()["batch"], testing::Contains(HasSubstr("128 different images in total")));
 }
 
-TEST_P(Tour, TellsALossThatIsTheMeanOfTheRanks) {
+TEST_P(Tour, PrintsALossThatIsTheMeanOfTheRanks) {
   const auto rows = rows_of(stations()["forward"], R"( +(\d+|all) +(\d+) +([\d.]+) +(\d+))");
   ASSERT_EQ(rows.size(), ranks() + 1);
   double loss = 0;
@@ -156,7 +156,7 @@ TEST_P(Tour, StepsByTheLearningRateTimesTheSum) {
   }
 }
 
-// The step by hand, the trainer's step in the tour, and that of a training with the same parts.
+// Compares the explicit step, the trainer's step in the tour, and the step of a training with the same parts.
 TEST_P(Tour, TakesTheStepThatTrainingTakes) {
   const std::string parts = std::to_string(ranks());
   const ChildResult run = run_trainer(GetParam(), {"--parts", parts, "--exchange", "ring", "--steps", "1"});
@@ -176,7 +176,7 @@ TEST(TourOfOtherNetworks, TakesTheTrainersStep) {
   }
 }
 
-TEST(TourOnManyRanks, KeepsToItsScreens) {
+TEST(TourOnManyRanks, FitsItsScreens) {
   const ChildResult tour =
       run_trainer(11, {"tour", "--data", "synthetic:300x3x12x12:4", "--model", "mlp", "--parts", "16"});
   ASSERT_EQ(tour.status, 0) << tour.err;
@@ -194,7 +194,7 @@ TEST(TourTo, StopsAtAStationByNumberOrName) {
   EXPECT_EQ(run_trainer(2, {"tour", "--to", "weights"}).out, by_number.out);
 }
 
-TEST(TourTo, IsHelpedByAListOfStations) {
+TEST(TourTo, ListsTheStations) {
   const ChildResult list = run_trainer(2, {"tour", "--stations"});
   EXPECT_EQ(list.status, 0) << list.err;
   const auto rows = rows_of(lines_of(list.out), R"( (\d)  (\w+) +(\S.*))");
@@ -202,7 +202,7 @@ TEST(TourTo, IsHelpedByAListOfStations) {
   EXPECT_EQ(rows[4][1], "sum");
 }
 
-TEST(TourRefuses, WhatItDoesNotKnow) {
+TEST(TourRefuses, UnknownWords) {
   struct Refusal {
     Words words;
     int status;
@@ -222,7 +222,7 @@ TEST(TourRefuses, WhatItDoesNotKnow) {
   }
 }
 
-TEST(TourNames, FilesThatThereAre) {
+TEST(TourNames, FilesThatExist) {
   const ChildResult tour = run_trainer(2, {"tour", "--model", "linear"});
   const std::regex file(R"((src|include)/[\w/.]+\.[ch]pp)");
   int files = 0;
@@ -232,7 +232,7 @@ TEST(TourNames, FilesThatThereAre) {
   EXPECT_GE(files, 13);
 }
 
-// In the shell, where $T is the program and $M the launcher.
+// Runs a shell script, in which $T is the program and $M the launcher.
 ChildResult in_shell(const std::string& line) {
   return run_child({"sh", "-c", line}, {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
 }
@@ -246,7 +246,7 @@ TEST(TourPause, WaitsForEnterAndEndsAtAQ) {
   }
 }
 
-TEST(TourPause, WaitsForNobodyWithoutATerminal) {
+TEST(TourPause, DoesNotWaitWithoutATerminal) {
   const ChildResult alone =
       in_shell("f=$(mktemp -u); mkfifo $f; exec 3<>$f; rm $f; exec \"$T\" tour --pause --to 2 <&3");
   EXPECT_EQ(alone.status, 0) << alone.err;

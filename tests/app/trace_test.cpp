@@ -1,4 +1,4 @@
-// The file of --trace: the phases of all ranks without gaps, also after a stop by a signal; or an error.
+// The file of --trace has the phases of all ranks without gaps, also after a stop by a signal.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -27,7 +27,7 @@ std::vector<Json> stays_of(const Json& trace, int rank) {
   return stays;
 }
 
-TEST(Trace, HoldsThePhasesOfAllRanksWithoutAGapOnOneClock) {
+TEST(Trace, HasThePhasesOfAllRanksWithoutGapsOnOneClock) {
   const ScratchFolder folder;
   const std::string path = folder.file("trace.json");
   const ChildResult run = run_trainer(3, with(kRun, {"--trace", path}));

@@ -25,7 +25,7 @@ void expect_in(const std::string& text, const std::string& words) {
   EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
 }
 
-TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) {
+TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndSaveNoDivergedState) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(3, words(folder.path(), kFlip));
   EXPECT_EQ(result.status, 87) << result.err;
@@ -42,7 +42,7 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) 
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000004.h5"));
 }
 
-TEST(VerifiedReplicas, ResumeToTheBitsOfTheRunInWhichNothingHappened) {
+TEST(VerifiedReplicas, ResumeToTheBitsOfARunWithoutFaults) {
   const ScratchFolder broken;
   const ScratchFolder whole;
   const std::string flip = " --rehearse flip:rank=1,step=7,of=velocity,tensor=dense1/weight,element=7,bit=20";
@@ -58,7 +58,7 @@ TEST(VerifiedReplicas, ResumeToTheBitsOfTheRunInWhichNothingHappened) {
   }
 }
 
-// The scale of a norm lies near 1, where this bit makes it infinite or too large for what it multiplies.
+// The scale of a norm is near 1, where this bit makes it infinite or too large for what it multiplies.
 TEST(VerifiedReplicas, EndWithTheirStatusWhereTheBitMakesLossesInfinite) {
   const ScratchFolder folder;
   std::ofstream(folder.file("normed.toml")) << R"(name = "normed"
@@ -86,7 +86,7 @@ units = "classes"
   }
 }
 
-TEST(VerifiedReplicas, AreNoLongerHealedAndTheOptionSaysWhatToDo) {
+TEST(VerifiedReplicas, AreNoLongerHealedAndTheOptionNamesTheRemedy) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(2, words(folder.path(), "--on-divergence heal"));
   EXPECT_EQ(result.status, 64) << result.err;

@@ -69,7 +69,7 @@ TEST(CpuBackend, GivesTheSameBitsWithTwoThreadsInEveryRun) {
   for (int i = 0; i < 5; ++i) expect_same(run(i % 2 == 0 ? second : first, input_of(network)), expected);
 }
 
-TEST(CpuBackend, GivesTheSameBitsToPartsSideBySideThatShareWeights) {
+TEST(CpuBackend, GivesTheSameBitsToConcurrentPartsThatShareWeights) {
   Device device(make_cpu_backend());
   const NetworkCase network = lenet_like("SideBySide", 8, 28);
   const NetworkWeights weights(device, network);
@@ -90,7 +90,7 @@ TEST(CpuBackend, GivesTheSameBitsToPartsSideBySideThatShareWeights) {
   for (const PassResult& result : results) expect_same(result, expected);
 }
 
-TEST(CpuBackend, RunsAPlanInAnotherThreadThanTheOneThatMadeIt) {
+TEST(CpuBackend, RunsAPlanInAnotherThread) {
   Device device(make_cpu_backend());
   const NetworkCase network = lenet_like("OtherThread", 3, 28);
   const NetworkWeights weights(device, network);
@@ -105,7 +105,7 @@ TEST(CpuBackend, RunsAPlanInAnotherThreadThanTheOneThatMadeIt) {
   expect_same(got, expected);
 }
 
-TEST(CpuBackend, RefusesWeightsThatAreMissingOrAnotherLayers) {
+TEST(CpuBackend, RefusesWeightsThatAreMissingOrOfAnotherLayer) {
   Device device(make_cpu_backend());
   Backend& backend = device.backend();
   const ActivationSpec input = backend.plain_activation({2, 3, 8, 8});
@@ -116,7 +116,7 @@ TEST(CpuBackend, RefusesWeightsThatAreMissingOrAnotherLayers) {
   EXPECT_THROW(backend.make_layer(spec, {.input = input, .weights = weights.prepared(0)}), Error);
 }
 
-TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
+TEST(CpuBackend, RefusesMismatchesAndNamesTheSpec) {
   const auto backend = make_cpu_backend();
   try {
     backend->make_layer(Pool2dSpec{Pooling::max, 9, 1}, {.input = backend->plain_activation({2, 3, 8, 8})});
@@ -128,10 +128,10 @@ TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
                Error);
 }
 
-TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {
+TEST(CpuBackend, NamesTheOperationThatOneDnnRefuses) {
   const auto backend = make_cpu_backend();
   ActivationSpec input = backend->plain_activation({2, 3, 4, 4});
-  input.shape = {2, 3, 8, 8};  // not what its format says
+  input.shape = {2, 3, 8, 8};  // contradicts its format
   try {
     backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {.input = input});
     FAIL() << "a format of another shape was accepted";
@@ -143,7 +143,7 @@ TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {
   }
 }
 
-TEST(CpuBackend, SaysHowMuchMemoryThereIsNot) {
+TEST(CpuBackend, ReportsTheSizeOfAFailedAllocation) {
   constexpr std::size_t kEverything = ~std::size_t{0};
   try {
     make_cpu_backend()->allocate(kEverything);

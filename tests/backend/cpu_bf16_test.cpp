@@ -1,6 +1,6 @@
 #include "backend/cpu_layouts.hpp"
 #include "backend/layout_contract.hpp"
-#include "backend/small_layer_contract.hpp"
+#include "backend/small_network_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {
@@ -12,7 +12,7 @@ const BackendUnderTest kBf16{"cpu bf16", make_bf16, 1e-2, 2e-2, cpu_layouts(dnnl
 INSTANTIATE_TEST_SUITE_P(Bf16, LayerContract,
                          ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(all_cases())),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(Bf16, SmallLayerContract,
+INSTANTIATE_TEST_SUITE_P(Bf16, SmallNetworkContract,
                          ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(cleared_small_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Bf16, LayoutContract,

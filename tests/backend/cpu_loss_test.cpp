@@ -30,8 +30,8 @@ TEST(LossSums, AreExactAndTheSameInAnyOrderWhateverTheLosses) {
   EXPECT_EQ(rest, LossSums{});
 }
 
-// An epoch of 60,000 images with a mean loss of 2e7 once wrapped.
-TEST(LossSums, HoldAnEpochOfLargeLosses) {
+// The sum of an epoch of 60,000 images with a mean loss of 2e7 once overflowed.
+TEST(LossSums, DoNotOverflowInAnEpochOfLargeLosses) {
   LossSums sums{.samples = 60000};
   for (int call = 0; call < 60000; ++call) sums.add_loss(1.97e7);
   EXPECT_EQ(sums.mean_loss(), 1.97e7);

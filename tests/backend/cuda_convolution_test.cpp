@@ -1,4 +1,4 @@
-// What cuDNN proposes for a GPU that is not there: it takes the GPU's properties as text.
+// Tests cuDNN's proposals for an absent GPU, whose properties are given as text.
 
 #include "tutti/nn/models.hpp"
 #include "tutti/nn/network.hpp"
@@ -49,7 +49,7 @@ struct Pass {
   ConvolutionShape shape;
 };
 
-// What training wants of a network, by description.
+// The convolutions of a network's training, by description.
 std::map<std::string, Pass> passes_of(const Network& network, std::int64_t batch, Precision precision) {
   const ElementType type = precision == Precision::bf16 ? ElementType::bf16 : ElementType::f32;
   std::map<std::string, Pass> passes;
@@ -141,7 +141,7 @@ TEST(CudnnGraph, BuildsAnEngineAgainFromItsChoice) {
   }
 }
 
-TEST(CudnnGraph, KnowsNoEngineOfAnotherMakeOrPrecision) {
+TEST(CudnnGraph, RefusesAnEngineOfAnotherVersionOrPrecision) {
   const CudnnGraph graph(h200(), ConvolutionPass::forward, kShape);
   EXPECT_FALSE(graph.engine({100000}).has_value());
   ConvolutionShape shape = kShape;

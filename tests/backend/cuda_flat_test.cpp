@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, FlatContract, ::testing::Values(FlatBackend{"cuda
 // Runs the same operations on the CPU and on a GPU.
 class CudaFlat : public ::testing::Test {
  protected:
-  // From tensors of these values; what is left in them.
+  // Runs on tensors of these values, and returns their final values.
   using Floats = std::vector<std::vector<float>>;
   using Operation = std::function<void(Device& device, std::span<const Tensor> tensors)>;
 
@@ -60,11 +60,11 @@ class CudaFlat : public ::testing::Test {
   Device cuda_{make_cuda()};
 };
 
-TEST_F(CudaFlat, TellsHowMuchMemoryIsMissingAndGoesOn) {
+TEST_F(CudaFlat, ReportsTheSizeOfAFailedAllocationAndStaysUsable) {
   const Error error = thrown_by([&] { cuda_.backend().allocate(std::size_t{1} << 50); });
-  const std::string told = error.what();
-  EXPECT_NE(told.find("no room for 1073741824.0 MiB more"), std::string::npos) << told;
-  EXPECT_NE(told.find("--batch-size"), std::string::npos) << told;
+  const std::string message = error.what();
+  EXPECT_NE(message.find("no room for 1073741824.0 MiB more"), std::string::npos) << message;
+  EXPECT_NE(message.find("--batch-size"), std::string::npos) << message;
   const Floats left = left_by(cuda_, {{1, 2}, {3, 4}}, 0, [](Device& device, std::span<const Tensor> tensors) {
     device.backend().add(device.stream(), tensors[0], tensors[1]);
   });
@@ -109,7 +109,7 @@ TEST_F(CudaFlat, AdamWStepsToTheCpusBits) {
   });
 }
 
-// More tensors than one launch takes.
+// There are more tensors than one launch takes.
 TEST_F(CudaFlat, NormsAndTheirFactorsHaveTheCpusBits) {
   Floats values;
   for (int i = 0; i < 150; ++i) values.push_back(random_floats(1 + i * i, "norm " + std::to_string(i), 100));
@@ -142,14 +142,14 @@ TEST_F(CudaFlat, NormsAndTheirFactorsHaveTheCpusBits) {
   EXPECT_TRUE(same_bits(left_by(cuda_, values, 3, operation).back(), expected));
 }
 
-// Small integers, which bf16 holds exactly.
+// Small integers are exact in bf16.
 std::vector<float> integers_of(const Shape& shape) {
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) - 125;
   return values;
 }
 
-TEST_F(CudaFlat, ConvertsBetweenLayoutsAndLeavesZerosBehindTheChannels) {
+TEST_F(CudaFlat, ConvertsBetweenLayoutsAndPadsChannelsWithZeros) {
   for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
     const Precision precision = type == ElementType::bf16 ? Precision::bf16 : Precision::fp32;
     Device device(tutti_cuda_library().make_backend({.precision = precision}));
@@ -173,9 +173,9 @@ TEST_F(CudaFlat, ConvertsBetweenLayoutsAndLeavesZerosBehindTheChannels) {
           std::memcpy(reinterpret_cast<std::byte*>(&bits) + 4 - size, bytes.data() + byte, size);
           byte += size;
           const std::int64_t at = (row / layout.pixels() * layout.channels + channel) * layout.pixels();
-          const float wanted =
+          const float expected =
               channel < layout.channels ? values[static_cast<std::size_t>(at + row % layout.pixels())] : 0.0f;
-          ASSERT_EQ(bits, std::bit_cast<std::uint32_t>(wanted)) << shape.text() << ", row " << row << ", " << channel;
+          ASSERT_EQ(bits, std::bit_cast<std::uint32_t>(expected)) << shape.text() << ", row " << row << ", " << channel;
         }
       }
       ASSERT_EQ(byte, bytes.size());

@@ -34,7 +34,7 @@ struct AxisOfBatch {
       for (const std::int64_t input : axis.first()) first.push_back(static_cast<std::int32_t>(input));
       for (std::int64_t tap = 0; tap < most_taps; ++tap) {
         for (std::int64_t i = 0; i < outputs; ++i) {
-          // What is never read must not matter.
+          // Values that are not read must not matter.
           weights.push_back(tap < axis.taps() ? axis.weights(tap)[i] : std::nanf(""));
         }
       }
@@ -69,23 +69,23 @@ class Uploads {
 
 struct Case {
   Augment augment;
-  Shape held;  // C, H, W
+  Shape stored;  // C, H, W
   std::int64_t side;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& each) {
-  return out << name_of(each.augment) << " of " << each.held.text() << " to " << each.side;
+  return out << name_of(each.augment) << " of " << each.stored.text() << " to " << each.side;
 }
 
 class CudaImages : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr std::int64_t kImages = 7;
 
-  CudaImages() : pixels_(static_cast<std::size_t>(kImages * GetParam().held.elements())) {
+  CudaImages() : pixels_(static_cast<std::size_t>(kImages * GetParam().stored.elements())) {
     RandomSequence random(7, {.purpose = random_purpose("noise")});
     for (auto& pixel : pixels_) pixel = static_cast<std::uint8_t>(random.next() >> 24);
     recipe_.augment = GetParam().augment;
-    recipe_.image = Shape{GetParam().held[0], GetParam().side, GetParam().side};
+    recipe_.image = Shape{GetParam().stored[0], GetParam().side, GetParam().side};
     recipe_.seed = 3;
     for (std::int64_t c = 0; c < recipe_.image[0]; ++c) {
       recipe_.statistics.mean.push_back(0.1 + 0.2 * static_cast<double>(c));
@@ -94,7 +94,7 @@ class CudaImages : public ::testing::TestWithParam<Case> {
   }
 
   ImageView image(std::int32_t sample) const {
-    return {pixels_.data() + sample * GetParam().held.elements(), GetParam().held};
+    return {pixels_.data() + sample * GetParam().stored.elements(), GetParam().stored};
   }
 
   std::vector<float> written(const std::vector<std::int32_t>& samples, const std::vector<ImagePlan>& plans) const {
@@ -116,7 +116,7 @@ class CudaImages : public ::testing::TestWithParam<Case> {
 std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
 TEST_P(CudaImages, HaveTheBitsOfTheHostsWriter) {
-  const auto store = device_.backend().upload_dataset({pixels_, labels_, GetParam().held});
+  const auto store = device_.backend().upload_dataset({pixels_, labels_, GetParam().stored});
   ASSERT_NE(store, nullptr);
   const std::vector<std::int32_t> samples{6, 0, 3, 3, 1, 5, 2, 4, 0};
   const auto count = std::ssize(samples);
@@ -124,7 +124,7 @@ TEST_P(CudaImages, HaveTheBitsOfTheHostsWriter) {
   std::vector<AxisPlan> rows;
   std::vector<AxisPlan> columns;
   for (std::int64_t n = 0; n < count; ++n) {
-    plans.push_back(plan_image(recipe_, GetParam().held, {.sample = n, .epoch = 1}));
+    plans.push_back(plan_image(recipe_, GetParam().stored, {.sample = n, .epoch = 1}));
     rows.push_back(plans.back().rows);
     columns.push_back(plans.back().columns);
   }
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, CudaImages,
                                            Case{Augment::resized_crop, Shape{3, 60, 80}, 24},
                                            Case{Augment::resized_crop, Shape{1, 100, 300}, 64}));
 
-TEST(CudaImageStore, HoldsNoImagesThatAreTooMany) {
+TEST(CudaImageStore, IsNotUsedForTooManyImages) {
   const auto backend = tutti_cuda_library().make_backend({});
   const std::vector<std::uint8_t> pixels(5000);
   const std::vector<std::int32_t> labels(1);

@@ -2,13 +2,13 @@
 
 #include "backend/cuda/format.hpp"
 #include "backend/layout_contract.hpp"
-#include "backend/norm_contract.hpp"
-#include "backend/small_layer_contract.hpp"
+#include "backend/small_network_contract.hpp"
+#include "backend/special_values_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {
 
-// Without measuring: the same plans in every case.
+// Plans are not measured, so that they are the same in every case.
 std::unique_ptr<Backend> make_cuda(Precision precision) {
   return tutti_cuda_library().make_backend({.precision = precision, .search_plans = false});
 }
@@ -29,9 +29,9 @@ std::vector<NetworkCase> wide_cases() {
           {"MaxPoolOfAWideWindow", 2, {3, 20, 21}, {Pool2dSpec{Pooling::max, 18, 2, 1}}}};
 }
 
-// Not those that take the greatest of a plain image: rounding it first makes equals of different values.
+// Without max-pools of a plain image: rounding it first makes different values equal.
 std::vector<NetworkCase> coarse_cases() {
-  std::vector<NetworkCase> cases = other_layer_cases();
+  std::vector<NetworkCase> cases = pool_and_linear_cases();
   std::erase_if(cases, [](const NetworkCase& network) {
     const auto* const pool = std::get_if<Pool2dSpec>(&network.layers[0]);
     return pool != nullptr && pool->pooling == Pooling::max;
@@ -49,21 +49,21 @@ std::vector<NetworkCase> joined(const Lists&... lists) {
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract,
                          ::testing::Combine(::testing::Values(kCuda), ::testing::ValuesIn(all_cases())),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(Cuda, SmallLayerContract,
+INSTANTIATE_TEST_SUITE_P(Cuda, SmallNetworkContract,
                          ::testing::Combine(::testing::Values(kCuda), ::testing::ValuesIn(small_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, LayoutContract,
                          ::testing::Combine(::testing::Values(kCuda),
                                             ::testing::ValuesIn(joined(layout_cases(), wide_cases()))),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(Cuda, NormContract, ::testing::Values(kCuda));
+INSTANTIATE_TEST_SUITE_P(Cuda, SpecialValuesContract, ::testing::Values(kCuda));
 
 INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayerContract,
                          ::testing::Combine(::testing::Values(kCudaInBf16),
                                             ::testing::ValuesIn(joined(convolution_cases(), coarse_cases(),
-                                                                       norm_cases()))),
+                                                                       norm_and_dropout_cases()))),
                          layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(CudaInBf16, SmallLayerContract,
+INSTANTIATE_TEST_SUITE_P(CudaInBf16, SmallNetworkContract,
                          ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(cleared_small_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayoutContract,
@@ -133,7 +133,7 @@ TEST_P(CudaLayers, AddUpAnyNumberOfGradients) {
   }
 }
 
-TEST(CudaWeights, ArePackedAsTheyAreWhenAPlanComesAfterTheirRefresh) {
+TEST(CudaWeights, ArePackedForAPlanThatIsMadeAfterTheirRefresh) {
   Device device(make_cuda_in_fp32());
   Backend& backend = device.backend();
   const LinearSpec spec{.units = 40};
@@ -159,7 +159,7 @@ TEST(CudaWeights, ArePackedAsTheyAreWhenAPlanComesAfterTheirRefresh) {
   }
 }
 
-TEST(CudaDropout, RecordedOnceItDropsOtherValuesInEveryStep) {
+TEST(CudaDropout, InAGraphDropsOtherValuesInEveryStep) {
   Device device(make_cuda_in_fp32());
   const ActivationSpec activation = within(ElementType::f32).of({4, 20, 3, 3});
   const auto layer = device.backend().make_layer(DropoutSpec{0.5}, {.input = activation, .random_purpose = kPurpose});

@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-TEST(CudaTimedEvents, TellTheTimeBetweenPointsOfAStream) {
+TEST(CudaTimedEvents, MeasureTheTimeBetweenPointsOfAStream) {
   const auto backend = tutti_cuda_library().make_backend({});
   const auto stream = backend->make_stream();
   const auto before = backend->make_timed_event();
@@ -25,7 +25,7 @@ TEST(CudaTimedEvents, TellTheTimeBetweenPointsOfAStream) {
   EXPECT_EQ(before->seconds_since(*before), 0);
 }
 
-TEST(CudaTimedEvents, TellNothingBetweenEventsThatKeepNoTime) {
+TEST(CudaTimedEvents, RefuseEventsWithoutTiming) {
   const auto backend = tutti_cuda_library().make_backend({});
   const auto stream = backend->make_stream();
   const auto plain = backend->make_event();

@@ -16,7 +16,7 @@ cuda::FilterLayout layout_of(std::int64_t outputs, std::int64_t channels, std::i
   return {outputs, channels, positions, cuda::padded_channels(outputs, type), cuda::padded_channels(channels, type)};
 }
 
-// Few and many of everything; tiles that end within the positions, and within the channels.
+// Small and large extents, and tiles that end within the positions and within the channels.
 std::vector<cuda::FilterLayout> awkward_layouts(ElementType type) {
   return {layout_of(1, 1, 1, type),     layout_of(20, 1, 9, type),   layout_of(50, 20, 25, type),
           layout_of(10, 513, 9, type),  layout_of(3, 3, 1500, type), layout_of(2, 30, 1153, type),
@@ -52,7 +52,7 @@ class CudaFilters : public ::testing::TestWithParam<ElementType> {
   Device device_;
 };
 
-// More layers than one launch takes, so that tables of several are read to their ends.
+// There are more layers than one launch takes, so that the tables of multiple launches are read to their ends.
 TEST_P(CudaFilters, ArePackedTogetherWithZerosAroundThemAndUnpackedAgain) {
   struct Filters {
     cuda::FilterLayout layout;

@@ -34,7 +34,7 @@ class Device {
   }
 
   Backend& backend() { return *backend_; }
-  // For a device of another thread.
+  // For a device that another thread has created.
   std::shared_ptr<Backend> share() const { return backend_; }
   Stream& stream() { return *stream_; }
 
@@ -60,7 +60,7 @@ class Device {
     return buffer;
   }
 
-  // Fills the memory with NaN, so that what is read before it is written shows.
+  // Fills the memory with NaN, so that reads of unwritten values are detected.
   void poison(const Buffer& buffer) {
     const Shape shape{static_cast<std::int64_t>(buffer.bytes())};
     upload(buffer.view(shape, ElementType::u8), std::vector<std::uint8_t>(buffer.bytes(), 0xFF));

@@ -1,5 +1,5 @@
 #pragma once
-// What every backend's digests must be: those of base/digest.hpp. A backend's own test instantiates DigestContract.
+// Every backend's digests must be those of base/digest.hpp. The test of each backend instantiates DigestContract.
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
@@ -41,7 +41,7 @@ class DigestContract : public ::testing::TestWithParam<std::unique_ptr<Backend> 
 };
 
 // Beginnings and lengths that fill no whole number of registers, warps or blocks, and more tensors than one kernel has.
-TEST_P(DigestContract, IsTheWrittenOneOfEveryTensorWhateverItsLengthTypeAndPlace) {
+TEST_P(DigestContract, IsThatOfBaseForTensorsOfAnyLengthTypeAndOffset) {
   std::vector<DigestedTensor> tensors;
   std::vector<std::uint64_t> expected;
   for (const std::int64_t length : {0, 1, 2, 3, 7, 8, 9, 31, 64, 1000, 16383, 16384, 16385, 50003}) {

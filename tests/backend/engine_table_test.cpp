@@ -22,7 +22,7 @@ const EngineChoice kChoice{57, {{2, 14}, {17, -1}}};
 constexpr auto kCudnn = "cuDNN 9.19.0";
 constexpr auto kDevice = "NVIDIA H200";
 
-TEST(EngineTable, WritesLinesThatStandAlone) {
+TEST(EngineTable, WritesSelfContainedLines) {
   EngineTable table({kCudnn, kDevice});
   EXPECT_EQ(table.text(), "");
   table.note(kForward, kChoice);
@@ -30,7 +30,7 @@ TEST(EngineTable, WritesLinesThatStandAlone) {
             "cuDNN 9.19.0 | NVIDIA H200 | forward bf16 256x28x30x64 to 128, 3x3 stride 2 padding 1 | 57 2=14 17=-1\n");
 }
 
-TEST(EngineTable, FindsAgainWhatItWrote) {
+TEST(EngineTable, ReadsTheLinesThatItWrote) {
   EngineTable table({kCudnn, kDevice});
   table.note(kForward, kChoice);
   table.note(kGradient, {3});
@@ -42,7 +42,7 @@ TEST(EngineTable, FindsAgainWhatItWrote) {
   EXPECT_EQ(other.text(), table.text());
 }
 
-TEST(EngineTable, TellsEveryTwoPassesAndShapesApart) {
+TEST(EngineTable, DistinguishesAllPassesAndShapes) {
   const std::string first = describe(ConvolutionPass::forward, kShape);
   EXPECT_NE(describe(ConvolutionPass::input_gradient, kShape), first);
   for (std::int64_t ConvolutionShape::*extent :
@@ -58,7 +58,7 @@ TEST(EngineTable, TellsEveryTwoPassesAndShapesApart) {
   EXPECT_NE(describe(ConvolutionPass::forward, other), first);
 }
 
-TEST(EngineTable, LeavesOutLinesOfOtherLibrariesAndDevices) {
+TEST(EngineTable, IgnoresLinesOfOtherLibrariesAndDevices) {
   EngineTable table({kCudnn, kDevice});
   table.note(kForward, kChoice);
   for (const EngineOwner& owner : {EngineOwner{"cuDNN 9.20.0", kDevice}, EngineOwner{kCudnn, "NVIDIA H100"}}) {

@@ -1,5 +1,5 @@
 #pragma once
-// What every backend's sums by way of integers must do. A backend's own test instantiates FixedPointContract.
+// Tests of every backend's integer sums. The test of each backend instantiates FixedPointContract.
 
 #include "tutti/base/error.hpp"
 
@@ -26,7 +26,7 @@ inline constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
 inline std::int64_t steps_of(float value, int exponent) { return std::llrint(std::ldexp(double{value}, exponent)); }
 inline std::int32_t bits_of(float value) { return std::bit_cast<std::int32_t>(std::abs(value)); }
 
-// One block in a backend's memory, with its grid. Its sums are rubbish at first.
+// One block in a backend's memory, with its grid. Its sums are initially random.
 class FixedPointBlock {
  public:
   struct Slice {
@@ -131,7 +131,7 @@ TEST_P(FixedPointContract, RoundsToTheNearestStepAndTiesToEven) {
   }
 }
 
-TEST_P(FixedPointContract, ReadsSumsRoundedByWayOfDoubles) {
+TEST_P(FixedPointContract, RoundsSumsThroughDouble) {
   const Steps sums{(1 << 24) + 1,
                    (1 << 24) + 3,
                    -(1 << 24) - 1,
@@ -161,14 +161,14 @@ TEST_P(FixedPointContract, ReadsSumsRoundedByWayOfDoubles) {
   }
 }
 
-TEST_P(FixedPointContract, ReadsWhatIsBelowTheSmallestNormalNumberAsZero) {
+TEST_P(FixedPointContract, ReadsDenormalSumsAsZero) {
   FixedPointBlock sums = block({{3, 156}, {1, 126}, {1, 127}});
   sums.set_sums({1 << 30, (1 << 30) - 1, 1 - (1 << 30), -1, 1});
   EXPECT_TRUE(same_bits(sums.values(), {kSmallestNormal, 0, 0, -kSmallestNormal, 0}));
 }
 
-// Each call may spoil its neighbours only if they have been written before, so calls come in a drawn order.
-TEST_P(FixedPointContract, KeepsToTheGridOfEachSliceWhereverCallsBeginAndEnd) {
+// A wrong write is detected only in elements that have been written before, so the order of calls is random.
+TEST_P(FixedPointContract, UsesTheGridOfEachSliceWhereverCallsBeginAndEnd) {
   RandomSequence random(1, {.purpose = random_purpose("cuts")});
   std::vector<FixedPointBlock::Slice> slices;
   Floats values;
@@ -238,10 +238,10 @@ TEST_P(FixedPointContract, RaisesTheLargestOfEachSlice) {
   EXPECT_EQ(largest, (std::vector<std::int32_t>{bits_of(3), bits_of(kInfinity), bits_of(values[23]), 0}));
 }
 
-TEST_P(FixedPointContract, WhatIsTooLargeOrNotFiniteLeavesOtherElementsRight) {
+TEST_P(FixedPointContract, ValuesThatAreTooLargeOrNotFiniteDoNotAffectOthers) {
   const Floats spoilers{0x1p62f, -0x1p62f, 0x1p63f, 3e38f, kInfinity, -kInfinity, kNan, -kNan, 0x1p65f};
   for (std::size_t stride = 2; stride < 6; ++stride) {
-    Floats values = random_floats(200, "beside", 1e9);
+    Floats values = random_floats(200, "others", 1e9);
     for (std::size_t i = 0; i < values.size(); i += stride) values[i] = spoilers[i / stride % spoilers.size()];
     FixedPointBlock sums = block(values.size(), 0);
     sums.add(values, true);
@@ -344,8 +344,7 @@ TEST_P(FixedPointContract, NeitherOrderNorGroupingOfThePartsChangesABit) {
   }
 }
 
-// Where no value is further than 2^20 from the greatest: up to 256 parts, with ten bits of room above that and 2^62
-// steps in all.
+// All values are within 2^20 of the greatest, of up to 256 parts, with ten bits of margin and 2^62 steps in total.
 TEST_P(FixedPointContract, IsNoLessPreciseThanAnyOrderOfSinglePrecision) {
   RandomSequence random(1, {.purpose = random_purpose("precision")});
   for (int low = -120; low < 90; low += 30) {

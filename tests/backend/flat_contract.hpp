@@ -1,5 +1,5 @@
 #pragma once
-// What every backend's vector operations must do. A backend's own test instantiates FlatContract.
+// Tests of every backend's vector operations. The test of each backend instantiates FlatContract.
 
 #include "backend/device_values.hpp"
 #include "reference/sgd.hpp"
@@ -67,12 +67,12 @@ TEST_P(FlatContract, PlainStepsNeedNoVelocity) {
   expect_steps({.learning_rate = 0.1, .weight_decay = 0.01}, false);
 }
 
-TEST_P(FlatContract, StepsWithMomentumMeanWhatPyTorchsMean) {
+TEST_P(FlatContract, StepsWithMomentumAreThoseOfPyTorch) {
   expect_steps({.learning_rate = 0.1, .momentum = 0.9}, true);
   expect_steps({.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.01}, true);
 }
 
-TEST_P(FlatContract, NesterovStepsMeanWhatPyTorchsMean) {
+TEST_P(FlatContract, NesterovStepsAreThoseOfPyTorch) {
   expect_steps({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}, true);
   expect_steps({.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, true);
 }
@@ -108,17 +108,17 @@ TEST_P(FlatContract, StepsTakeTheirFactorsFromMemory) {
 
 TEST_P(FlatContract, BlendsByTheShare) {
   for (const std::int64_t size : kFlatSizes) {
-    const auto kept = random_floats(size, "kept");
+    const auto old = random_floats(size, "old");
     const auto fresh = random_floats(size, "fresh");
-    const Buffer to = device_.buffer_of(kept);
+    const Buffer to = device_.buffer_of(old);
     const Buffer from = device_.buffer_of(fresh);
     device_.backend().blend(device_.stream(), tensor_of(to), tensor_of(from), 0.1f);
     const auto got = values_of(to);
-    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], 0.9 * kept[i] + 0.1 * fresh[i], 1e-7) << i;
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], 0.9 * old[i] + 0.1 * fresh[i], 1e-7) << i;
   }
 }
 
-TEST_P(FlatContract, AStepGivesAnElementTheSameBitsWhereverItLies) {
+TEST_P(FlatContract, AStepGivesAnElementTheSameBitsAtAnyOffset) {
   const auto values = random_floats(1000, "weights");
   const auto slopes = random_floats(1000, "gradients");
   const auto stepped = [&](std::size_t from, std::size_t to) {
@@ -203,8 +203,9 @@ TEST_P(FlatContract, AllocatesZeroedAlignedMemory) {
     EXPECT_EQ(buffer.bytes(), bytes);
     EXPECT_EQ(buffer.space(), device_.backend().memory_space());
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
-    const auto held = device_.download<std::uint8_t>(buffer.view({static_cast<std::int64_t>(bytes)}, ElementType::u8));
-    EXPECT_EQ(held, std::vector<std::uint8_t>(bytes));
+    const auto values =
+        device_.download<std::uint8_t>(buffer.view({static_cast<std::int64_t>(bytes)}, ElementType::u8));
+    EXPECT_EQ(values, std::vector<std::uint8_t>(bytes));
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The layers and short networks that every backend is tried with: awkward extents, and formats handed from
-// layer to layer.
+// The layers and short networks for tests of every backend: odd extents, and formats passed from layer to
+// layer. all_cases() has all but small_cases(); a new layer has its own cases, or joins those it is like.
 
 #include "tutti/backend/layer_spec.hpp"
 
@@ -22,7 +22,7 @@ struct NetworkCase {
   Shape sample;
   std::vector<LayerSpec> layers;
   std::vector<ResidualCase> residuals{};
-  // Biases and shifts so far from 0 that coarse rounding turns no ReLU over.
+  // Biases and shifts so far from 0 that coarse rounding changes the sign of no ReLU's input.
   bool clear_of_kinks = false;
 };
 
@@ -48,7 +48,7 @@ inline std::vector<NetworkCase> tiled_convolution_cases() {
   };
 }
 
-// Few values under a window, which has a way of its own where no gradient of the input is wanted.
+// Windows of a few values, for which there is a special kernel without a gradient of the input.
 inline std::vector<NetworkCase> few_channel_convolution_cases() {
   return {
       {"ConvOfGreyImages", 5, {1, 28, 27}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
@@ -82,7 +82,8 @@ inline std::vector<NetworkCase> convolution_cases() {
   };
 }
 
-inline std::vector<NetworkCase> other_layer_cases() {
+// Single layers.
+inline std::vector<NetworkCase> pool_and_linear_cases() {
   return {
       {"MaxPoolOfLenet", 3, {20, 26, 26}, {Pool2dSpec{Pooling::max, 2, 2}}},
       {"MaxPoolWithRemainder", 16, {50, 9, 9}, {Pool2dSpec{Pooling::max, 2, 2}}},
@@ -159,7 +160,8 @@ inline NetworkCase resnet_like(std::string name, std::int64_t batch, std::int64_
           {{3, 2}, {8, 6}}};
 }
 
-inline std::vector<NetworkCase> norm_cases() {
+// With the layers that norms and dropout stand beside, up to whole residual networks.
+inline std::vector<NetworkCase> norm_and_dropout_cases() {
   return {
       {"NormOfTheImage", 3, {3, 9, 7}, {BatchNormSpec{kNoAdd, kRelu}}},
       {"NormAfterConvOf20", 4, {3, 9, 7}, {Conv2dSpec{20, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu}}},
@@ -178,8 +180,8 @@ inline std::vector<NetworkCase> norm_cases() {
 
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
-  for (const auto& cases :
-       {tiled_convolution_cases(), few_channel_convolution_cases(), other_layer_cases(), chain_cases(), norm_cases()})
+  for (const auto& cases : {tiled_convolution_cases(), few_channel_convolution_cases(), pool_and_linear_cases(),
+                            chain_cases(), norm_and_dropout_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
@@ -216,7 +218,7 @@ inline std::vector<NetworkCase> small_cases() {
   };
 }
 
-// For coarse rounding.
+// Cases for coarse rounding.
 inline std::vector<NetworkCase> cleared_small_cases() {
   std::vector<NetworkCase> cases = small_cases();
   // Its pooled gradient is the same for all pixels, and of such a gradient a norm leaves little but rounding errors.

@@ -1,6 +1,5 @@
 #pragma once
-// What every backend's layers must do, one by one. A backend's own test instantiates LayerContract over
-// all_cases().
+// Tests of every backend's single layers. The test of each backend instantiates LayerContract over all_cases().
 
 #include "backend/comparison.hpp"
 #include "backend/network.hpp"
@@ -24,7 +23,7 @@ struct BackendUnderTest {
   std::function<std::unique_ptr<Backend>()> make;
   double tolerance;                        // relative to the greatest value of a tensor
   double chain_tolerance;                  // of a chain's gradients, relative in norm
-  std::vector<LayoutUnderTest> layouts{};  // in which layers may be handed activations
+  std::vector<LayoutUnderTest> layouts{};  // possible layouts of a layer's input
 };
 
 inline std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) { return out << backend.name; }
@@ -72,24 +71,24 @@ class LayerContract : public ::testing::TestWithParam<LayerContractParameter> {
   std::vector<float> input_;
 };
 
-// A backend may take any of equals for the greatest of a window: there only the sum is fixed.
+// A backend may choose any of equal values as the greatest of a window, so only the sum of their gradients is checked.
 inline void LayerContract::expect_input_gradient(NetworkPlan& plan, std::size_t i,
                                                  const reference::BackwardInputs& pass,
                                                  const reference::Array& expected) {
   std::vector<float> got = plan.gradient(i);
-  std::vector<double> wanted = expected.values;
+  std::vector<double> expected_values = expected.values;
   if (const auto* pool = std::get_if<Pool2dSpec>(&network().layers[i])) {
     const std::vector<bool> undecided = reference::undecided(*pool, pass.input, pass.output.shape);
     double sum_got = 0;
     double sum_wanted = 0;
-    for (std::size_t k = 0; k < wanted.size(); ++k) {
+    for (std::size_t k = 0; k < expected_values.size(); ++k) {
       sum_got += got[k];
-      sum_wanted += wanted[k];
-      if (undecided[k]) wanted[k] = got[k] = 0;
+      sum_wanted += expected_values[k];
+      if (undecided[k]) expected_values[k] = got[k] = 0;
     }
     EXPECT_NEAR(sum_got, sum_wanted, tolerance() * static_cast<double>(pass.output_gradient.values.size()));
   }
-  EXPECT_TRUE(close(got, wanted, tolerance())) << "input gradient of layer " << i;
+  EXPECT_TRUE(close(got, expected_values, tolerance())) << "input gradient of layer " << i;
 }
 
 TEST_P(LayerContract, ForwardEqualsTheNaiveLoopsLayerByLayer) {
@@ -132,7 +131,7 @@ TEST_P(LayerContract, BackwardEqualsTheNaiveLoopsLayerByLayer) {
   }
 }
 
-TEST_P(LayerContract, GivesTheSameBitsAgainAndInASecondPlanWhateverTheMemoryHeld) {
+TEST_P(LayerContract, GivesTheSameBitsAgainAndInASecondPlanWithAnyMemory) {
   NetworkPlan plan(device_, network(), weights_);
   NetworkPlan second(device_, network(), weights_);
   const auto output = plan.forward(input_);
@@ -145,13 +144,13 @@ TEST_P(LayerContract, GivesTheSameBitsAgainAndInASecondPlanWhateverTheMemoryHeld
   }
 }
 
-TEST_P(LayerContract, WritesNothingBesideTheGradientsAndLeavesTheInputAsItWas) {
+TEST_P(LayerContract, WritesOnlyTheGradientsAndDoesNotChangeTheInput) {
   NetworkPlan plan(device_, network(), weights_);
   plan.forward(input_);
   plan.backward(output_gradient(plan));
   EXPECT_TRUE(same_bits(device_.values_of(plan.activation(0), plan.values(0)), input_));
   for (std::size_t i = 0; i < plan.layers(); ++i) {
-    EXPECT_TRUE(plan.step(i).block.is_untouched_beside(device_)) << "layer " << i;
+    EXPECT_TRUE(plan.step(i).block.is_untouched_elsewhere(device_)) << "layer " << i;
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace tutti {
 namespace {
 
@@ -23,14 +25,14 @@ void expect_words(const std::string& text, std::initializer_list<std::string_vie
 
 const Shape kImage{3, 9, 11};
 
-TEST(LayerSpec, ConvolutionKeepsWholeWindowsOfBothAxes) {
+TEST(LayerSpec, ConvolutionHasOnlyWholeWindowsOnBothAxes) {
   EXPECT_EQ(output_shape(Conv2dSpec{8, 3, 1, 0}, kImage), (Shape{8, 7, 9}));
   EXPECT_EQ(output_shape(Conv2dSpec{8, 3, 1, 1}, kImage), (Shape{8, 9, 11}));
   EXPECT_EQ(output_shape(Conv2dSpec{8, 4, 3, 1}, kImage), (Shape{8, 3, 4}));
   EXPECT_EQ(output_shape(Conv2dSpec{1, 9, 1, 0}, kImage), (Shape{1, 1, 3}));
 }
 
-TEST(LayerSpec, PoolingLeavesOutWhatFillsNoWindow) {
+TEST(LayerSpec, PoolingIgnoresIncompleteWindows) {
   EXPECT_EQ(output_shape(Pool2dSpec{Pooling::max, 2, 2}, kImage), (Shape{3, 4, 5}));
   EXPECT_EQ(output_shape(Pool2dSpec{Pooling::average, 3, 1}, kImage), (Shape{3, 7, 9}));
 }
@@ -70,7 +72,21 @@ TEST(LayerSpec, OnlyAddsTakeAResidual) {
   EXPECT_FALSE(takes_residual(Conv2dSpec{8, 3}));
 }
 
-TEST(LayerSpec, LinearFlattensWhateverItIsGiven) {
+TEST(LayerSpec, BackwardPassesReadTheOutputForReluAndTheInputForSumsOfProducts) {
+  const auto reads = [](const LayerSpec& spec) {
+    const LayerReads found = backward_reads(spec);
+    return std::pair(found.input, found.output);
+  };
+  EXPECT_EQ(reads(Conv2dSpec{.relu = true}), std::pair(true, true));
+  EXPECT_EQ(reads(LinearSpec{.relu = false}), std::pair(true, false));
+  EXPECT_EQ(reads(BatchNormSpec{.relu = true}), std::pair(true, true));
+  EXPECT_EQ(reads(AddSpec{.relu = true}), std::pair(false, true));
+  EXPECT_EQ(reads(Pool2dSpec{}), std::pair(false, false));
+  EXPECT_EQ(reads(GlobalAveragePoolSpec{}), std::pair(false, false));
+  EXPECT_EQ(reads(DropoutSpec{}), std::pair(false, false));
+}
+
+TEST(LayerSpec, LinearFlattensAnyInput) {
   EXPECT_EQ(output_shape(LinearSpec{10}, kImage), (Shape{10}));
   EXPECT_EQ(output_shape(LinearSpec{1}, Shape{7}), (Shape{1}));
 }
@@ -110,7 +126,7 @@ TEST(LayerSpec, RefusesAWindowLargerThanTheImageOnEitherAxis) {
   expect_words(refusal(Pool2dSpec{Pooling::average, 2, 2}, {3, 1, 1}), {"average-pool2d", "2x2", "3x1x1"});
 }
 
-TEST(LayerSpec, RefusesExtentsThatCannotBe) {
+TEST(LayerSpec, RefusesImpossibleExtents) {
   expect_words(refusal(Conv2dSpec{0, 3}, kImage), {"conv2d", "channels is 0"});
   expect_words(refusal(Conv2dSpec{8, 0}, kImage), {"conv2d", "kernel is 0"});
   expect_words(refusal(Conv2dSpec{8, 3, 0}, kImage), {"conv2d", "stride is 0"});
@@ -121,7 +137,7 @@ TEST(LayerSpec, RefusesExtentsThatCannotBe) {
   expect_words(refusal(LinearSpec{0}, kImage), {"linear", "units is 0"});
 }
 
-TEST(LayerSpec, RefusesExtentsBeyondAnyNetworkBeforeTheyOverflow) {
+TEST(LayerSpec, RefusesHugeExtentsBeforeTheyOverflow) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   expect_words(refusal(Conv2dSpec{8, kHuge, 1, kHuge - 1}, kImage), {"conv2d", "kernel"});
   expect_words(refusal(LinearSpec{kHuge}, kImage), {"linear", "units"});

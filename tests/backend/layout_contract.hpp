@@ -1,14 +1,14 @@
 #pragma once
-// What every backend's layers must do whatever layout they are handed their input in, and however many layers read
-// their output. A backend's own test instantiates LayoutContract over layout_cases(), and says which layouts it has.
+// Tests of every backend's layers with any layout of their input and any number of readers of their output. The test of
+// each backend instantiates LayoutContract over layout_cases(), with its layouts.
 
 #include "backend/layer_contract.hpp"
 #include "backend/single_layer.hpp"
 
 namespace tutti::testing_support {
 
-// The layers that need no library.
-inline std::vector<NetworkCase> plain_layout_cases() {
+// The layers whose loops are our own on all backends, not a library's.
+inline std::vector<NetworkCase> own_layer_layout_cases() {
   std::vector<NetworkCase> cases;
   const auto add = [&](const std::string& name, std::int64_t batch, const Shape& sample) {
     cases.push_back({"Norm" + name, batch, sample, {BatchNormSpec{kNoAdd, kNoRelu}}});
@@ -32,7 +32,7 @@ inline std::vector<NetworkCase> plain_layout_cases() {
 }
 
 inline std::vector<NetworkCase> layout_cases() {
-  std::vector<NetworkCase> cases = plain_layout_cases();
+  std::vector<NetworkCase> cases = own_layer_layout_cases();
   cases.push_back({"MaxPool", 2, {20, 9, 8}, {Pool2dSpec{Pooling::max, 3, 2, 1}}});
   cases.push_back({"AveragePool", 2, {32, 6, 6}, {Pool2dSpec{Pooling::average, 2, 2, 1}}});
   cases.push_back({"Conv", 2, {16, 6, 6}, {Conv2dSpec{20, 3, 1, 1, kBias, kRelu}}});
@@ -83,14 +83,14 @@ class LayoutContract : public LayerContract {
 inline void LayoutContract::expect_gradients(const SingleGradients& got, const reference::BackwardInputs& pass) {
   const auto expected = reference::layer_backward(spec(), pass, parameters_of(0));
   std::vector<float> input = got.input;
-  std::vector<double> wanted = expected.input.values;
+  std::vector<double> expected_values = expected.input.values;
   if (const auto* pool = std::get_if<Pool2dSpec>(&spec())) {
     const auto undecided = reference::undecided(*pool, pass.input, pass.output.shape);
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (undecided[i]) wanted[i] = input[i] = 0;
+    for (std::size_t i = 0; i < expected_values.size(); ++i) {
+      if (undecided[i]) expected_values[i] = input[i] = 0;
     }
   }
-  EXPECT_TRUE(close(input, wanted, tolerance()));
+  EXPECT_TRUE(close(input, expected_values, tolerance()));
   if (expected.residual) {
     EXPECT_TRUE(close(got.residual, expected.residual->values, tolerance()));
   }
@@ -131,7 +131,7 @@ TEST_P(LayoutContract, BackwardOfOneToThreeGradientsEqualsTheNaiveLoopsInEveryLa
   });
 }
 
-TEST_P(LayoutContract, GivesTheSameBitsAgainWritesNothingBesideAndLeavesTheInputInEveryLayout) {
+TEST_P(LayoutContract, GivesTheSameBitsAgainWritesNothingElseAndKeepsTheInputInEveryLayout) {
   for_each_layout(LayerMode::training, [&](const SingleLayerOptions& options, const std::string& name) {
     SCOPED_TRACE(name);
     SingleLayer layer(device_, spec(), options, weights_);
@@ -147,7 +147,7 @@ TEST_P(LayoutContract, GivesTheSameBitsAgainWritesNothingBesideAndLeavesTheInput
       for (std::size_t p = 0; p < first.parameters.size(); ++p) {
         EXPECT_TRUE(same_bits(repeated.parameters[p], first.parameters[p])) << p;
       }
-      EXPECT_TRUE(again->wrote_nothing_beside());
+      EXPECT_TRUE(again->wrote_nothing_else());
       EXPECT_TRUE(same_bits(again->input(), stored(options.input, input_)));
     }
   });

@@ -1,5 +1,5 @@
 #pragma once
-// What every backend's softmax cross-entropy must do. A backend's own test instantiates LossContract.
+// Tests of every backend's softmax cross-entropy. The test of each backend instantiates LossContract.
 
 #include "backend/comparison.hpp"
 #include "backend/device_values.hpp"
@@ -30,7 +30,7 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
 
   LossContract() : device_(GetParam().make()) {}
 
-  // Adds to sums that hold `before`; with an empty gradient when none is asked for.
+  // Adds to sums with the values `before`. The gradient is empty if none is requested.
   LossOutcome run(const Shape& shape, const std::vector<float>& logits, const std::vector<std::int32_t>& labels,
                   bool wants_gradient = true, const LossSums& before = {}, double smoothing = 0) {
     Backend& backend = device_.backend();
@@ -150,7 +150,7 @@ TEST_P(LossContract, AddsUpAnyFiniteLosses) {
   EXPECT_EQ(sums.samples, 6);
 }
 
-TEST_P(LossContract, NeverTakesALogitThatIsNoNumberForTheAnswer) {
+TEST_P(LossContract, NeverPredictsAClassWithANanLogit) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(run({1, 3}, {kNan, 0, 1}, {0}).sums.correct, 0);
   EXPECT_EQ(run({1, 3}, {kNan, 0, 1}, {2}).sums.correct, 1);

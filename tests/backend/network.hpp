@@ -1,6 +1,5 @@
 #pragma once
-// A chain of one backend's layers with all of its memory, run as a part would run it, and poisoned between
-// passes.
+// A chain of one backend's layers with all of its memory, which is run as a part and poisoned between passes.
 
 #include "backend/network_weights.hpp"
 
@@ -96,7 +95,7 @@ class NetworkPlan {
     device_.set_values(activation(steps_.size()), gradients_.back()[0].memory, output_gradient);
   }
 
-  // Withholds what the layer says that it does not read.
+  // Passes null for tensors that the layer declares not to read.
   void backward_layer(std::size_t i) {
     Step& step = steps_.at(i);
     std::vector<void*> output_gradients;
@@ -113,7 +112,7 @@ class NetworkPlan {
                                             .input_gradient = gradients_[i][0].address,
                                             .residual_gradient = residual_gradient,
                                             .gradients = step.block.gradients,
-                                            .sample_share = kShare});
+                                            .sample_fraction = kShare});
   }
 
   // All gradients in one list: of the input, then of the parameters, layer by layer.

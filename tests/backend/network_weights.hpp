@@ -18,7 +18,7 @@ inline std::vector<float> parameter_values(const ParameterSpec& parameter, const
   return values;
 }
 
-// Channels by turns far above and far below 0, little scaled.
+// Channels are alternately far above and far below 0, with a small scale.
 inline void clear_kinks(ParameterKind kind, std::vector<float>& values) {
   const bool offsets = kind == ParameterKind::bias || kind == ParameterKind::shift;
   if (!offsets && kind != ParameterKind::scale) return;
@@ -27,7 +27,7 @@ inline void clear_kinks(ParameterKind kind, std::vector<float>& values) {
   }
 }
 
-// Gradients of a layer's parameters in one block, apart from each other.
+// Gradients of a layer's parameters in one block, with gaps between them.
 struct GradientBlock {
   // Between two gradients, and after the last: memory that no layer may touch.
   static constexpr std::size_t kGuardBytes = 64;
@@ -48,8 +48,8 @@ struct GradientBlock {
     }
   }
 
-  // Whether all beside the gradients is still poison.
-  bool is_untouched_beside(Device& device) const {
+  // Whether all memory except the gradients is still poisoned.
+  bool is_untouched_elsewhere(Device& device) const {
     auto bytes =
         device.download<std::uint8_t>(memory.view({static_cast<std::int64_t>(memory.bytes())}, ElementType::u8));
     for (const Tensor& gradient : gradients) {
@@ -60,7 +60,7 @@ struct GradientBlock {
   }
 };
 
-// Where the test batches stand in their runs.
+// The positions of the test batches in their runs.
 inline constexpr BatchPosition kPlace{.seed = 11, .step = 3, .first_position = 5};
 inline constexpr std::uint32_t kPurpose = random_purpose("a layer");
 inline constexpr float kShare = 0.25f;

@@ -6,7 +6,7 @@
 
 namespace tutti::testing_support {
 
-TEST_P(FlatContract, AdamWStepsMeanWhatPyTorchsMean) {
+TEST_P(FlatContract, AdamWStepsAreThoseOfPyTorch) {
   const reference::AdamWOptions options{.learning_rate = 0.01, .beta2 = 0.99, .weight_decay = 0.1};
   for (const std::int64_t size : kFlatSizes) {
     const auto start = random_floats(size, "weights");
@@ -38,7 +38,7 @@ TEST_P(FlatContract, AdamWStepsMeanWhatPyTorchsMean) {
   }
 }
 
-TEST_P(FlatContract, SumsOfSquaresAreThoseOfEachTensorWhereverItLies) {
+TEST_P(FlatContract, SumsOfSquaresAreThoseOfEachTensorAtAnyOffset) {
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;
   std::vector<double> expected;
@@ -73,9 +73,9 @@ TEST_P(FlatContract, SumsRunsInOrder) {
     expected.push_back(sum);
   }
   values.push_back(1);  // of no run
-  const auto hold = [&](const auto& held, ElementType type) {
-    Buffer buffer = device_.backend().allocate(held.size() * 8);
-    device_.upload(buffer.view({static_cast<std::int64_t>(held.size())}, type), held);
+  const auto hold = [&](const auto& content, ElementType type) {
+    Buffer buffer = device_.backend().allocate(content.size() * 8);
+    device_.upload(buffer.view({static_cast<std::int64_t>(content.size())}, type), content);
     return buffer;
   };
   const Buffer all = hold(values, ElementType::f64);
@@ -88,7 +88,7 @@ TEST_P(FlatContract, SumsRunsInOrder) {
   EXPECT_EQ(device_.download<double>(result), expected);
 }
 
-TEST_P(FlatContract, ClipsOnlyWhatIsTooLong) {
+TEST_P(FlatContract, ClipsOnlyLongGradients) {
   const Buffer squares = device_.backend().allocate(2 * sizeof(double));
   const Tensor sums = squares.view({2}, ElementType::f64);
   const Buffer factor = device_.buffer_of({-1});

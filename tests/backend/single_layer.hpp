@@ -1,5 +1,5 @@
 #pragma once
-// One layer of a backend with all of its memory, in layouts of the test's choice, poisoned between passes.
+// One layer of a backend with all of its memory, in layouts that the test chooses, poisoned between passes.
 
 #include "backend/network.hpp"
 
@@ -50,7 +50,7 @@ class SingleLayer {
     return device_.values_of(output(), output_);
   }
 
-  // Withholds what the layer says that it does not read.
+  // Passes null for tensors that the layer declares not to read.
   SingleGradients backward(const std::vector<std::vector<float>>& output_gradients) {
     std::vector<Buffer> memory;
     std::vector<void*> addresses;
@@ -67,14 +67,14 @@ class SingleLayer {
                                         .input_gradient = input_gradient_.data(),
                                         .residual_gradient = options_.residual.format ? residual_gradient : nullptr,
                                         .gradients = block_.gradients,
-                                        .sample_share = kShare});
+                                        .sample_fraction = kShare});
     SingleGradients result{device_.values_of(options_.input, input_gradient_), {}, {}};
     if (options_.residual.format) result.residual = device_.values_of(options_.residual, residual_gradient);
     for (const Tensor& gradient : block_.gradients) result.parameters.push_back(device_.download<float>(gradient));
     return result;
   }
 
-  bool wrote_nothing_beside() {
+  bool wrote_nothing_else() {
     const auto is_whole = [&](const Buffer& buffer, const ActivationSpec& activation) {
       if (!activation.format) return true;
       const auto guard = device_.download<std::uint8_t>(
@@ -82,7 +82,7 @@ class SingleLayer {
       return std::ranges::all_of(guard, [](std::uint8_t byte) { return byte == 0xFF; });
     };
     return is_whole(output_, output()) && is_whole(input_gradient_, options_.input) &&
-           is_whole(residual_gradient_, options_.residual) && block_.is_untouched_beside(device_);
+           is_whole(residual_gradient_, options_.residual) && block_.is_untouched_elsewhere(device_);
   }
   std::vector<float> input() { return device_.values_of(options_.input, input_); }
 

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-TEST(Tensor, IsReadOnlyAsWhatItHoldsAndOnlyInHostMemory) {
+TEST(Tensor, IsReadOnlyAsItsTypeAndOnlyInHostMemory) {
   std::array<float, 6> values{1, 2, 3, 4, 5, 6};
   Tensor tensor{values.data(), {2, 3}, ElementType::f32};
   EXPECT_EQ(host_f32(tensor).size(), 6u);

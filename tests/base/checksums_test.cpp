@@ -78,8 +78,8 @@ TEST(Sha256, IsTheSameOnAnyProcessor) {
     for (std::uint32_t& word : chosen) word = random.next();
     Sha256State portable = chosen;
     const auto blocks = std::span(bytes).subspan(random.below(2), 64 * random.below(64));
-    take_blocks(chosen, blocks);
-    portable_take_blocks(portable, blocks);
+    sha256_update(chosen, blocks);
+    portable_sha256_update(portable, blocks);
     ASSERT_EQ(chosen, portable) << blocks.size() << " bytes";
   }
 }

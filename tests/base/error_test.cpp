@@ -22,9 +22,9 @@ TEST(Error, OfALibraryNamesTheLibraryAndThePlace) {
 TEST(Error, KeepsItsPlaceWhenMarkedAsRaisedByAllRanks) {
   const Error error(ErrorSource::io, "cannot read");
   const Error marked = error.on_all_ranks();
-  EXPECT_EQ(marked.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(marked.scope(), ErrorScope::all_ranks);
   EXPECT_EQ(marked.where().line(), error.where().line());
-  EXPECT_EQ(error.reach(), ErrorReach::this_rank);
+  EXPECT_EQ(error.scope(), ErrorScope::this_rank);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(Random, NormalNumbersHaveMeanZeroAndDeviationOne) {
   EXPECT_NEAR(squares / kDraws, 1, 0.02);
 }
 
-TEST(Random, RowsOfSequencesGiveWhatEachOfThemGives) {
+TEST(Random, RowsOfSequencesEqualEachSequence) {
   constexpr std::uint64_t kSeed = 0x0123456789ABCDEFull;
   for (const std::size_t count : {0u, 1u, 63u, 64u, 200u}) {
     const RandomCounter start{.draw = 2, .item = 0xFFFFFFC0u, .when = 5, .purpose = 7};  // items wrap around

@@ -22,7 +22,7 @@ TEST(Shape, ChangesTheBatchOnly) {
   EXPECT_EQ((Shape{3, 5}).batch_of(7), (Shape{7, 3, 5}));
 }
 
-TEST(Shape, RefusesWhatNoMemoryCouldHold) {
+TEST(Shape, RefusesSizesBeyondAnyMemory) {
   EXPECT_THROW((Shape{1ll << 40, 1ll << 40}), Error);
   EXPECT_THROW((Shape{-1}), Error);
   EXPECT_THROW((Shape{1, 1, 1, 1, 1}), Error);

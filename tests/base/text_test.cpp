@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-TEST(Utf8, IsPrintedWithoutWhatATerminalObeys) {
+TEST(Utf8, IsPrintedWithoutControlCodes) {
   EXPECT_EQ(printable("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8E\xBB \xC2\xA0 ~"),
             "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8E\xBB \xC2\xA0 ~");
   EXPECT_EQ(printable("\x1b[31mred\x07\x7f"), "\\x1b[31mred\\x07\\x7f");

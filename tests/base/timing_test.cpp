@@ -5,17 +5,17 @@
 namespace tutti {
 namespace {
 
-TEST(Quartiles, LiesBetweenTheTwoNearestValuesOfTheSample) {
-  const Quartiles spread = quartiles_of({40, 10, 30, 20});
-  EXPECT_DOUBLE_EQ(spread.low, 17.5);
-  EXPECT_DOUBLE_EQ(spread.median, 25);
-  EXPECT_DOUBLE_EQ(spread.high, 32.5);
+TEST(Quartiles, AreInterpolatedBetweenTheTwoNearestValues) {
+  const Quartiles quartiles = quartiles_of({40, 10, 30, 20});
+  EXPECT_DOUBLE_EQ(quartiles.low, 17.5);
+  EXPECT_DOUBLE_EQ(quartiles.median, 25);
+  EXPECT_DOUBLE_EQ(quartiles.high, 32.5);
 }
 
-TEST(Quartiles, OfOneValueIsThatValue) {
-  const Quartiles spread = quartiles_of({7});
-  EXPECT_EQ(spread.low, 7);
-  EXPECT_EQ(spread.high, 7);
+TEST(Quartiles, OfOneValueAreThatValue) {
+  const Quartiles quartiles = quartiles_of({7});
+  EXPECT_EQ(quartiles.low, 7);
+  EXPECT_EQ(quartiles.high, 7);
 }
 
 }  // namespace

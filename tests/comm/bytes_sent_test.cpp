@@ -26,7 +26,7 @@ class BytesSent : public testing::Test {
   InlineStream stream_;
 };
 
-TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce) {
+TEST_F(BytesSent, OfASharedSumAreThoseOfAReduceScatterAndAnAllGather) {
   std::uint64_t expected = 0;
   // Multiple pieces, few elements, and no elements on some ranks.
   for (const std::int64_t length : {std::int64_t{0}, ranks_ - 1, std::int64_t{300'011}}) {
@@ -49,7 +49,7 @@ TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce)
   }
 }
 
-TEST_F(BytesSent, ByAServerGrowWithTheRanksAndByTheOthersDoNot) {
+TEST_F(BytesSent, ByARootGrowWithTheRanksAndByTheOthersDoNot) {
   std::vector<float> values(3011);
   ring_->reduce_to_root(tensor_over(values), stream_);
   ring_->finish(stream_);

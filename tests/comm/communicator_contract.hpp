@@ -94,7 +94,7 @@ TEST_P(CommunicatorContract, KnowsTheRanksOfItsWorld) {
   EXPECT_FALSE(communicator->description().empty());
 }
 
-TEST_P(CommunicatorContract, GivesZeroedAlignedMemoryThatItsSumsTake) {
+TEST_P(CommunicatorContract, AllocatesZeroedAlignedMemory) {
   const auto communicator = make();
   Values<float> values{communicator->allocate(4 * 1001), std::vector<float>(1001, 7.0F)};
   ASSERT_EQ(values.memory.bytes(), 4 * 1001U);
@@ -124,7 +124,7 @@ TEST_P(CommunicatorContract, AddsIntegersBeyondThePrecisionOfFloats) {
             (std::vector<std::int64_t>{large * world().size(), -large * world().size(), large}));
 }
 
-TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
+TEST_P(CommunicatorContract, CompletesManyQueuedSumsWithProgressCallsInBetween) {
   const auto communicator = make();
   constexpr std::int64_t kSums = 60;
   std::vector<Values<float>> floats;
@@ -149,7 +149,7 @@ TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
   }
 }
 
-TEST_P(CommunicatorContract, CarriesSumsOfOverlappingMemoryOutInOrder) {
+TEST_P(CommunicatorContract, ExecutesSumsOfOverlappingMemoryInOrder) {
   const auto communicator = make();
   const auto ranks = static_cast<float>(world().size());
   auto values = put(*communicator, std::vector<float>(3000, 1.0F));
@@ -196,7 +196,7 @@ TEST_P(CommunicatorContract, RefusesWhatItCannotAdd) {
   communicator->finish(stream());
 }
 
-TEST_P(CommunicatorContract, WorksInSubWorldsSideBySide) {
+TEST_P(CommunicatorContract, WorksInConcurrentSubWorlds) {
   const auto whole = make();
   const int colour = world().rank() % 2;
   const auto half_world = world().split(colour);

@@ -80,7 +80,7 @@ class EqualBits : public testing::TestWithParam<AllReduceAlgorithm> {
   InlineStream stream_;
 };
 
-TEST_P(EqualBits, AreWhatARingGivesAtEverySizeInMemoryOfItsOwnAndInOther) {
+TEST_P(EqualBits, AreThoseOfARingAtEverySizeInAllocatedAndOtherMemory) {
   World& world = test_world();
   const auto ring = make_mpi_communicator(world, {.algorithm = kRing});
   const auto communicator = make_mpi_communicator(world, {.algorithm = GetParam()});
@@ -91,7 +91,7 @@ TEST_P(EqualBits, AreWhatARingGivesAtEverySizeInMemoryOfItsOwnAndInOther) {
   }
 }
 
-TEST_P(EqualBits, HoldWhenMemoryComesAndGoes) {
+TEST_P(EqualBits, HoldWhenMemoryIsFreedAndAllocatedAgain) {
   World& world = test_world();
   const auto ring = make_mpi_communicator(world, {.algorithm = kRing});
   const auto communicator = make_mpi_communicator(world, {.algorithm = GetParam()});
@@ -108,19 +108,20 @@ INSTANTIATE_TEST_SUITE_P(Mpi, EqualBits,
                                          AllReduceAlgorithm::automatic),
                          [](const auto& which) { return name_of(which.param); });
 
-TEST(SumAlgorithms, AreToldByDescriptionAndThresholds) {
+TEST(SumAlgorithms, AreReportedByDescriptionAndThresholds) {
   World& world = test_world();
   const auto direct = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::direct});
   EXPECT_EQ(direct->description(), "direct over " + world.description());
   const auto chosen = make_mpi_communicator(world, {});
   const auto thresholds = chosen->thresholds();
   ASSERT_FALSE(thresholds.empty());
-  std::string alike;
+  std::string thresholds_text;
   for (const AllReduceThreshold& threshold : thresholds) {
-    alike += fmt::format("{} {} ", name_of(threshold.algorithm), threshold.up_to_bytes);
+    thresholds_text += fmt::format("{} {} ", name_of(threshold.algorithm), threshold.up_to_bytes);
     EXPECT_NE(chosen->description().find(name_of(threshold.algorithm)), std::string::npos) << chosen->description();
   }
-  EXPECT_EQ(all_gather_text(world, alike), std::vector<std::string>(static_cast<std::size_t>(world.size()), alike));
+  EXPECT_EQ(all_gather_text(world, thresholds_text),
+            std::vector<std::string>(static_cast<std::size_t>(world.size()), thresholds_text));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST_F(Launcher, IsSeenUnderSlurmWithPmix) {
   EXPECT_EQ(launcher_rank(), 5);
 }
 
-TEST_F(Launcher, IsSeenInAStepOfSeveralTasksEvenWithoutPmi) {
+TEST_F(Launcher, IsSeenInAStepOfMultipleTasksEvenWithoutPmi) {
   set("SLURM_STEP_ID", "0");
   set("SLURM_STEP_NUM_TASKS", "8");
   set("SLURM_PROCID", "7");
@@ -129,7 +129,7 @@ TEST_F(Launcher, IsMpichsInsideASlurmJob) {
   EXPECT_FALSE(mpi::started_by_slurm_without_pmix());
 }
 
-TEST_F(Launcher, IgnoresWhatIsNoNumber) {
+TEST_F(Launcher, IgnoresVariablesThatAreNotNumbers) {
   set("PMI_RANK", "none");
   EXPECT_FALSE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 0);

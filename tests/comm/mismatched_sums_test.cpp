@@ -17,7 +17,7 @@ namespace {
 // If ranks enqueue different operations, finish() must throw on both of them.
 class MismatchedSums : public testing::TestWithParam<std::tuple<AllReduceAlgorithm, bool>> {};
 
-TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
+TEST_P(MismatchedSums, AreReportedByFinishWhicheverThreadDrives) {
   World& world = test_world();
   const auto [algorithm, helper_thread] = GetParam();
   const auto communicator = make_mpi_communicator(world, {.helper_thread = helper_thread, .algorithm = algorithm});
@@ -36,14 +36,14 @@ std::unique_ptr<SizeLimit> limit_of_rank_0(rlim_t bytes) {
   return test_world().rank() == 0 ? std::make_unique<SizeLimit>(bytes) : nullptr;
 }
 
-TEST(SharedMemory, IsDoneWithoutWhereOneRankCanMakeNone) {
+TEST(SharedMemory, IsNotUsedWhereOneRankCannotAllocateIt) {
   World& world = test_world();
   const auto limit = limit_of_rank_0(0);
   const auto communicator = make_mpi_communicator(world, {});
   EXPECT_EQ(communicator->description(), "ring over " + world.description());
 }
 
-TEST(SharedMemory, OfWhichOneRankHasTooLittleIsToldByAll) {
+TEST(SharedMemory, OfWhichOneRankHasTooLittleIsReportedByAllRanks) {
   const auto limit = limit_of_rank_0(1 << 16);
   EXPECT_THROW(make_mpi_communicator(test_world(), {}), Error);
 }

@@ -40,7 +40,7 @@ TEST_F(NcclCommunicator, CountsWhatARingSendsAndWhatGoesToAndFromTheFirstRank) {
   const auto ranks = static_cast<std::uint64_t>(test_world().size());
   const bool is_first = communicator->rank() == 0;
   const bool is_last = communicator->rank() + 1 == communicator->size();
-  std::vector<std::int64_t> bounds(ranks + 1, 1200);  // all is the first rank's
+  std::vector<std::int64_t> bounds(ranks + 1, 1200);  // rank 0 owns all elements
   bounds.front() = 0;
   const std::uint64_t summing = is_first ? 0 : values.bytes();
   const std::uint64_t passing_on = is_last ? 0 : values.bytes();

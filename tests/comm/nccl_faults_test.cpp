@@ -51,13 +51,13 @@ class NcclFaults : public testing::Test {
   static std::string place() { return fmt::format("rank {} on {} ", test_world().rank(), test_world().host()); }
 };
 
-TEST_F(NcclFaults, AreNoneOtherwise) { EXPECT_FALSE(train("", 60)); }
+TEST_F(NcclFaults, DoNotOccurUnlessInjected) { EXPECT_FALSE(train("", 60)); }
 
 TEST_F(NcclFaults, OfARankThatStallsEndAllRanksAtTheDeadline) {
   const auto error = train("stall", 0.5);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-  EXPECT_TRUE(std::string(error->what()).starts_with(place() + "gave up after 0.5 s in sum 3 of 4000 bytes: "))
+  EXPECT_TRUE(std::string(error->what()).starts_with(place() + "gave up after 0.5 s in all_reduce #3 (4000 bytes): "))
       << error->what();
   test_world().barrier();
 }
@@ -73,7 +73,7 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksInTheirSharedSums) {
   });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-  EXPECT_NE(std::string(error->what()).find("0.5 s in reduce_scatter_gather 2 of 4000 bytes: "), std::string::npos)
+  EXPECT_NE(std::string(error->what()).find("0.5 s in reduce_scatter_gather #2 (4000 bytes): "), std::string::npos)
       << error->what();
   test_world().barrier();
 }
@@ -86,7 +86,7 @@ TEST_F(NcclFaults, OfARankThatStallsEndItselfAndTheFirstInCentralSums) {
   if (test_world().rank() < 2) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-    EXPECT_NE(std::string(error->what()).find("reduce_to_root 3 of 4000 bytes"), std::string::npos) << error->what();
+    EXPECT_NE(std::string(error->what()).find("reduce_to_root #3 (4000 bytes)"), std::string::npos) << error->what();
   }
   test_world().barrier();
 }
@@ -96,17 +96,17 @@ TEST_F(NcclFaults, OfARankThatFailsEndAllRanksAtOnce) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->source(), ErrorSource::nccl);
   EXPECT_EQ(error->exit_status(), ExitStatus::internal);
-  const std::string told = error->what();
-  EXPECT_TRUE(told.starts_with(place() + "stopped in sum ")) << told;
-  const char* const cause = test_world().rank() == 1 ? "told to fail" : "another rank failed";
-  EXPECT_NE(told.find(cause), std::string::npos) << told;
+  const std::string message = error->what();
+  EXPECT_TRUE(message.starts_with(place() + "failed in all_reduce #")) << message;
+  const char* const cause = test_world().rank() == 1 ? "injected failure" : "another rank failed";
+  EXPECT_NE(message.find(cause), std::string::npos) << message;
   test_world().barrier();
 }
 
 TEST_F(NcclFaults, OfARankThatCannotConnectAreFoundByAll) {
   NcclOptions options{.device = 0, .deadline_seconds = 60};
   const Error error = thrown_by([&] { tutti_nccl_library().make_communicator(test_world(), options); });
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_NE(std::string(error.what()).find("Duplicate GPU detected"), std::string::npos) << error.what();
 }
 

@@ -28,7 +28,7 @@ class LateRanks : public testing::Test {
 };
 
 // One rank never enqueues a sum. The others must fail within the deadline and be able to free their memory.
-TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
+TEST_F(LateRanks, AreGivenUpOnAfterTheDeadline) {
   World& world = test_world();
   auto communicator = make(kDeadlineSeconds);
   const Buffer values = communicator->allocate(4 * 1000);
@@ -42,11 +42,11 @@ TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
     };
     const Error error = thrown_by(sum_and_wait);
     EXPECT_EQ(error.exit_status(), ExitStatus::hang);
-    const std::string told = error.what();
-    EXPECT_TRUE(told.starts_with(fmt::format("rank {} on {} gave up after {:g} s in sum 1 of 4000 bytes", world.rank(),
-                                             world.host(), kDeadlineSeconds)))
-        << told;
-    EXPECT_NE(told.find("--stall-timeout"), std::string::npos);
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with(fmt::format("rank {} on {} gave up after {:g} s in all_reduce #1 (4000 bytes)",
+                                                world.rank(), world.host(), kDeadlineSeconds)))
+        << message;
+    EXPECT_NE(message.find("--stall-timeout"), std::string::npos);
     // Work that waits on this device ends, without any guarantee about its result.
     EXPECT_FALSE(communicator->progress());
     stream_->synchronize();
@@ -77,7 +77,7 @@ TEST_F(LateRanks, AreGivenUpOnByARankThatAllocatesAndCopiesToTheHost) {
   world.barrier();
 }
 
-TEST_F(LateRanks, LeavesItsPeersWhenItIsAbandonedOrDestroyedInTheMiddleOfASum) {
+TEST_F(LateRanks, DoNotBlockPeersWhenTheyAbandonOrDestroyTheirCommunicator) {
   World& world = test_world();
   const bool late = world.rank() == world.size() - 1;
   for (const bool abandoned : {true, false}) {
@@ -91,7 +91,7 @@ TEST_F(LateRanks, LeavesItsPeersWhenItIsAbandonedOrDestroyedInTheMiddleOfASum) {
         }
         throw Error(ErrorSource::internal, "something else failed");
       } catch (const Error&) {
-        if (abandoned) communicator->abandon();
+        if (abandoned) communicator->abort();
       }
       if (!abandoned) communicator.reset();
       // The memory is freed here, which waits for the device.

@@ -38,7 +38,7 @@ class OperationQueueTest : public testing::Test {
   OperationQueue queue_{false};
 };
 
-TEST_F(OperationQueueTest, StartsOperationsPushedTogetherAtOnceThoughTheirMemoryIsOne) {
+TEST_F(OperationQueueTest, StartsOperationsPushedTogetherAtOnceThoughTheyShareMemory) {
   push("abcdef", {bytes_, {}});
   EXPECT_EQ(started_, "abcd");
   done_ = true;
@@ -46,7 +46,7 @@ TEST_F(OperationQueueTest, StartsOperationsPushedTogetherAtOnceThoughTheirMemory
   EXPECT_EQ(started_, "abcdef");
 }
 
-TEST_F(OperationQueueTest, HoldsThoseBackWhoseMemoryAnEarlierPushUses) {
+TEST_F(OperationQueueTest, DelaysOperationsWhoseMemoryAnEarlierPushUses) {
   push("a", {bytes_.first(10), bytes_.last(10)});
   push("b", {bytes_.subspan(20, 10), {}});
   push("c", {bytes_.subspan(40, 10), bytes_.subspan(85, 10)});

@@ -26,7 +26,7 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
   static constexpr std::int64_t kLength = 100;
 
   // True if the sum is correct on all ranks.
-  bool sums_rightly() {
+  bool sums_correctly() {
     World& world = test_world();
     std::vector<float> mine = whole_numbers<float>(kLength, world.rank(), 3);
     std::vector<float> sums(mine.size());
@@ -45,7 +45,7 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
       standin::set_order(seed);
       standin::ignore_wait(ignored_wait);
       const std::int64_t before = standin::waits_so_far();
-      const bool right = sums_rightly();
+      const bool right = sums_correctly();
       most_waits_ = std::max(most_waits_, static_cast<int>(standin::waits_so_far() - before));
       standin::ignore_wait(0);
       if (!right) return false;
@@ -57,7 +57,7 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
   std::unique_ptr<Communicator> communicator_ = GetParam().make();
   std::unique_ptr<Stream> stream_ = backend_.make_stream();
   Buffer block_ = communicator_->allocate(kLength * sizeof(float));
-  int most_waits_ = 0;  // of one sum in any order: where its end is seen in time, nobody waits for it
+  int most_waits_ = 0;  // of one sum in any order: a sum whose end is seen in time needs no wait
 };
 
 TEST_P(RemovedWaits, AreNoticed) {

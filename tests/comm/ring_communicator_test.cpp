@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-enum class Driver { finish_only, caller, helper_thread, foreign_thread };
+enum class Driver { finish_only, caller, helper_thread, other_thread };
 
 // Sums rounding-sensitive values, split into operations like gradients, with or without a helper thread.
 std::vector<float> driven_by(Driver driver) {
@@ -22,9 +22,9 @@ std::vector<float> driven_by(Driver driver) {
       world, {.helper_thread = driver == Driver::helper_thread, .algorithm = AllReduceAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values = rough_values(900'001, world.rank());
-  std::jthread foreign;
-  if (driver == Driver::foreign_thread) {
-    foreign = std::jthread([&](const std::stop_token& stop) {
+  std::jthread other;
+  if (driver == Driver::other_thread) {
+    other = std::jthread([&](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         if (!communicator->progress()) std::this_thread::yield();
       }
@@ -40,11 +40,11 @@ std::vector<float> driven_by(Driver driver) {
   return values;
 }
 
-TEST(MpiCommunicator, GivesTheSameBitsWhoeverDrivesIt) {
+TEST(MpiCommunicator, GivesTheSameBitsWhicheverThreadDrivesIt) {
   const std::vector<float> expected = driven_by(Driver::finish_only);
   EXPECT_TRUE(equal_values(driven_by(Driver::caller), expected));
   EXPECT_TRUE(equal_values(driven_by(Driver::helper_thread), expected));
-  EXPECT_TRUE(equal_values(driven_by(Driver::foreign_thread), expected));
+  EXPECT_TRUE(equal_values(driven_by(Driver::other_thread), expected));
 }
 
 TEST(MpiCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {

@@ -28,22 +28,22 @@ std::string named(int rank, const std::string& message) {
   return fmt::format("rank {} on host {}: {}", rank, test_world().host(), message);
 }
 
-TEST(RunAgreed, IsQuietWhenNoRankFails) {
+TEST(RunOrThrowOnAll, ThrowsNothingWhenNoRankFails) {
   int runs = 0;
   EXPECT_FALSE(error_agreed_on([&] { ++runs; }).has_value());
   EXPECT_EQ(runs, 1);
 }
 
-TEST(RunAgreed, PassesOnUnchangedWhatAllRanksMetAlike) {
+TEST(RunOrThrowOnAll, PassesAnErrorOfAllRanksOnUnchanged) {
   const auto error = error_agreed_on([] { throw Error(ErrorSource::input, "no such data set: 'mnits'"); });
   ASSERT_TRUE(error.has_value());
   EXPECT_STREQ(error->what(), "no such data set: 'mnits'");
   EXPECT_EQ(error->source(), ErrorSource::input);
-  EXPECT_EQ(error->reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error->scope(), ErrorScope::all_ranks);
   EXPECT_TRUE(std::string(error->where().file_name()).ends_with("run_or_throw_on_all_test.cpp"));
 }
 
-TEST(RunAgreed, NamesTheOneRankThatFailed) {
+TEST(RunOrThrowOnAll, NamesTheOneRankThatFailed) {
   for (int failing = 0; failing < test_world().size(); ++failing) {
     const auto error = error_agreed_on([&] {
       if (test_world().rank() == failing) throw Error(ErrorSource::io, "cannot read 'a.h5'");
@@ -52,11 +52,11 @@ TEST(RunAgreed, NamesTheOneRankThatFailed) {
     EXPECT_EQ(error->what(), named(failing, "cannot read 'a.h5'"));
     EXPECT_EQ(error->describe(), error->what());
     EXPECT_EQ(error->source(), ErrorSource::io);
-    EXPECT_EQ(error->reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error->scope(), ErrorScope::all_ranks);
   }
 }
 
-TEST(RunAgreed, TakesTheLowestRankWhenRanksFailDifferently) {
+TEST(RunOrThrowOnAll, TakesTheLowestRankWhenRanksFailDifferently) {
   const auto error =
       error_agreed_on([] { throw Error(ErrorSource::save, fmt::format("disk {} is full", test_world().rank())); });
   ASSERT_TRUE(error.has_value());
@@ -64,7 +64,7 @@ TEST(RunAgreed, TakesTheLowestRankWhenRanksFailDifferently) {
   EXPECT_EQ(error->source(), ErrorSource::save);
 }
 
-TEST(RunAgreed, TellsEveryRankTheFailingRanksPlace) {
+TEST(RunOrThrowOnAll, NamesTheRankAndHostOfTheFailureOnEveryRank) {
   const int failing = test_world().size() - 1;
   const auto error = error_agreed_on([&] {
     if (test_world().rank() == failing) throw Error(ErrorSource::hdf5, "bad file");
@@ -76,7 +76,7 @@ TEST(RunAgreed, TellsEveryRankTheFailingRanksPlace) {
       << described;
 }
 
-TEST(RunAgreed, TurnsForeignExceptionsIntoInternalErrors) {
+TEST(RunOrThrowOnAll, TurnsForeignExceptionsIntoInternalErrors) {
   const auto error = error_agreed_on([] { throw std::out_of_range("position 7 of 5"); });
   ASSERT_TRUE(error.has_value());
   EXPECT_STREQ(error->what(), "position 7 of 5");
@@ -91,7 +91,7 @@ TEST(RunAgreed, TurnsForeignExceptionsIntoInternalErrors) {
   EXPECT_TRUE(error_agreed_on([] { throw 7; }).has_value());
 }
 
-TEST(RunAgreed, NamesTheRankOnceWhenNested) {
+TEST(RunOrThrowOnAll, NamesTheRankOnceWhenNested) {
   const int failing = test_world().size() - 1;
   const auto error = error_agreed_on([&] {
     run_or_throw_on_all(test_world(), [&] {
@@ -104,7 +104,7 @@ TEST(RunAgreed, NamesTheRankOnceWhenNested) {
   EXPECT_EQ(text.find("on host"), text.rfind("on host")) << text;
 }
 
-TEST(RunAgreed, LeavesTheWorldUsableAfterAFailure) {
+TEST(RunOrThrowOnAll, LeavesTheWorldUsableAfterAFailure) {
   EXPECT_TRUE(error_agreed_on([] { throw Error(ErrorSource::io, "gone"); }).has_value());
   EXPECT_TRUE(test_world().all_true(true));
 }

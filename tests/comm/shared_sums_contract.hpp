@@ -56,7 +56,7 @@ class SharedSumContract : public CommunicatorContract {
   }
 };
 
-TEST_P(SharedSumContract, PassesOnWhatEveryRankHasMadeOfItsShareOfTheSum) {
+TEST_P(SharedSumContract, GathersTheProcessedShareOfEveryRank) {
   const auto communicator = make();
   for (const std::int64_t length : lengths()) {
     for (const auto& bounds : bounds_of(length)) {
@@ -77,7 +77,7 @@ TEST_P(SharedSumContract, PassesOnWhatEveryRankHasMadeOfItsShareOfTheSum) {
   }
 }
 
-TEST_P(SharedSumContract, SumsSharesAloneAndPassesThemOnLater) {
+TEST_P(SharedSumContract, ReducesSharesOnlyAndGathersThemLater) {
   const auto communicator = make();
   const std::int64_t length = 150'001;
   for (const auto& bounds : bounds_of(length)) {
@@ -94,7 +94,7 @@ TEST_P(SharedSumContract, SumsSharesAloneAndPassesThemOnLater) {
   }
 }
 
-TEST_P(SharedSumContract, WorksOnSharesThatNeedNoSumBeforeItPassesThemOn) {
+TEST_P(SharedSumContract, GathersSharesWithoutAReduction) {
   const auto communicator = make();
   const std::int64_t length = 70'001;
   for (const auto& bounds : bounds_of(length)) {
@@ -111,7 +111,7 @@ TEST_P(SharedSumContract, WorksOnSharesThatNeedNoSumBeforeItPassesThemOn) {
   }
 }
 
-TEST_P(SharedSumContract, CarriesManyQueuedOperationsOfAllKindsInTheirOrder) {
+TEST_P(SharedSumContract, ExecutesManyQueuedOperationsOfAllKindsInOrder) {
   const auto communicator = make();
   const std::int64_t ranks = world().size();
   constexpr std::int64_t kLength = 30'011;
@@ -163,7 +163,7 @@ TEST_P(SharedSumContract, GivesAllRanksTheSameBitsOfSharedSumsEachTime) {
   EXPECT_EQ(std::ranges::count(digests, digests.front()), std::ssize(digests));
 }
 
-TEST_P(SharedSumContract, SumsAtTheFirstRankAloneAndSpreadsFromIt) {
+TEST_P(SharedSumContract, ReducesToRankZeroAndBroadcastsFromIt) {
   const auto communicator = make();
   for (const std::int64_t length : lengths()) {
     const auto own_values = whole_numbers<float>(length, world().rank(), 8);

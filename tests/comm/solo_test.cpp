@@ -35,7 +35,7 @@ TEST(SoloWorld, AgreesWithItself) {
   EXPECT_EQ(all_gather_text(solo_world(), "alone"), std::vector<std::string>{"alone"});
 }
 
-TEST(SoloWorld, HasTheGreatestNumberOfAllOnceBegun) {
+TEST(SoloWorld, FindsItsOwnMaximum) {
   World& world = solo_world();
   EXPECT_THROW(world.finish_max(), Error);
   world.start_max(-5);
@@ -44,7 +44,7 @@ TEST(SoloWorld, HasTheGreatestNumberOfAllOnceBegun) {
   EXPECT_THROW(world.finish_max(), Error);
 }
 
-TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
+TEST(SoloWorld, RefusesABroadcastFromAMissingRank) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
 
 TEST(SoloWorld, HasTheMemoryOfItsNodeToItself) {
   const Buffer memory = solo_world().node_memory(100);
@@ -60,7 +60,7 @@ TEST(SoloWorld, SplitsIntoItselfOrNothing) {
   EXPECT_EQ(solo_world().split(3)->size(), 1);
 }
 
-TEST(SoloWorld, PassesAnErrorOnUnnamed) {
+TEST(SoloWorld, PassesAnErrorOnWithoutARank) {
   run_or_throw_on_all(solo_world(), [] {});
   try {
     run_or_throw_on_all(solo_world(), [] { throw Error(ErrorSource::io, "cannot read a.h5"); });
@@ -68,7 +68,7 @@ TEST(SoloWorld, PassesAnErrorOnUnnamed) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cannot read a.h5");
     EXPECT_EQ(error.source(), ErrorSource::io);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   }
 }
 

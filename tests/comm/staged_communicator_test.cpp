@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorContract, communicators, case_name)
 INSTANTIATE_TEST_SUITE_P(Staged, SharedSumContract, communicators, case_name);
 
 // Buckets of one block, like gradients: each is reduced while the next is still being computed.
-TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
+TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManyPendingSums) {
   World& world = test_world();
   Backend& gpu = backend_of_rank();
   const std::vector<std::int64_t> lengths{1, 30'000, 3, 59'990, 7};
@@ -70,14 +70,14 @@ TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
   EXPECT_EQ(communicator->bytes_sent(), 20 * ring->bytes_sent());
 }
 
-TEST(StagedCommunicator, AbandonedInTheMiddleLetsItsMemoryGo) {
+TEST(StagedCommunicator, FreesItsMemoryWhenAbandonedInTheMiddle) {
   const auto communicator = make_staged(test_world());
   const auto stream = backend_of_rank().make_stream();
   {
     const Buffer values = communicator->allocate(4000);
     // Only one rank continues.
     if (test_world().rank() == 0) communicator->all_reduce(values.view({1000}, ElementType::f32), *stream);
-    communicator->abandon();
+    communicator->abort();
   }
   EXPECT_FALSE(communicator->progress());
   test_world().barrier();

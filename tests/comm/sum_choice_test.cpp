@@ -19,10 +19,10 @@ TEST(AlgorithmChoice, TakesAtEachSizeWhatIsFastestThere) {
   const AlgorithmChoice choice = choice_by([](AllReduceAlgorithm algorithm, std::int64_t bytes) {
     return algorithm == ring ? 1e-6 : 1e-11 * static_cast<double>(bytes);
   });
-  EXPECT_EQ(choice.of(1), direct);
-  EXPECT_EQ(choice.of(128 << 10), direct);
-  EXPECT_EQ(choice.of((128 << 10) + 1), ring);
-  EXPECT_EQ(choice.of(std::int64_t{1} << 40), ring);
+  EXPECT_EQ(choice.for_size(1), direct);
+  EXPECT_EQ(choice.for_size(128 << 10), direct);
+  EXPECT_EQ(choice.for_size((128 << 10) + 1), ring);
+  EXPECT_EQ(choice.for_size(std::int64_t{1} << 40), ring);
   EXPECT_EQ(choice.text(), "direct to 128 KiB, ring above,");
 }
 
@@ -37,8 +37,8 @@ TEST(AlgorithmChoice, StopsMeasuringWhereItGetsSlowAndTakesARingThere) {
     return static_cast<double>(bytes) * (algorithm == ring ? 4e-8 : 2e-8);
   });
   EXPECT_EQ(longest, 64 << 10);
-  EXPECT_EQ(choice.of(128 << 10), direct);
-  EXPECT_EQ(choice.of(std::int64_t{1} << 20), ring);
+  EXPECT_EQ(choice.for_size(128 << 10), direct);
+  EXPECT_EQ(choice.for_size(std::int64_t{1} << 20), ring);
 }
 
 }  // namespace

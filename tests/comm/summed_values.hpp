@@ -55,10 +55,10 @@ inline std::vector<float> rough_values(std::int64_t length, int rank) {
 
 template <class T>
 testing::AssertionResult equal_values(const std::vector<T>& values, const std::vector<T>& expected) {
-  const auto [at, wanted] = std::mismatch(values.begin(), values.end(), expected.begin(), expected.end());
-  if (at == values.end() && wanted == expected.end()) return testing::AssertionSuccess();
+  const auto [at, expected_at] = std::mismatch(values.begin(), values.end(), expected.begin(), expected.end());
+  if (at == values.end() && expected_at == expected.end()) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "of " << values.size() << " values, number " << at - values.begin() << " is "
-                                     << *at << " instead of " << *wanted;
+                                     << *at << " instead of " << *expected_at;
 }
 
 }  // namespace tutti

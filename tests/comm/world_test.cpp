@@ -54,7 +54,7 @@ TEST(World, AgreesOnlyWhenEveryRankDoes) {
   }
 }
 
-TEST(World, FindsTheGreatestWhateverComesBetween) {
+TEST(World, FindsTheMaximumWithOtherCollectivesInBetween) {
   World& world = test_world();
   for (int step = 0; step < 100; ++step) {
     const int chosen = step % world.size();
@@ -73,7 +73,7 @@ TEST(World, FindsTheGreatestWhateverComesBetween) {
   }
 }
 
-TEST(World, FindsOneGreatestAtATime) {
+TEST(World, FindsOneMaximumAtATime) {
   World& world = test_world();
   EXPECT_EQ(thrown_by([&] { world.finish_max(); }).source(), ErrorSource::internal);
   world.start_max(world.rank());
@@ -82,7 +82,7 @@ TEST(World, FindsOneGreatestAtATime) {
   EXPECT_EQ(thrown_by([&] { world.finish_max(); }).source(), ErrorSource::internal);
 }
 
-TEST(World, FindsTheGreatestOfASubWorldBesides) {
+TEST(World, FindsTheMaximumOfASubWorldAtTheSameTime) {
   World& world = test_world();
   const int parity = world.rank() % 2;
   const auto sub = world.split(parity);
@@ -174,7 +174,7 @@ TEST(World, SplitsByColourInTheOrderOfRanks) {
   sub->close();
 }
 
-TEST(World, LeavesRanksWithoutColourOut) {
+TEST(World, ExcludesRanksWithoutAColour) {
   World& world = test_world();
   const auto sub = world.split(world.rank() == 0 ? 5 : -1);
   if (world.rank() == 0) {
@@ -235,7 +235,7 @@ TEST(World, SharesMemoryAmongTheRanksOfAHost) {
   EXPECT_EQ(world.node_memory(0).bytes(), 0U);
 }
 
-TEST(World, LeavesNoNameBehindInSharedMemory) {
+TEST(World, LeavesNoFileInSharedMemory) {
   World& world = test_world();
   const Buffer window = world.node_memory(4096);
   const auto files = mapped_shared_files();
@@ -247,7 +247,7 @@ TEST(World, LeavesNoNameBehindInSharedMemory) {
 }
 
 // A file whose creator is alive is locked by it, or very new.
-TEST(World, RemovesFromSharedMemoryWhatKilledProcessesHaveLeft) {
+TEST(World, RemovesFilesOfKilledProcessesFromSharedMemory) {
   World& world = test_world();
   const auto path = [&](const char* what) { return fmt::format("/dev/shm/tutti-test-{}-{}", ::getpid(), what); };
   const std::vector<std::string> paths{path("left"), path("locked"), path("young")};
@@ -259,7 +259,7 @@ TEST(World, RemovesFromSharedMemoryWhatKilledProcessesHaveLeft) {
   ASSERT_EQ(::flock(locked, LOCK_EX), 0);
   world.barrier();
   const Buffer window = world.node_memory(4096);
-  EXPECT_EQ(std::filesystem::exists(paths[0]), world.local_size() == 1);  // which needs none of it
+  EXPECT_EQ(std::filesystem::exists(paths[0]), world.local_size() == 1);  // a single rank allocates none
   EXPECT_TRUE(std::filesystem::exists(paths[1]));
   EXPECT_TRUE(std::filesystem::exists(paths[2]));
   ::close(locked);
@@ -271,7 +271,7 @@ TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {
   if (world.local_size() > 1) {
     const Error error = thrown_by([&] { world.node_memory(std::size_t{1} << 60); });
     EXPECT_EQ(error.source(), ErrorSource::io);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     const std::string text = error.what();
     EXPECT_NE(text.find("1099511627776.0 MiB of shared memory are needed, but only "), std::string::npos) << text;
     EXPECT_NE(text.find("/dev/shm"), std::string::npos) << text;
@@ -280,7 +280,7 @@ TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {
   EXPECT_EQ(world.node_memory(8).bytes(), 8U);
 }
 
-TEST(World, GivesEverySubWorldMemoryOfItsOwn) {
+TEST(World, GivesEverySubWorldItsOwnMemory) {
   World& world = test_world();
   const auto sub = world.split(world.rank() % 2);
   const Buffer window = sub->node_memory(1);
@@ -290,7 +290,7 @@ TEST(World, GivesEverySubWorldMemoryOfItsOwn) {
   sub->close();
 }
 
-TEST(World, MayLoseASubWorldThatWasNotClosed) {
+TEST(World, SurvivesASubWorldThatWasNotClosed) {
   World& world = test_world();
   { const auto sub = world.split(0); }
   EXPECT_TRUE(world.all_true(true));

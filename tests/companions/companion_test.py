@@ -1,4 +1,4 @@
-"""The trainer and its companions: a copy of the program with companions of the test's own beside it."""
+"""The trainer and its companions: a copy of the program with companions of this test."""
 
 import os
 import pathlib
@@ -47,7 +47,7 @@ class Companions(unittest.TestCase):
         self.assertEqual((0, "", ""), (greeted.returncode, greeted.stdout, greeted.stderr))
         self.assertEqual(7, self.run_trainer("greet", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0").returncode)
 
-    def test_are_listed_beside_the_built_in_commands(self):
+    def test_are_listed_with_the_built_in_commands(self):
         lines = self.run_trainer("--help").stdout.splitlines()
         self.assertIn("  greet             writes a greeting", lines)
         last = max(number for number, line in enumerate(lines) if line.startswith("  data "))
@@ -61,7 +61,7 @@ class Companions(unittest.TestCase):
             self.assertEqual(64, mistaken.returncode)
         self.assertIn("data greet", self.run_trainer("data").stderr)
 
-    def test_say_what_to_install_where_there_is_no_python(self):
+    def test_report_what_to_install_where_there_is_no_python(self):
         missing = self.run_trainer("greet", PATH=str(self.root))
         self.assertEqual(64, missing.returncode)
         self.assertIn("install Python 3.9 or newer", missing.stderr)

@@ -1,4 +1,4 @@
-"""trainer data fetch: data sets from a network that ends at this machine."""
+"""trainer data fetch: data sets from servers on this machine."""
 
 import gzip
 import hashlib
@@ -27,7 +27,7 @@ def published(name, content):
 
 
 class Server:
-    """Serves what it is given, as badly as it is told to, and keeps what it was asked for."""
+    """Serves given files with configurable faults, and records the requests."""
 
     def __init__(self, test):
         self.files, self.requests = {}, []
@@ -102,7 +102,7 @@ class Fetching(unittest.TestCase):
         return raised.exception
 
     def nobody(self):
-        """The address of a server that is gone."""
+        """The address of a stopped server."""
         server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         server.server_close()
         return f"http://127.0.0.1:{server.server_port}/"
@@ -172,7 +172,7 @@ class FetchedFile(Fetching):
         self.fetch(self.nobody())
         self.assertEqual(TEXT, self.content())
 
-    def test_is_sought_at_the_next_place(self):
+    def test_is_downloaded_from_the_next_server(self):
         short = Server(self)
         short.serve("f", TEXT[:3])
         self.server.serve("f", TEXT)
@@ -180,7 +180,7 @@ class FetchedFile(Fetching):
         self.assertEqual(self.server.url, self.fetch(*places))
         self.assertEqual(TEXT, self.content())
 
-    def test_has_a_reason_for_each_place_that_did_not_serve(self):
+    def test_reports_a_reason_for_each_server_that_failed(self):
         gone = self.nobody()
         failure = str(self.failure(gone, self.server.url))
         self.assertIn(f"cannot fetch f: {gone}: Connection refused; {self.server.url}: HTTP status 404", failure)
@@ -284,7 +284,7 @@ class RunTrainer(unittest.TestCase):
 
 
 class Command(RunTrainer):
-    def test_knows_several_places_of_every_file_and_its_sum(self):
+    def test_knows_multiple_servers_of_every_file_and_its_digest(self):
         for name, published_set in fetch.SETS.items():
             self.assertEqual(name, published_set.name)
             self.assertGreaterEqual(len(published_set.places), 2, "one may be out of reach")

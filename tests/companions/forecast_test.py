@@ -182,7 +182,7 @@ class Program(unittest.TestCase):
 
     @staticmethod
     def measured(factor):
-        """Of two hosts, where a step on two takes so many times what is forecast."""
+        """Measurements on two hosts, where a step on both takes `factor` times the forecast."""
         link = forecast.Link(**LINK)
         inputs = two_layers(between={"sums_of_two": [[size, link.all_reduce_seconds(size, 2)]
                                                      for size in (4096, 1 << 20, 1 << 26)]})
@@ -191,7 +191,7 @@ class Program(unittest.TestCase):
                     "step_seconds_median": time, "oversubscribed": False} for ranks, time in ((1, 1.0), (2, two))]
         return {"bench": "scaling", "batch_size": 32, "results": results, "forecast": {"inputs": inputs}}
 
-    def test_puts_forecasts_beside_measurements_and_states_the_error(self):
+    def test_prints_forecasts_next_to_measurements_and_the_error(self):
         status, printed = self.forecast(self.measured(1.04), "--ranks", "4,8", "--json", str(self.root / "made.json"))
         self.assertEqual(0, status)
         self.assertRegex(printed, r"\ncompared +weak +ring +2 +\d+\.\d+ +\d+\.\d+ +-3\.8 %")

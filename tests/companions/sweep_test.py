@@ -27,7 +27,7 @@ class Sweep(unittest.TestCase):
         self.environment = os.environ | {"TMPDIR": str(self.root / "tmp")}
 
     def tearDown(self):
-        self.assertEqual([], [str(path) for path in (self.root / "tmp").glob("tutti-sweep-*")], "something was kept")
+        self.assertEqual([], [str(path) for path in (self.root / "tmp").glob("tutti-sweep-*")], "files are left")
 
     def trainer(self, ranks, *words):
         launch = [MPIEXEC, "-n", str(ranks)] if ranks else []

@@ -1,4 +1,4 @@
-"""Builds the project beside this file against an installed Tutti that has been moved, and trains with its programs."""
+"""Builds tests/consumer/project against an installed Tutti that has been moved, and trains with its programs."""
 
 import argparse
 import pathlib
@@ -58,8 +58,8 @@ class Consumer(unittest.TestCase):
     def test_learns_keeps_and_goes_on_as_the_program_does(self):
         out = self.folder / "run"
         self.train(2, "stripes", "--parts", "4", "--steps", "50", "--out", out)
-        text, told = self.train(3, "stripes", "--resume", "--out", out, "--steps", "0", "--epochs", "3")
-        self.assertIn("(step 50 of 96)", told)
+        text, output = self.train(3, "stripes", "--resume", "--out", out, "--steps", "0", "--epochs", "3")
+        self.assertIn("(step 50 of 96)", output)
         accuracy = float(re.findall(r"test acc ([\d.]+)", text)[-1])
         self.assertGreater(accuracy, 0.9, text)
         evaluated, _ = self.train(1, "stripes", "eval", "--checkpoint", out)
@@ -68,8 +68,8 @@ class Consumer(unittest.TestCase):
         self.assertIn("training   4096 images of 1x12x12", described)
         predicted, _ = self.train(2, "stripes", "predict", "--checkpoint", out)
         self.assertIn(f"test acc {accuracy:.4f}, 1024 images", predicted)
-        _, told = self.train(1, "stripes", "report", out)
-        self.assertNotIn("without classes", told)
+        _, output = self.train(1, "stripes", "report", out)
+        self.assertNotIn("without classes", output)
         self.assertTrue((out / "report.html").is_file())
 
     def test_has_the_tools_and_all_that_the_documents_link_to(self):

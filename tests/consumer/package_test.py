@@ -52,10 +52,10 @@ class Package(unittest.TestCase):
         self.assertEqual(f"tutti (= {ASKED.version})", self.field("libtutti-dev", "Depends"))
 
     def test_each_say_what_they_are_for(self):
-        told = {package: self.field(package, "Description").splitlines() for package in self.files}
-        self.assertEqual("deep-learning training that behaves like an HPC code", told["tutti"][0])
-        self.assertEqual("training with a network and data set of one's own", told["libtutti-dev"][0])
-        for lines in told.values():
+        descriptions = {package: self.field(package, "Description").splitlines() for package in self.files}
+        self.assertEqual("deep-learning training that behaves like an HPC code", descriptions["tutti"][0])
+        self.assertEqual("training with a custom network and data set", descriptions["libtutti-dev"][0])
+        for lines in descriptions.values():
             self.assertEqual([], [line for line in lines[1:] if line.strip() == lines[0]])
 
     def test_tell_in_which_package_the_library_is(self):

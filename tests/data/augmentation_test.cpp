@@ -286,28 +286,28 @@ TEST(Augmentation, NeedsNoMoreTapsThanTheWidestPlan) {
   EXPECT_EQ(AxisWeights::most_taps(copies.columns), 1);
 }
 
-struct Team {
+struct Loading {
   int ranks = 1;
   int readers = 1;
   int steps_ahead = 0;
 };
 
 // The digest of two epochs' batches, in the order of the global batches.
-std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, const Team& team) {
+std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, const Loading& loading) {
   constexpr int kParts = 4;
   const auto backend = make_cpu_backend();
   std::uint64_t sum = 0;
-  for (int rank = 0; rank < team.ranks; ++rank) {
+  for (int rank = 0; rank < loading.ranks; ++rank) {
     LoaderPlan plan{.batch_size = 90,
                     .num_parts = kParts,
-                    .parts = PartPlan(kParts, team.ranks).parts_of(rank),
+                    .parts = PartMap(kParts, loading.ranks).parts_of(rank),
                     .order = {Shuffle::global, 5},
-                    .steps_ahead = team.steps_ahead,
-                    .readers = team.readers,
+                    .steps_ahead = loading.steps_ahead,
+                    .readers = loading.readers,
                     .recipe = recipe};
     BatchLoader loader(data, *backend, plan);
     const auto stream = backend->make_stream();
-    const std::int64_t steps = loader.schedule().steps(0) + loader.schedule().steps(1);
+    const std::int64_t steps = loader.sampler().steps(0) + loader.sampler().steps(1);
     for (std::int64_t step = 0; step < steps; ++step) {
       for (const Batch& batch : loader.next(*stream).batches) {
         const auto name = std::to_string(step) + " part " + std::to_string(batch.part);
@@ -330,9 +330,10 @@ TEST(Augmentation, IsEqualAtAnyNumberOfRanksReadersAndStepsAhead) {
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 2);
   const MemoryDataset data(info, images, labels);
   const ImageRecipe recipe = recipe_of(Augment::crop_flip, 3, 16);
-  for (const Team& team : {Team{1, 1, 0}, Team{1, 4, 2}, Team{2, 2, 1}, Team{3, 1, 1}, Team{4, 3, 1}}) {
-    EXPECT_EQ(digest_text(digest_of_epochs(data, recipe, team)), "349c35e4d6efb050")
-        << team.ranks << " ranks, " << team.readers << " readers, " << team.steps_ahead << " steps ahead";
+  for (const Loading& loading :
+       {Loading{1, 1, 0}, Loading{1, 4, 2}, Loading{2, 2, 1}, Loading{3, 1, 1}, Loading{4, 3, 1}}) {
+    EXPECT_EQ(digest_text(digest_of_epochs(data, recipe, loading)), "349c35e4d6efb050")
+        << loading.ranks << " ranks, " << loading.readers << " readers, " << loading.steps_ahead << " steps ahead";
   }
 }
 

@@ -42,7 +42,7 @@ float weighted(const AxisTables& axis, std::int64_t image, std::int64_t output, 
 // A reference ImageStore that gathers pixel by pixel.
 class PlainStore : public ImageStore {
  public:
-  PlainStore(LateDevice& device, const ImageSet& images) : device_(device), held_(images) {}
+  PlainStore(LateDevice& device, const ImageSet& images) : device_(device), images_(images) {}
   void gather(Stream& stream, const ImageGather& request) override {
     device_.enqueue(stream, [this, request] { gather_now(request); });
   }
@@ -52,15 +52,15 @@ class PlainStore : public ImageStore {
     auto* value = static_cast<float*>(request.images.data);
     for (std::int64_t n = 0; n < request.images.shape[0]; ++n) {
       const std::int32_t sample = *at<std::int32_t>(request.samples, n);
-      static_cast<std::int32_t*>(request.labels.data)[n] = held_.labels[static_cast<std::size_t>(sample)];
-      for (std::int64_t c = 0; c < held_.image[0]; ++c) {
+      static_cast<std::int32_t*>(request.labels.data)[n] = images_.labels[static_cast<std::size_t>(sample)];
+      for (std::int64_t c = 0; c < images_.image[0]; ++c) {
         const std::uint8_t* const plane =
-            held_.pixels.data() + (sample * held_.image[0] + c) * held_.image[1] * held_.image[2];
+            images_.pixels.data() + (sample * images_.image[0] + c) * images_.image[1] * images_.image[2];
         for (std::int64_t y = 0; y < request.images.shape[2]; ++y) {
           for (std::int64_t x = 0; x < request.images.shape[3]; ++x) {
             const float sum = weighted(request.columns, n, x, [&](std::int64_t column) {
               return weighted(request.rows, n, y, [&](std::int64_t row) {
-                return static_cast<float>(plane[row * held_.image[2] + column]);
+                return static_cast<float>(plane[row * images_.image[2] + column]);
               });
             });
             *value++ = (sum / 255.0f - *at<float>(request.means, c)) / *at<float>(request.deviations, c);
@@ -71,7 +71,7 @@ class PlainStore : public ImageStore {
   }
 
   LateDevice& device_;
-  ImageSet held_;
+  ImageSet images_;
 };
 
 class Noise {
@@ -160,7 +160,7 @@ int wrong_batches(const Dataset& data, const ImageRecipe& recipe, const Setting&
   auto next = expected.begin();
   for (int step = 0; step < kSteps; ++step) {
     for (const Batch& batch : loader.next(*stream).batches) {
-      device.enqueue(*stream, [&wrong, batch, wanted = *next++] { wrong += values_of(batch) == wanted ? 0 : 1; });
+      device.enqueue(*stream, [&wrong, batch, expected = *next++] { wrong += values_of(batch) == expected ? 0 : 1; });
     }
   }
   stream->synchronize();
@@ -183,7 +183,7 @@ TEST(BatchFeed, DeliversTheHostsBatchesToADeviceInAnyOrderOfItsStreams) {
     for (const int steps_ahead : {0, 1, 2}) {
       for (unsigned seed = 0; seed < 40; ++seed) {
         ASSERT_EQ(wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .steps_ahead = steps_ahead}), 0)
-            << "seed " << seed << ", " << steps_ahead << " steps ahead" << (holds ? ", held" : "");
+            << "seed " << seed << ", " << steps_ahead << " steps ahead" << (holds ? ", stored" : "");
       }
     }
   }
@@ -194,12 +194,12 @@ TEST(BatchFeed, DetectsAnyMissingWait) {
   const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
     for (const LateFaults& faults :
-         {LateFaults{.lost_follow = 0}, LateFaults{.lost_follow = 1}, LateFaults{.lost_awaits = true}}) {
+         {LateFaults{.lost_wait_event = 0}, LateFaults{.lost_wait_event = 1}, LateFaults{.lost_awaits = true}}) {
       int wrong = 0;
       for (unsigned seed = 0; seed < 20; ++seed) {
         wrong += wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .faults = faults});
       }
-      EXPECT_GT(wrong, 0) << (faults.lost_awaits ? "awaits" : "follows") << (holds ? ", held" : "");
+      EXPECT_GT(wrong, 0) << (faults.lost_awaits ? "awaits" : "follows") << (holds ? ", stored" : "");
     }
   }
 }
@@ -211,9 +211,9 @@ TEST(BatchFeed, GivesTheSameBitsOnADeviceThatStoresTheDataSet) {
                                                    {Shape{3, 40, 3}, Shape{3, 7, 7}},
                                                    {Shape{3, 70, 70}, Shape{3, 9, 9}}};
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::pad_crop_flip, Augment::resized_crop}) {
-    for (const auto& [image, wanted] : sizes) {
+    for (const auto& [image, expected] : sizes) {
       const Noise noise(40, image);
-      EXPECT_EQ(wrong_batches(noise.data(), recipe_of(augment, wanted), {.holds = true}), 0)
+      EXPECT_EQ(wrong_batches(noise.data(), recipe_of(augment, expected), {.holds = true}), 0)
           << name_of(augment) << " of " << image.text();
     }
   }
@@ -246,8 +246,8 @@ TEST(BatchFeedReader, ReadsForADeviceInAnyOrderOfItsStreams) {
     int wrong = 0;
     for (std::int64_t first = 0; first < 40; first += 8) {
       device.enqueue(*stream, [&wrong, batch = reader.read(*stream, first, 8),
-                               wanted = values_of(expected.read(*here, first, 8))] {
-        wrong += values_of(batch) == wanted ? 0 : 1;
+                               expected = values_of(expected.read(*here, first, 8))] {
+        wrong += values_of(batch) == expected ? 0 : 1;
       });
     }
     stream->synchronize();

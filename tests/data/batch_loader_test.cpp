@@ -188,7 +188,7 @@ TEST(BatchLoader, DeliversEachStepOnceWhenPartsAreReassigned) {
       LoaderPlan plan = plan_of(9, 7, LastBatch::rollover);
       plan.steps_ahead = steps_ahead;
       plan.readers = readers;
-      const SplitBatchSampler schedule(40, 9, 7, 0, plan.last_batch, plan.order);
+      const SplitBatchSampler sampler(40, 9, 7, 0, plan.last_batch, plan.order);
       // One rank with the parts before `cut`, one with the others.
       const auto share = [](int rank, std::int64_t cut) { return rank == 0 ? IndexRange{0, cut} : IndexRange{cut, 7}; };
       std::vector<std::unique_ptr<MemoryBackend>> backends;
@@ -200,7 +200,7 @@ TEST(BatchLoader, DeliversEachStepOnceWhenPartsAreReassigned) {
       std::int64_t epoch = 0;
       std::int64_t step = 0;
       for (std::int64_t turn = 0; turn < 120; ++turn, ++step) {
-        if (step == schedule.steps(epoch)) {
+        if (step == sampler.steps(epoch)) {
           ++epoch;
           step = 0;
         }
@@ -236,8 +236,8 @@ TEST(BatchLoader, SkipsEpochsWithoutSteps) {
   const CountingDataset data(3);
   MemoryBackend backend;
   Loading loader(data, backend, plan_of(8, 2, LastBatch::rollover));
-  EXPECT_EQ(loader.schedule().steps(0), 0);
-  EXPECT_EQ(loader.schedule().remainder(1), 6);
+  EXPECT_EQ(loader.sampler().steps(0), 0);
+  EXPECT_EQ(loader.sampler().remainder(1), 6);
   EXPECT_EQ(loader.next().epoch, 2);
   EXPECT_EQ(loader.next().epoch, 5);
 }
@@ -256,7 +256,7 @@ TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
       FAIL() << "a batch of nothing";
     } catch (const Error& error) {
       EXPECT_EQ(error.source(), ErrorSource::usage);
-      EXPECT_EQ(std::string(error.what()).rfind("5 samples make no batch of 8", 0), 0u) << error.what();
+      EXPECT_EQ(std::string(error.what()).rfind("5 samples do not fill a batch of 8", 0), 0u) << error.what();
     }
     plan.last_batch = LastBatch::keep;
     Loading empty(none, backend, plan);
@@ -338,7 +338,7 @@ TEST(BatchLoader, KnowsEveryPartBatchSizeInAdvance) {
   }
 }
 
-TEST(BatchLoader, RefusesPlansThatMakeNoSense) {
+TEST(BatchLoader, RefusesInvalidPlans) {
   const CountingDataset data(10);
   MemoryBackend backend;
   LoaderPlan plan = plan_of(4, 2);
@@ -374,7 +374,7 @@ TEST(ChunkReader, ReadsConsecutiveSamplesIntoTheDevicesMemory) {
   }
 }
 
-TEST(ChunkReader, HoldsOneImageAtATimeWhereTheirSizesDiffer) {
+TEST(ChunkReader, ReadsOneImageAtATimeWhereTheirSizesDiffer) {
   const CountingDataset data(20, {1, 0, 0});
   MemoryBackend backend;
   const auto stream = backend.make_stream();

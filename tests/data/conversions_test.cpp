@@ -107,7 +107,7 @@ TEST_F(Conversions, OfSamplesHeldOutHaveThemAsTheirTestSet) {
   }
 }
 
-TEST_F(Conversions, OfTheSameImagesInFoldersAndInATableHoldTheSameImages) {
+TEST_F(Conversions, OfTheSameImagesInFoldersAndInATableAreEqual) {
   write_photos(30);
   for (const char* source : {"classes", "flat"}) {
     write_data_file(open(path(source)).pair, path(source) + ".h5", {.image_size = 8, .threads = 2});

@@ -114,7 +114,7 @@ class DataFileMutants : public ::testing::Test {
     overwrite(path_, bytes);
   }
 
-  void tell(const char* what, const std::map<int, int>& outcomes) const {
+  void report(const char* what, const std::map<int, int>& outcomes) const {
     for (const auto& [outcome, count] : outcomes) {
       std::printf("%s: %s: %d\n", what, name_of_outcome(outcome).c_str(), count);
     }
@@ -137,7 +137,7 @@ TEST_F(DataFileMutants, AreRefusedOrHarmless) {
     ++outcomes[found];
     EXPECT_TRUE(found == refused || found == read_right) << "mutant " << number << ": " << name_of_outcome(found);
   }
-  tell("mutants", outcomes);
+  report("mutants", outcomes);
   EXPECT_GT(outcomes[refused], 0);
 }
 
@@ -150,7 +150,7 @@ TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
     write_sealed(bytes);
     ++outcomes[outcome(/*resident=*/true)];
   }
-  tell("mutants with a forged seal", outcomes);
+  report("mutants with a forged seal", outcomes);
   EXPECT_EQ(outcomes[read_wrong] + outcomes[other_exception], 0);
   EXPECT_GT(outcomes[refused], 0);
 }

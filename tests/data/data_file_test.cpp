@@ -60,7 +60,7 @@ void expect_equal(const Dataset& one, const Dataset& other) {
   EXPECT_EQ(contents_of(one).labels, contents_of(other).labels);
 }
 
-TEST_F(DataFile, HoldsWhatAnySourceDoes) {
+TEST_F(DataFile, HasTheContentOfItsSource) {
   folder_.write("cifar/data_batch_1.bin", cifar_file({4, 7, 1}));
   folder_.write("cifar/test_batch.bin", cifar_file({4, 1}, 60));
   for (const std::string& source :
@@ -78,7 +78,7 @@ TEST_F(DataFile, HoldsWhatAnySourceDoes) {
   }
 }
 
-TEST_F(DataFile, HoldsTheImagesOfAFolderAndTheirStatistics) {
+TEST_F(DataFile, HasTheImagesOfAFolderAndTheirStatistics) {
   for (const char* name : {"in/cat/1.png", "in/dog/1.png", "in/dog/2.png"}) {
     folder_.write(name, png_of(gradient(3, 6, 5, name[3] + name[7])));
   }
@@ -221,15 +221,15 @@ TEST_F(DataFile, IsVerifiedRowByRowWhereItStaysOnTheDisk) {
   EXPECT_EQ(damaged, 1);
 }
 
-TEST_F(DataFile, IsRefusedByNameWhenItIsForeignOrDamaged) {
+TEST_F(DataFile, IsRefusedByNameWhenItIsAnotherFileOrDamaged) {
   write_data_file(open_named("synthetic:20x1x4x4:5").pair, path());
   auto bytes = read_file_bytes(path());
   bytes[100] ^= std::byte{1};
   write_atomically(path(), bytes);
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("set.h5' is damaged"));
-  MemoryFileWriter foreign;
-  foreign.add_text("/format", "something else");
-  std::vector<std::byte> unsealed = foreign.finish();
+  MemoryFileWriter other;
+  other.add_text("/format", "something else");
+  std::vector<std::byte> unsealed = other.finish();
   unsealed.pop_back();
   write_atomically(path(), unsealed);
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("has no seal"));

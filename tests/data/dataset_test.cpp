@@ -26,7 +26,7 @@ DatasetInfo three_samples() {
 
 MemoryDataset three() { return {three_samples(), kPixels, kLabels}; }
 
-TEST(MemoryDataset, GivesViewsOfTheSamplesAskedForInThatOrder) {
+TEST(MemoryDataset, GivesViewsOfTheRequestedSamplesInOrder) {
   const MemoryDataset data = three();
   SampleBatch batch;
   data.read(std::array<std::int64_t, 1>{1}, batch);
@@ -49,7 +49,7 @@ TEST(MemoryDataset, HasTheDigestOfItsImagesAndLabels) {
   EXPECT_EQ(MemoryDataset(three_samples(), kPixels, kLabels, 42).digest(), 42u);
 }
 
-TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheSetAndTheSample) {
+TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheDataSetAndTheSample) {
   for (const std::int32_t wrong : {5, -1}) {
     try {
       MemoryDataset(three_samples(), kPixels, std::array<std::int32_t, 3>{0, wrong, 2});

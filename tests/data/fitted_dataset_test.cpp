@@ -38,7 +38,7 @@ class FittedDatasetTest : public ::testing::Test {
   }
   std::unique_ptr<Dataset> fit(const TrainedOn& network, std::unique_ptr<Dataset> data) {
     notes_.clear();
-    return fit_to(network, std::move(data), notes_);
+    return adapt_to(network, std::move(data), notes_);
   }
   static SampleBatch read(const Dataset& data, std::vector<std::int64_t> samples) {
     SampleBatch batch;
@@ -56,7 +56,7 @@ class FittedDatasetTest : public ::testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(FittedDatasetTest, IsTheSetItselfWhereNothingDiffers) {
+TEST_F(FittedDatasetTest, IsTheDataSetItselfWhereNothingDiffers) {
   for (const std::vector<std::string>& names : {std::vector<std::string>{}, {"cat", "dog"}}) {
     auto data = set(1, names);
     const Dataset* const before = data.get();

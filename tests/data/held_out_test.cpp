@@ -1,4 +1,4 @@
-// Processing in load_data after a set is read: held-out samples, statistics, digests, blocks.
+// Processing in load_data after a data set is read: held-out samples, statistics, digests, blocks.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/open_data.hpp"

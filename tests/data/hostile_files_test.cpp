@@ -5,7 +5,7 @@
 #include "tutti/base/random.hpp"
 #include "tutti/data/open_data.hpp"
 
-#include "data/vandal.hpp"
+#include "data/mutator.hpp"
 #include "data/written_sets.hpp"
 #include "support/allocation_watch.hpp"
 
@@ -27,9 +27,9 @@ using testing::gzipped;
 using testing::idx_file;
 using testing::idx_labels;
 using testing::mutants;
+using testing::Mutator;
 using testing::open_named;
 using testing::TemporaryFolder;
-using testing::Vandal;
 using testing::word_at;
 
 // Labels need four bytes each in memory, and growing memory is copied once; the rest is for buffers of fixed size.
@@ -94,20 +94,20 @@ bool is_good_cifar(const Bytes& content) {
   return true;
 }
 
-void damage_content(Vandal& vandal, Bytes& bytes, std::size_t header_words) {
-  switch (vandal.below(6)) {
+void damage_content(Mutator& mutator, Bytes& bytes, std::size_t header_words) {
+  switch (mutator.below(6)) {
     case 0:
-      vandal.truncate(bytes);
+      mutator.truncate(bytes);
       break;
     case 1:
-      vandal.append(bytes);
+      mutator.append(bytes);
       break;
     case 2:
-      vandal.change_bytes(bytes);
+      mutator.change_bytes(bytes);
       break;
     case 3:
     case 4:
-      vandal.change_word(bytes, header_words);
+      mutator.change_word(bytes, header_words);
       break;
     default:
       break;
@@ -118,15 +118,15 @@ TEST(HostileFiles, OfIdxAreRefusedOrReadWithBoundedMemory) {
   const std::uint32_t files = mutants(1500);
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
-    Vandal vandal(number);
+    Mutator mutator(number);
     const TemporaryFolder folder;
-    Bytes images = vandal.once_in(2) ? idx_file({0x803, 20, 6, 5}, 600) : idx_file({0x804, 10, 3, 4, 5}, 600);
+    Bytes images = mutator.once_in(2) ? idx_file({0x803, 20, 6, 5}, 600) : idx_file({0x804, 10, 3, 4, 5}, 600);
     Bytes labels = idx_labels(Bytes(word_at(images, 4), 3));
-    damage_content(vandal, images, 4);
-    if (vandal.once_in(3)) damage_content(vandal, labels, 2);
+    damage_content(mutator, images, 4);
+    if (mutator.once_in(3)) damage_content(mutator, labels, 2);
     Hostile hostile{is_good_idx(images, labels), true, std::max(images.size(), labels.size())};
-    hostile.is_whole &= vandal.pack(images);
-    hostile.is_whole &= vandal.pack(labels);
+    hostile.is_whole &= mutator.pack(images);
+    hostile.is_whole &= mutator.pack(labels);
     folder.write("train-images-idx3-ubyte", images);
     folder.write("train-labels-idx1-ubyte", labels);
     SCOPED_TRACE(number);
@@ -140,14 +140,14 @@ TEST(HostileFiles, OfCifarAreRefusedOrReadWithBoundedMemory) {
   const std::uint32_t files = mutants(800);
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
-    Vandal vandal(10'000 + number);
+    Mutator mutator(10'000 + number);
     const TemporaryFolder folder;
-    Bytes labels(1 + vandal.below(4), 7);
-    if (vandal.once_in(4)) labels[vandal.below(labels.size())] = static_cast<std::uint8_t>(10 + vandal.below(246));
+    Bytes labels(1 + mutator.below(4), 7);
+    if (mutator.once_in(4)) labels[mutator.below(labels.size())] = static_cast<std::uint8_t>(10 + mutator.below(246));
     Bytes batch = cifar_file(labels);
-    damage_content(vandal, batch, 1);
+    damage_content(mutator, batch, 1);
     Hostile hostile{is_good_cifar(batch), true, batch.size()};
-    hostile.is_whole = vandal.pack(batch);
+    hostile.is_whole = mutator.pack(batch);
     folder.write("data_batch_1.bin", batch);
     SCOPED_TRACE(number);
     read += survives(folder, hostile) ? 1 : 0;

@@ -6,7 +6,7 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "data/image_codec.hpp"
-#include "data/vandal.hpp"
+#include "data/mutator.hpp"
 #include "data/written_images.hpp"
 #include "support/allocation_watch.hpp"
 
@@ -22,10 +22,10 @@ using testing::contents_of;
 using testing::gradient;
 using testing::jpeg_of;
 using testing::mutants;
+using testing::Mutator;
 using testing::open_named;
 using testing::png_of;
 using testing::TemporaryFolder;
-using testing::Vandal;
 using testing::word_at;
 
 constexpr std::size_t kSlack = std::size_t{1} << 18;
@@ -46,7 +46,7 @@ bool survives(const std::function<void()>& read, const std::string& name, std::s
 }
 
 // Corrects the checksums of all chunks of a PNG, so that damage is not detected by them.
-void mend_checksums(Bytes& png) {
+void fix_checksums(Bytes& png) {
   for (std::size_t at = 8; at + 12 <= png.size();) {
     const std::uint64_t length = word_at(png, at);
     if (length > png.size() - at - 12) return;
@@ -60,18 +60,18 @@ void mend_checksums(Bytes& png) {
 
 // Three planes, and three interleaved channels in the libraries.
 std::size_t most_bytes_of(const Bytes& file, std::size_t most_pixels_per_byte) {
-  return 3 * std::min(static_cast<std::size_t>(kMostPixels), most_pixels_per_byte * file.size());
+  return 3 * std::min(static_cast<std::size_t>(kMaxPixels), most_pixels_per_byte * file.size());
 }
 
-void decode_mutants(const std::vector<Bytes>& seeds, std::size_t most_pixels_per_byte, bool mend) {
+void decode_mutants(const std::vector<Bytes>& seeds, std::size_t most_pixels_per_byte, bool fixes_checksums) {
   const std::uint32_t files = mutants(3000);
   int read = 0;
   Bytes pixels;
   for (std::uint32_t number = 0; number < files && !::testing::Test::HasFailure(); ++number) {
-    Vandal vandal(number);
-    Bytes file = seeds[vandal.below(seeds.size())];
-    for (std::size_t left = 1 + vandal.below(2); left > 0; --left) vandal.damage(file);
-    if (mend && vandal.once_in(2)) mend_checksums(file);
+    Mutator mutator(number);
+    Bytes file = seeds[mutator.below(seeds.size())];
+    for (std::size_t left = 1 + mutator.below(2); left > 0; --left) mutator.damage(file);
+    if (fixes_checksums && mutator.once_in(2)) fix_checksums(file);
     SCOPED_TRACE(number);
     const std::size_t most = most_bytes_of(file, most_pixels_per_byte);
     pixels = {};
@@ -86,7 +86,7 @@ TEST(HostileImages, OfJpegAreRefusedOrDecoded) {
   const auto restarts = [](jpeg_compress_struct& info) { info.restart_interval = 2; };
   decode_mutants({jpeg_of(gradient(3, 24, 30)), jpeg_of(gradient(1, 17, 9)), jpeg_of(gradient(3, 24, 30), progressive),
                   jpeg_of(gradient(4, 16, 16)), jpeg_of(gradient(3, 40, 20), restarts)},
-                 512, /*mend=*/false);
+                 512, /*fixes_checksums=*/false);
 }
 
 TEST(HostileImages, OfPngAreRefusedOrDecoded) {
@@ -95,7 +95,7 @@ TEST(HostileImages, OfPngAreRefusedOrDecoded) {
        png_of(gradient(3, 12, 10), {PNG_COLOR_TYPE_RGB, 8, true}), png_of(gradient(1, 9, 9), {PNG_COLOR_TYPE_PALETTE}),
        png_of(gradient(2, 8, 8), {PNG_COLOR_TYPE_GRAY_ALPHA}),
        png_of({1, 4, 8, Bytes(64, 3)}, {PNG_COLOR_TYPE_GRAY, 16})},
-      8 * 1032, /*mend=*/true);
+      8 * 1032, /*fixes_checksums=*/true);
 }
 
 TEST(HostileTables, AreRefusedOrRead) {
@@ -105,9 +105,9 @@ TEST(HostileTables, AreRefusedOrRead) {
   const std::uint32_t files = mutants(1500);
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
-    Vandal vandal(number);
+    Mutator mutator(number);
     Bytes bytes(table.begin(), table.end());
-    vandal.damage(bytes);
+    mutator.damage(bytes);
     folder.write("labels.csv", bytes);
     SCOPED_TRACE(number);
     read += survives([&] { open_named(folder.text()); }, folder.text(), 4 * bytes.size()) ? 1 : 0;
@@ -126,13 +126,13 @@ TEST(HostileDataFiles, AreRefusedOrRead) {
   const std::uint32_t files = mutants(1500);
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
-    Vandal vandal(number);
+    Mutator mutator(number);
     Bytes bytes = good;
-    vandal.damage(bytes);
+    mutator.damage(bytes);
     folder.write("set.h5", bytes);
     DataRequest request;
     request.train = path;
-    request.most_resident_bytes = vandal.below(2);
+    request.most_resident_bytes = mutator.below(2);
     SCOPED_TRACE(number);
     const auto read_all = [&] { contents_of(*open_data(request).pair.train); };
     read += survives(read_all, "set.h5", 4 * bytes.size()) ? 1 : 0;

@@ -104,7 +104,8 @@ TEST(ImageCodec, MakesGrayColourButNotColourGray) {
   for (std::size_t c = 0; c < 3; ++c) {
     EXPECT_TRUE(std::equal(gray.pixels.begin(), gray.pixels.end(), decoded.planes.begin() + static_cast<long>(16 * c)));
   }
-  EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1), HasSubstr("it is in colour, and the others of its set are gray"));
+  EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1),
+              HasSubstr("it is a colour image, but the others of its set are gray"));
 }
 
 // The sides of the upright image at which the stored image's first row and first column are, by orientation.
@@ -159,7 +160,7 @@ TEST(ImageCodec, TurnsJpegsUprightAsTheirExifDataSay) {
   }
 }
 
-TEST(ImageCodec, LeavesJpegsAsTheyAreWhoseExifDataMakeNoSense) {
+TEST(ImageCodec, IgnoresInvalidExifData) {
   const Bytes jpeg = jpeg_of(steep(8, 8));
   EXPECT_EQ(exif_orientation(jpeg), 1);
   for (const int orientation : {0, 9, 255, 0x600}) EXPECT_EQ(exif_orientation(turned(jpeg, orientation)), 1);
@@ -185,7 +186,7 @@ TEST(ImageCodec, ReadsTheShapeFromTheHeader) {
   EXPECT_EQ(image_shape({png_of({1, 1, 1, {0}}, {PNG_COLOR_TYPE_PALETTE}), "x"}), (Shape{3, 1, 1}));
 }
 
-TEST(ImageCodec, RefusesWhatIsNoImageByName) {
+TEST(ImageCodec, RefusesOtherFilesByName) {
   EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown colour space"));
@@ -203,7 +204,7 @@ TEST(ImageCodec, RefusesAFileCutShortAnywhere) {
 
 TEST(ImageCodec, RefusesDimensionsThatTheFileCannotHold) {
   Bytes png = png_of(gradient(1, 4, 4));
-  png[17] = png[21] = 1;  // 65,540 x 65,540, and the checksum to go with it
+  png[17] = png[21] = 1;  // 65,540 x 65,540, with the matching checksum
   const auto sum = static_cast<std::uint32_t>(crc32(0, png.data() + 12, 17));
   for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
   EXPECT_THAT(refusal(png), HasSubstr("65540 x 65540 pixels, but the file can contain at most"));

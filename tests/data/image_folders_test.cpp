@@ -68,7 +68,7 @@ TEST(ClassFolders, AreReadInTheOrderOfTheirNames) {
   EXPECT_EQ(data.pair.test, nullptr);
 }
 
-TEST(ClassFolders, MayBeInFoldersOfTheirSets) {
+TEST(ClassFolders, MayBeInFoldersOfTrainingAndTestSet) {
   for (const std::string test : {"test/", "valid/", "val/"}) {
     const TemporaryFolder folder;
     write_pets(folder, "train/");
@@ -164,7 +164,7 @@ TEST(ClassFolders, ReportWhatTheyLeaveOutAndNeedImages) {
   EXPECT_THAT(data.pair.notes[1],
               HasSubstr("inside the class folders of '" + folder.text() + "' are not read: 1, first dog/more"));
   std::filesystem::create_directory(folder.path() / "eel");
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' holds no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' contains no .jpg, .jpeg or .png files"));
 }
 
 TEST(ClassFolders, NameABadImageWhenItIsRead) {
@@ -224,7 +224,7 @@ TEST(ClassFolders, StandForTheirNamesLengthsAndLabels) {
   EXPECT_NE(digest(), before);
 }
 
-TEST(ClassFolders, GiveAwayAShareForValidation) {
+TEST(ClassFolders, CanHoldOutAShareForValidation) {
   const TemporaryFolder folder;
   for (int i = 0; i < 10; ++i) {
     folder.write((i < 5 ? "a/" : "b/") + std::to_string(i) + ".png", dot(static_cast<std::uint8_t>(i)));
@@ -234,11 +234,12 @@ TEST(ClassFolders, GiveAwayAShareForValidation) {
   request.validation_ratio = 0.3;
   const OwnedData data = open_data(request);
   std::vector<int> all = first_pixels(*data.pair.train);
-  const std::vector<int> held = first_pixels(*data.pair.test);
-  EXPECT_EQ(held.size(), 3u);
-  EXPECT_TRUE(std::ranges::is_sorted(all) && std::ranges::is_sorted(held));
-  for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(contents_of(*data.pair.test).labels[i], held[i] >= 5 ? 1 : 0);
-  all.insert(all.end(), held.begin(), held.end());
+  const std::vector<int> held_out = first_pixels(*data.pair.test);
+  EXPECT_EQ(held_out.size(), 3u);
+  EXPECT_TRUE(std::ranges::is_sorted(all) && std::ranges::is_sorted(held_out));
+  for (std::size_t i = 0; i < held_out.size(); ++i)
+    EXPECT_EQ(contents_of(*data.pair.test).labels[i], held_out[i] >= 5 ? 1 : 0);
+  all.insert(all.end(), held_out.begin(), held_out.end());
   std::ranges::sort(all);
   EXPECT_THAT(all, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
@@ -310,11 +311,11 @@ TEST(FlatFolder, WithoutATableIsRefused) {
   const TemporaryFolder folder;
   folder.write("a.png", dot(1));
   EXPECT_THAT(refusal(folder.text()),
-              HasSubstr(fmt::format("'{}' holds 1 image file but no class folders: move each class into a folder of "
+              HasSubstr(fmt::format("'{}' contains 1 image file but no class folders: move each class into a folder of "
                                     "its name, or add labels.csv",
                                     folder.text())));
   folder.write("b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("holds 2 image files but no class folders"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("contains 2 image files but no class folders"));
 }
 
 TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
@@ -327,11 +328,11 @@ TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
   }
 }
 
-TEST(ClassFolders, AreWantedInTheFoldersOfTheSets) {
+TEST(ClassFolders, AreRequiredInTheFoldersOfTrainingAndTestSet) {
   const TemporaryFolder folder;
   folder.write("train/a.png", dot(1));
   folder.write("test/b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' holds images but no class folders: move each class"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' contains images but no class folders: move each class"));
 }
 
 TEST(ClassFolders, OfOneClassAreNoted) {

@@ -29,7 +29,7 @@ std::string refusal(const RecipeRequest& request, const DatasetInfo& data) {
   return error.what();
 }
 
-TEST(ImageRecipe, TakesTheDatasImagesUnlessASizeIsGiven) {
+TEST(ImageRecipe, HasTheSizeOfTheImagesUnlessAnotherIsGiven) {
   EXPECT_EQ(make_recipe(request_of(Augment::none, "none"), photographs(20, 30)).image, (Shape{3, 20, 30}));
   const ImageRecipe recipe = make_recipe(request_of(Augment::resized_crop, "none", 64), photographs(0, 0));
   EXPECT_EQ(recipe.image, (Shape{3, 64, 64}));
@@ -62,7 +62,7 @@ TEST(ImageRecipe, WritesStatisticsThatItReadsToTheLastBit) {
   EXPECT_EQ(make_recipe(request_of(Augment::none, normalize_text(odd)), photographs(8, 8)).statistics, odd);
 }
 
-TEST(ImageRecipe, RefusesStatisticsThatMakeNoSense) {
+TEST(ImageRecipe, RefusesInvalidStatistics) {
   const DatasetInfo data = photographs(8, 8);
   for (const char* wrong :
        {"", "0.5", "0.5/", "/0.5", "0.5/0.5/0.5", "0.5,0.5/1", "x/1", "0.5/nan", "0.5 /1", "0.5/1,"}) {

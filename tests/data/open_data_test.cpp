@@ -118,7 +118,7 @@ TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
             "train-labels-idx1-ubyte' is malformed at byte 4: 2 labels do not match the 3 images");
 }
 
-TEST(OpenData, ReportsAMissingIdxFileBesideItsPartner) {
+TEST(OpenData, ReportsAMissingIdxFileOfAPair) {
   const TemporaryFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
   expect_in(refusal(ErrorSource::io, folder.text()), "train-labels-idx1-ubyte (or .gz) is missing");
@@ -141,7 +141,7 @@ TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
   EXPECT_EQ(contents_of(*data.pair.test).labels, (std::vector<std::int32_t>{7}));
 }
 
-TEST(OpenData, ReadsACifarBatchOnceWhenItIsThereBothRawAndCompressed) {
+TEST(OpenData, ReadsACifarBatchOnceWhenItExistsRawAndCompressed) {
   const TemporaryFolder folder;
   folder.write("data_batch_1.bin", cifar_file({4}));
   folder.write("data_batch_1.bin.gz", gzipped(cifar_file({4})));
@@ -245,7 +245,7 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
   std::filesystem::current_path(before);
 }
 
-TEST(OpenData, RefusesPlacesWithoutData) {
+TEST(OpenData, RefusesFoldersWithoutData) {
   expect_in(refusal(ErrorSource::usage, ""), "the name of the data set is empty");
   const TemporaryFolder folder;
   expect_in(refusal(ErrorSource::input, folder.text()),
@@ -254,7 +254,7 @@ TEST(OpenData, RefusesPlacesWithoutData) {
   folder.write("file", {1});
   expect_in(refusal(ErrorSource::input, folder.text() + "/file"),
             "file' is not a data set: give a folder, or an HDF5 file that ");
-  expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read: neither idx files");
+  expect_in(refusal(ErrorSource::input, folder.text()), "contains no images that can be read: neither idx files");
   std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
   expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");

@@ -36,14 +36,14 @@ TEST(PartPositions, DoNotOverflowForTheLargestNumbers) {
   EXPECT_EQ(part_positions(kMost, 2, 0).end, kMost / 2);
 }
 
-TEST(PartPlan, GivesTheFirstRanksOnePartMore) {
-  const PartPlan plan(8, 3);
+TEST(PartMap, GivesTheFirstRanksOnePartMore) {
+  const PartMap plan(8, 3);
   EXPECT_EQ(plan.parts_of(0), (IndexRange{0, 3}));
   EXPECT_EQ(plan.parts_of(1), (IndexRange{3, 6}));
   EXPECT_EQ(plan.parts_of(2), (IndexRange{6, 8}));
 }
 
-void expect_consecutive_parts(const PartPlan& plan) {
+void expect_consecutive_parts(const PartMap& plan) {
   std::int64_t next = 0;
   for (int rank = 0; rank < plan.num_ranks(); ++rank) {
     const IndexRange own = plan.parts_of(rank);
@@ -57,61 +57,61 @@ void expect_consecutive_parts(const PartPlan& plan) {
   ASSERT_EQ(next, plan.num_parts());
 }
 
-TEST(PartPlan, CoversAllPartsContiguouslyAndKnowsEachPartsRank) {
+TEST(PartMap, CoversAllPartsContiguouslyAndKnowsEachPartsRank) {
   for (int parts = 1; parts <= 20; ++parts) {
     for (int ranks = 1; ranks <= parts; ++ranks) {
-      const PartPlan plan(parts, ranks);
+      const PartMap plan(parts, ranks);
       ASSERT_EQ(plan.num_parts(), parts);
       ASSERT_EQ(plan.num_ranks(), ranks);
       expect_consecutive_parts(plan);
-      ASSERT_EQ(PartPlan(plan.parts_by_rank()), plan);
+      ASSERT_EQ(PartMap(plan.parts_by_rank()), plan);
     }
   }
 }
 
-TEST(PartPlan, GivesEachRankTheCountThatIsAskedFor) {
+TEST(PartMap, GivesEachRankTheRequestedCount) {
   for (const std::vector<int>& counts : {std::vector{5}, {3, 3, 2}, {1, 6, 1}, {1, 1, 1, 9}}) {
-    const PartPlan plan(counts);
+    const PartMap plan(counts);
     EXPECT_EQ(plan.num_parts(), std::reduce(counts.begin(), counts.end()));
     EXPECT_EQ(plan.parts_by_rank(), counts);
     expect_consecutive_parts(plan);
   }
-  EXPECT_EQ(PartPlan({3, 3, 2}), PartPlan(8, 3));
-  EXPECT_EQ(PartPlan({1, 6, 1}).parts_of(1), (IndexRange{1, 7}));
+  EXPECT_EQ(PartMap({3, 3, 2}), PartMap(8, 3));
+  EXPECT_EQ(PartMap({1, 6, 1}).parts_of(1), (IndexRange{1, 7}));
 }
 
-TEST(PartPlan, RefusesAListForOtherRanksOrParts) {
-  EXPECT_EQ(PartPlan::chosen({}, 8, 3), PartPlan(8, 3));
-  EXPECT_EQ(PartPlan::chosen({1, 7}, 8, 2), PartPlan(std::vector{1, 7}));
+TEST(PartMap, RefusesAListForOtherRanksOrParts) {
+  EXPECT_EQ(PartMap::chosen({}, 8, 3), PartMap(8, 3));
+  EXPECT_EQ(PartMap::chosen({1, 7}, 8, 2), PartMap(std::vector{1, 7}));
   for (const int ranks : {1, 2, 3}) {
-    const Error error = thrown_by([&] { PartPlan::chosen({3, 3}, ranks == 2 ? 8 : 6, ranks); });
+    const Error error = thrown_by([&] { PartMap::chosen({3, 3}, ranks == 2 ? 8 : 6, ranks); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
     EXPECT_NE(std::string(error.what()).find("--part-map 3,3 assigns 6 parts to 2 ranks"), std::string::npos);
   }
 }
 
-TEST(PartPlan, RefusesRanksWithoutAPart) {
-  const Error error = thrown_by([] { PartPlan(std::vector{2, 0, 1}); });
+TEST(PartMap, RefusesRanksWithoutAPart) {
+  const Error error = thrown_by([] { PartMap(std::vector{2, 0, 1}); });
   EXPECT_EQ(error.source(), ErrorSource::usage);
   EXPECT_NE(std::string(error.what()).find("rank 1 has 0 parts"), std::string::npos) << error.what();
-  EXPECT_THROW(PartPlan(std::vector{3, -1}), Error);
-  EXPECT_THROW(PartPlan(std::vector<int>{}), Error);
+  EXPECT_THROW(PartMap(std::vector{3, -1}), Error);
+  EXPECT_THROW(PartMap(std::vector<int>{}), Error);
 }
 
-TEST(PartPlan, RefusesMoreRanksThanPartsNamingBoth) {
+TEST(PartMap, RefusesMoreRanksThanPartsNamingBoth) {
   try {
-    const PartPlan plan(4, 5);
+    const PartMap plan(4, 5);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
     EXPECT_NE(std::string(error.what()).find("5 ranks cannot share 4 parts"), std::string::npos) << error.what();
   }
-  EXPECT_THROW(PartPlan(0, 0), Error);
-  EXPECT_THROW(PartPlan(3, 0), Error);
+  EXPECT_THROW(PartMap(0, 0), Error);
+  EXPECT_THROW(PartMap(3, 0), Error);
 }
 
-TEST(PartPlan, RefusesRanksAndPartsItDoesNotHave) {
-  const PartPlan plan(4, 2);
+TEST(PartMap, RefusesRanksAndPartsItDoesNotHave) {
+  const PartMap plan(4, 2);
   EXPECT_THROW(plan.parts_of(2), Error);
   EXPECT_THROW(plan.parts_of(-1), Error);
   EXPECT_THROW(plan.rank_of(4), Error);

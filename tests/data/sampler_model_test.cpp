@@ -28,7 +28,7 @@ struct Case {
   std::int64_t batch_size = 1;
   int parts = 1;
   LastBatch last_batch = LastBatch::keep;
-  OrderRule rule;
+  ShuffleOptions rule;
 
   std::string text() const {
     return fmt::format("length {}, batch {}, parts {}, {}, {}, seed {}", length, batch_size, parts, name_of(last_batch),
@@ -154,7 +154,7 @@ std::string difference_from_model(const Case& drawn, const std::vector<SplitBatc
   return "";
 }
 
-// Checks the mode's promises about the use of samples, from the shares alone.
+// Checks the mode's guarantees about the use of samples, from the shares only.
 std::string broken_promise(const Case& drawn, const std::vector<SplitBatchSampler>& samplers) {
   std::vector<int> uses_in_run(static_cast<std::size_t>(drawn.length));
   std::int64_t seen_in_run = 0;

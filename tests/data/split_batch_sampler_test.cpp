@@ -14,7 +14,7 @@ namespace {
 
 using Samples = std::vector<std::int64_t>;
 
-constexpr OrderRule kFileOrder{Shuffle::none, 0};
+constexpr ShuffleOptions kFileOrder{Shuffle::none, 0};
 
 Samples sorted(Samples samples) {
   std::sort(samples.begin(), samples.end());
@@ -88,7 +88,7 @@ TEST(SplitBatchSampler, RolloverBeginsAnEpochWithWhatTheLastOneLeft) {
 }
 
 TEST(SplitBatchSampler, RolloverOrdersLeftoversAsTheEpochThatDrewThem) {
-  const OrderRule rule{Shuffle::global, 7};
+  const ShuffleOptions rule{Shuffle::global, 7};
   const SplitBatchSampler rolled(10, 4, 1, 0, LastBatch::rollover, rule);
   const SplitBatchSampler whole(10, 10, 1, 0, LastBatch::keep, rule);
   const Samples first = whole.indices(0, 0);
@@ -96,7 +96,7 @@ TEST(SplitBatchSampler, RolloverOrdersLeftoversAsTheEpochThatDrewThem) {
   EXPECT_EQ(rolled.indices(1, 0), (Samples{first[8], first[9], second[0], second[1]}));
 }
 
-TEST(SplitBatchSampler, RolloverOfABatchLargerThanTheSetSpansEpochs) {
+TEST(SplitBatchSampler, RolloverOfABatchLargerThanTheDataSetSpansEpochs) {
   const SplitBatchSampler sampler(3, 8, 1, 0, LastBatch::rollover, kFileOrder);
   EXPECT_EQ(sampler.steps(0), 0);
   EXPECT_EQ(sampler.steps(1), 0);
@@ -115,7 +115,7 @@ TEST(SplitBatchSampler, GlobalShuffleDrawsAFreshOrderEachEpochAndEachSeed) {
 }
 
 TEST(SplitBatchSampler, GlobalShuffleDrawsTheSameBatchesToAnyNumberOfParts) {
-  const OrderRule rule{Shuffle::global, 3};
+  const ShuffleOptions rule{Shuffle::global, 3};
   const SplitBatchSampler one(50, 12, 1, 0, LastBatch::keep, rule);
   const auto five = SplitBatchSampler::for_parts(50, 12, 5, {0, 5}, LastBatch::keep, rule);
   for (std::int64_t step = 0; step < one.steps(2); ++step) {
@@ -147,7 +147,7 @@ TEST(SplitBatchSampler, PartitionShuffleSizesBlocksByEachPartsSamples) {
 }
 
 TEST(SplitBatchSampler, ReachesALateEpochDirectly) {
-  const OrderRule rule{Shuffle::partition, 9};
+  const ShuffleOptions rule{Shuffle::partition, 9};
   constexpr std::int64_t kLate = 1'000'000'000;
   const SplitBatchSampler sampler(60'000, 512, 8, 3, LastBatch::rollover, rule);
   const std::int64_t last = sampler.steps(kLate) - 1;

@@ -38,7 +38,7 @@ std::vector<std::string> files_of(const Dataset& data) {
   return files;
 }
 
-TEST(UnlabelledImages, ComeInTheOrderOfTheWordsAndOfTheNamesInFolders) {
+TEST(UnlabelledImages, AreInTheOrderOfTheWordsAndOfTheNamesInFolders) {
   const TemporaryFolder folder;
   for (const char* name : {"b.png", "a.PNG", "deep/er/c.png", "deep/d.png", ".hidden/e.png"})
     folder.write(name, dot(1));
@@ -59,7 +59,7 @@ TEST(UnlabelledImages, ComeInTheOrderOfTheWordsAndOfTheNamesInFolders) {
   EXPECT_EQ(batch.images[0].pixels[0], 9);
 }
 
-TEST(UnlabelledImages, ThatAreBadAreKnownByNamePlaceAndReason) {
+TEST(UnlabelledImages, ThatAreBadAreReportedWithNamePositionAndReason) {
   const TemporaryFolder folder;
   for (const char* name : {"1.png", "4.png"}) folder.write(name, dot(1));
   for (const char* name : {"0.png", "2.png", "3.png", "5.png"}) folder.write(name, {'n', 'o'});
@@ -122,7 +122,7 @@ TEST(UnlabelledImages, ThatDoNotExistAreRefusedByName) {
   EXPECT_THAT(missing.what(), HasSubstr("there is no image '" + folder.text() + "/x.png'"));
   const Error empty = thrown_by([&] { open_images({folder.text()}); });
   EXPECT_EQ(empty.source(), ErrorSource::input);
-  EXPECT_THAT(empty.what(), HasSubstr("holds no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(empty.what(), HasSubstr("contains no .jpg, .jpeg or .png files"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// CIFAR's batches, raw or as whatever zlib finds in them, and the names of its classes beside a good batch.
+// CIFAR's batches, raw or decompressed by zlib, and the names of its classes with a good batch.
 
 #include "fuzz/parsed_input.hpp"
 #include "sources.hpp"

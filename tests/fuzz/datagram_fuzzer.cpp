@@ -1,4 +1,4 @@
-// What watchers hear from other hosts, under the nonce of their job, and what they make of it.
+// Datagrams that monitors receive from other hosts, and the views that they update.
 
 #include "fuzz/parsed_input.hpp"
 #include "watch/rank_view.hpp"
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto again = pack(*datagram, 0);
   if (again.size() != 1 || !std::ranges::equal(again.front(), bytes)) fuzz::report("packed otherwise than it came");
   JobView view(roster, 0, 0);
-  if (datagram->sender >= 0 && datagram->sender < 3) view.take(*datagram, 1);  // others are dropped on their way
-  view.look(2, 1);
+  if (datagram->sender >= 0 && datagram->sender < 3) view.record(*datagram, 1);  // others are dropped on arrival
+  view.refresh(2, 1);
   return 0;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Bytes in gzip's form, stored and not compressed, which is quick.
+// Bytes in gzip's format, stored without compression, which is fast.
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-// idx files of images and of labels: raw, as whatever zlib finds in them, or packed as they are.
+// idx files of images and of labels: raw, decompressed by zlib, or compressed first.
 
 #include "fuzz/gzipped.hpp"
 #include "fuzz/parsed_input.hpp"

@@ -1,4 +1,4 @@
-// Tables of labels beside images.
+// Tables of labels of images.
 
 #include "fuzz/parsed_input.hpp"
 #include "sources.hpp"

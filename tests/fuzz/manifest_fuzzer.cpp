@@ -1,4 +1,4 @@
-// Manifests of checkpoints, with the seal that their words have, or the one they come with.
+// Manifests of checkpoints, with a matching seal or with the seal of the input.
 
 #include "checkpoint_files.hpp"
 #include "fuzz/parsed_input.hpp"

@@ -1,4 +1,4 @@
-// Options whose words have a grammar of their own.
+// Options whose values have their own grammar.
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_plan.hpp"
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     switch (which % 8) {
       case 0:
         if (const auto counts = parse_part_map(text).parts_by_rank; !counts.empty()) {
-          static_cast<void>(PartPlan(counts).num_parts());
+          static_cast<void>(PartMap(counts).num_parts());
         }
         return;
       case 1:
@@ -40,8 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         make_recipe({.normalize = text, .image_size = 0, .seed = 0}, {.name = "set", .image = {3, 8, 8}, .samples = 1});
         return;
       default:
-        plan_incidents(text,
-                       {.ranks = 3, .steps = {1, 40}, .buckets = 2, .tensors = {{"weights", "conv1/weight", 500}}});
+        plan_faults(text, {.ranks = 3, .steps = {1, 40}, .buckets = 2, .tensors = {{"weights", "conv1/weight", 500}}});
     }
   });
   return 0;

@@ -1,6 +1,6 @@
 #pragma once
-// What every fuzz target asks of a parser: whatever the bytes are, it takes them, or refuses them by an Error of the
-// sources that its header promises. Any other exception, and every crash, is a finding.
+// Every fuzz target checks that a parser accepts any bytes, or refuses them with an Error of the documented sources.
+// Any other exception, and every crash, is a finding.
 
 #include "tutti/base/error.hpp"
 
@@ -27,7 +27,7 @@ using Input = std::span<const std::uint8_t>;
   std::abort();
 }
 
-// Tells whether the input was taken.
+// Returns whether the input was accepted.
 template <class Action>
 bool takes(std::initializer_list<ErrorSource> refusals, const Action& action) {
   try {
@@ -41,7 +41,7 @@ bool takes(std::initializer_list<ErrorSource> refusals, const Action& action) {
 
 inline std::string text_of(Input input) { return {input.begin(), input.end()}; }
 
-// The first byte, or 0; what is left stays in `input`.
+// Removes the first byte from `input` and returns it, or 0.
 inline std::uint8_t take_byte(Input& input) {
   if (input.empty()) return 0;
   const std::uint8_t byte = input.front();
@@ -49,16 +49,16 @@ inline std::uint8_t take_byte(Input& input) {
   return byte;
 }
 
-// So many bytes from the front as the first two tell, or as there are.
+// Removes a piece from the front, whose length the first two bytes give, at most the rest.
 inline Input take_part(Input& input) {
   const std::size_t high = take_byte(input);
-  const std::size_t wanted = high << 8 | take_byte(input);
-  const Input part = input.first(std::min(wanted, input.size()));
+  const std::size_t length = high << 8 | take_byte(input);
+  const Input part = input.first(std::min(length, input.size()));
   input = input.subspan(part.size());
   return part;
 }
 
-// A file in memory for readers that want a path.
+// A file in memory for readers that need a path.
 class MemoryFile {
  public:
   MemoryFile()

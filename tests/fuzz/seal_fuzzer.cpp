@@ -1,4 +1,4 @@
-// The seal at the end of data files: whatever lies there is refused before HDF5 sees the file.
+// The seal at the end of data files: any other bytes are refused before HDF5 reads the file.
 
 #include "tutti/storage/array_file.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The words of a manifest, up to its seal, with the seal that they have (tutti/storage/checkpoint_store.hpp).
+// Adds the matching seal to the words of a manifest (tutti/storage/checkpoint_store.hpp).
 
 #include "tutti/base/digest.hpp"
 

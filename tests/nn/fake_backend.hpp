@@ -1,6 +1,6 @@
 #pragma once
-// A backend for tests of whoever runs layers. Its layers check that what they said they would read in backward is as
-// they left it in forward, use up all gradients given to them, and note how they were called.
+// A backend for tests of code that runs layers. Its layers check that the values that they declared to read in backward
+// are those of forward, destroy the gradients given to them, and record their calls.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/digest.hpp"
@@ -27,18 +27,18 @@ struct FakeCall {
   std::uint32_t random_purpose = 0;
   BatchPosition place{};
   std::size_t output_gradients = 0;
-  bool wants_input_gradient = false;  // as the request said
-  bool gives_input_gradient = false;  // as the pass said
+  bool wants_input_gradient = false;  // of the request
+  bool gives_input_gradient = false;  // of the pass
 };
 
-// What the tests of one backend look at.
+// The records that tests read.
 struct FakeLog {
   std::function<FakeTraits(std::uint32_t random_purpose)> traits = [](std::uint32_t) { return FakeTraits{}; };
   std::vector<FakeCall> forward;
   std::vector<FakeCall> backward;
   std::vector<float> logits;
   double smoothing = 0;  // of the loss last run
-  int enqueued = 0;      // operations that the host asked for, done at once or noted
+  int enqueued = 0;      // operations that the host enqueued, executed at once or captured
 
   using Operations = std::vector<std::function<void()>>;
   std::shared_ptr<Operations> captured{};  // while work is captured
@@ -123,7 +123,7 @@ class FakeLayer final : public Layer {
       for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += addends[i];
       std::ranges::fill(addends, std::numeric_limits<float>::quiet_NaN());
     }
-    const FakeGradients result = fake_backward(state(), result_, std::move(gradient), pass.sample_share);
+    const FakeGradients result = fake_backward(state(), result_, std::move(gradient), pass.sample_fraction);
     if (pass.input_gradient != nullptr) write(pass.input_gradient, result.input);
     if (pass.residual_gradient != nullptr) {
       EXPECT_EQ(pass.residual_gradient == pass.output_gradients[0], residual_gradient_in_place());

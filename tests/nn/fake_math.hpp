@@ -1,6 +1,6 @@
 #pragma once
 // Layers so simple that any graph of them can be checked: every one works channel by channel on samples of C, 1, 1, or
-// is linear. What they compute is not what their specs say; who reads what and who adds what is.
+// is linear. They do not compute the operations of their specs, but have the same inputs and residuals.
 
 #include "tutti/backend/layer_spec.hpp"
 
@@ -57,7 +57,8 @@ inline Values fake_forward(const FakePass& pass) {
   return output;
 }
 
-inline FakeGradients fake_backward(const FakePass& pass, const Values& output, Values gradient, double sample_share) {
+inline FakeGradients fake_backward(const FakePass& pass, const Values& output, Values gradient,
+                                   double sample_fraction) {
   FakeGradients result{Values(pass.input.size()), {}, {}};
   for (const Values& parameter : pass.parameters) result.parameters.emplace_back(parameter.size());
   if (const auto* linear = std::get_if<LinearSpec>(&pass.spec)) {
@@ -82,8 +83,8 @@ inline FakeGradients fake_backward(const FakePass& pass, const Values& output, V
     result.input[i] *= pass.parameters[0][c];
     result.parameters[0][c] += gradient[i] * pass.input[i];
     result.parameters[1][c] += gradient[i];
-    result.parameters[2][c] += pass.input[i] / static_cast<double>(samples) * sample_share;
-    result.parameters[3][c] += pass.input[i] * pass.input[i] * sample_share;
+    result.parameters[2][c] += pass.input[i] / static_cast<double>(samples) * sample_fraction;
+    result.parameters[3][c] += pass.input[i] * pass.input[i] * sample_fraction;
   }
   if (!pass.residual.empty()) result.residual = std::move(gradient);
   return result;

@@ -66,7 +66,7 @@ struct InitializerCase {
 
 class InitialValues : public testing::TestWithParam<InitializerCase> {};
 
-TEST_P(InitialValues, HaveTheWrittenSpread) {
+TEST_P(InitialValues, HaveTheDocumentedDeviation) {
   const auto expect = [&](Weights& weights, const std::string& slice, double sigma) {
     weights.draw(GetParam().initializer, 1);
     const std::vector<float> values = weights.values().at(slice);
@@ -111,7 +111,7 @@ TEST(InitialValues, OfNormsAndBiasesAreConstants) {
   EXPECT_EQ(values.at("head/bias"), std::vector<float>(10));
 }
 
-TEST(InitialValues, BelongToANameWhereverItsLayerStands) {
+TEST(InitialValues, DependOnTheNameAndNotOnThePositionOfTheLayer) {
   const LayerSpec convolution = Conv2dSpec{.channels = 4, .kernel = 3, .padding = 1};
   const auto values = [&](std::vector<LayerNode> layers) {
     layers.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});

@@ -20,7 +20,7 @@ std::vector<BlockLifetime> random_blocks(unsigned seed, std::size_t count) {
   return blocks;
 }
 
-// What is alive at the moment when it is most: no plan takes less.
+// The largest number of bytes that are alive at one time, which is the least size of a plan.
 std::size_t greatest_demand(std::span<const BlockLifetime> blocks) {
   std::size_t greatest = 0;
   for (const BlockLifetime& start : blocks) {
@@ -33,7 +33,7 @@ std::size_t greatest_demand(std::span<const BlockLifetime> blocks) {
   return greatest;
 }
 
-TEST(MemoryPlan, NeverLetsTwoBlocksThatLiveAtOnceMeet) {
+TEST(MemoryPlan, NeverLetsBlocksOverlapThatAreAliveAtOnce) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     const auto blocks = random_blocks(seed, 60);
     const MemoryPlan plan(blocks);
@@ -51,13 +51,13 @@ TEST(MemoryPlan, NeverLetsTwoBlocksThatLiveAtOnceMeet) {
   }
 }
 
-TEST(MemoryPlan, LetsBlocksThatFollowEachOtherShareTheirPlace) {
+TEST(MemoryPlan, LetsSuccessiveBlocksShareMemory) {
   const MemoryPlan plan(std::vector<BlockLifetime>{{128, 0, 1}, {128, 2, 3}, {64, 1, 2}});
   EXPECT_EQ(plan.offset(0), plan.offset(1));
   EXPECT_EQ(plan.bytes(), 192u);
 }
 
-TEST(MemoryPlan, KeepsABlockUntilTheEndOfItsLastMoment) {
+TEST(MemoryPlan, ReservesABlockUntilTheEndOfItsLifetime) {
   const MemoryPlan plan(std::vector<BlockLifetime>{{64, 0, 2}, {64, 2, 3}});
   EXPECT_NE(plan.offset(0), plan.offset(1));
 }

@@ -16,6 +16,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -30,14 +33,14 @@ std::string refusal(const std::string& text) {
   return "no error";
 }
 
-TEST(ModelFile, GivesEveryBuiltInNetworkAgain) {
+TEST(ModelFile, ReproducesEveryBuiltInNetwork) {
   for (const std::string& name : built_in_model_names()) {
     const NetworkSpec network = built_in_model(name);
     EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
   }
 }
 
-TEST(ModelFile, FillsInWhatMayBeLeftOut) {
+TEST(ModelFile, HasDefaults) {
   const NetworkSpec network = parse_model(R"(
 name = "small"
 [[layer]]
@@ -124,6 +127,28 @@ type = "global-average-pool"
   EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
 }
 
+// No value is the one that a file may leave out.
+LayerSpec written_in_full(const Conv2dSpec&) { return Conv2dSpec{4, 3, 2, 1, false, true}; }
+LayerSpec written_in_full(const Pool2dSpec&) { return Pool2dSpec{Pooling::average, 3, 2, 1}; }
+LayerSpec written_in_full(const LinearSpec&) { return LinearSpec{7, false, true}; }
+LayerSpec written_in_full(const BatchNormSpec&) { return BatchNormSpec{true, true}; }
+LayerSpec written_in_full(const AddSpec&) { return AddSpec{true}; }
+LayerSpec written_in_full(const GlobalAveragePoolSpec&) { return GlobalAveragePoolSpec{}; }
+LayerSpec written_in_full(const DropoutSpec&) { return DropoutSpec{0.125}; }
+
+template <std::size_t... indices>
+std::vector<LayerSpec> one_of_each_layer(std::index_sequence<indices...>) {
+  return {written_in_full(std::variant_alternative_t<indices, LayerSpec>())...};
+}
+
+TEST(ModelFile, ReadsBackEveryKeyOfEveryLayer) {
+  for (const LayerSpec& spec : one_of_each_layer(std::make_index_sequence<std::variant_size_v<LayerSpec>>())) {
+    NetworkSpec network{.name = "one", .layers = {{"a", spec}}};
+    if (takes_residual(spec)) network.layers.front().residual = kImageName;
+    EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
+  }
+}
+
 TEST(ModelFile, ReadsBackItsTextWhateverTheNetworkIsCalled) {
   NetworkSpec network = built_in_model("linear");
   for (const char* name : {"a \"b\" c", "back\\slash", "two\nlines and a\ttab", "", "ä"}) {
@@ -148,7 +173,7 @@ TEST(ModelFile, NamesTheLineOfAWrongConnection) {
             "net.toml:3: 'image' is the name of the image itself");
 }
 
-TEST(ModelFile, RefusesTwoLayersOfOneNameAndNamesThatAreNoNames) {
+TEST(ModelFile, RefusesTwoLayersOfOneNameAndInvalidNames) {
   const std::string layer = "[[layer]]\nname = \"a\"\ntype = \"linear\"\nunits = 2\n";
   EXPECT_EQ(refusal("name = \"x\"\n" + layer + layer), "net.toml:7: two layers are called 'a'");
   EXPECT_NE(refusal("name = \"x\"\n[[layer]]\nname = \"a/b\"\n").find("net.toml:3: 'a/b' is no layer name"),
@@ -161,12 +186,12 @@ TEST(ModelFile, NamesTheLineOfBrokenText) {
   EXPECT_NE(refusal(""), "no error");
 }
 
-TEST(ModelFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
+TEST(ModelFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
   const std::string text = "name = \"x\"\nlayer = " + std::string(200'000, '[');
-  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deep")) << refusal(text);
+  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deeply")) << refusal(text);
 }
 
-TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHold) {
+TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHave) {
   const auto model = [](std::size_t length) {
     return "name = \"x\"\n[[layer]]\nname = \"" + std::string(length, 'l') + "\"\ntype = \"linear\"\nunits = 2\n";
   };
@@ -185,7 +210,7 @@ TEST(ModelFile, ThatCannotBeReadIsNamed) {
   }
 }
 
-TEST(ModelFile, IsNeverReadFromWhatMayHaveNoEnd) {
+TEST(ModelFile, IsNeverReadFromADeviceOrAPipe) {
   const ScratchFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
   for (const std::string& path : {std::string("/dev/zero"), folder.file("pipe"), folder.path()}) {

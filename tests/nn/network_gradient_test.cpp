@@ -144,7 +144,7 @@ class Twin {
     NetworkBatch batch{.images = Array(network_.sample().batch_of(count)),
                        .labels = {},
                        .gradient_scale = 1.0 / static_cast<double>(whole),
-                       .sample_share = static_cast<double>(count) / static_cast<double>(whole),
+                       .sample_fraction = static_cast<double>(count) / static_cast<double>(whole),
                        .place = kPlace};
     batch.place.first_position = static_cast<std::uint32_t>(first);
     const std::int64_t pixels = network_.sample().elements();
@@ -166,7 +166,7 @@ class Twin {
                 static_cast<float>(batch.gradient_scale),
                 {sums.data(), Shape{LossSums::kFields}, ElementType::i64, MemorySpace::host});
     if (mode == LayerMode::training) {
-      part_->backward(*stream_, gradients(), static_cast<float>(batch.sample_share), [](std::int64_t) {});
+      part_->backward(*stream_, gradients(), static_cast<float>(batch.sample_fraction), [](std::int64_t) {});
     }
     return static_cast<double>(sums[0]) / LossSums::kLossScale;
   }
@@ -216,7 +216,8 @@ double norm(const Array& array) {
   return std::sqrt(squares);
 }
 
-// Of norms, relative to the slice's own and, since a bias before a norm has no gradient but rounding, to the greatest.
+// An error relative to the slice's norm and, since a bias before a norm has a gradient of rounding errors only, to the
+// greatest norm.
 struct Tolerance {
   double own;
   double greatest;
@@ -288,7 +289,7 @@ TEST_P(NetworkGradients, OfTheReferenceAreItsFiniteDifferences) {
   }
 }
 
-TEST_P(NetworkGradients, OfUnequalPartsAddUpToThoseOfTheBatch) {
+TEST_P(NetworkGradients, OfPartsOfDifferentSizesAddUpToThoseOfTheBatch) {
   Twin twin(GetParam());
   for (const std::int64_t samples : {4, 3}) twin.part().plan(samples, LayerMode::training);
   const auto weights = twin.weights();

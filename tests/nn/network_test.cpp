@@ -60,7 +60,7 @@ TEST(Network, NamesTheLayerThatDoesNotFitAndTheLeastSize) {
   EXPECT_NO_THROW(Network(built_in_model("lenet"), Shape{1, 14, 14}, 10));
 }
 
-TEST(Network, NamesNoLeastSizeWhereNoneWouldDo) {
+TEST(Network, NamesNoLeastSizeWhereThereIsNone) {
   const std::string text =
       refusal(spec_of({{"conv", Conv2dSpec{.channels = 4, .kernel = 3, .padding = 3}}}), kImageShape);
   EXPECT_EQ(text.find("least size"), std::string::npos) << text;
@@ -90,7 +90,7 @@ TEST(Network, ReadsAnyEarlierLayerOrTheImage) {
   EXPECT_EQ(layers[1].input, kImageShape);
 }
 
-TEST(Network, SaysWhatIsWrongWithItsConnections) {
+TEST(Network, ReportsWrongConnections) {
   const auto words = [](std::vector<LayerNode> layers) { return refusal(spec_of(std::move(layers)), kImageShape); };
   EXPECT_EQ(words({{"a", kConvolution, "c"}}),
             "layer a of the network net: it reads 'c', but no layer before it has this name");

@@ -32,7 +32,7 @@ class TestedPart {
   }
 
   GraphBatch batch_of(std::size_t samples) {
-    GraphBatch batch{.images = {}, .labels = {}, .gradient_scale = 0.25f, .sample_share = 0.5f};
+    GraphBatch batch{.images = {}, .labels = {}, .gradient_scale = 0.25f, .sample_fraction = 0.5f};
     RandomSequence random(samples, {});
     for (std::size_t i = 0; i < samples * 3; ++i) batch.images.push_back(static_cast<float>(random.normal()));
     for (std::size_t i = 0; i < samples; ++i) batch.labels.push_back(static_cast<std::int32_t>(random.below(kClasses)));
@@ -51,12 +51,12 @@ class TestedPart {
 
   std::vector<std::int64_t> backward(const GraphBatch& batch) {
     std::vector<std::int64_t> finished;
-    part->backward(*stream_, block(gradient_memory_), batch.sample_share,
+    part->backward(*stream_, block(gradient_memory_), batch.sample_fraction,
                    [&](std::int64_t elements) { finished.push_back(elements); });
     return finished;
   }
 
-  // All in one, at the addresses of forward(); returns what it was told.
+  // Computes a whole pass at the addresses of forward(). Returns the reported numbers of ready elements.
   std::vector<std::int64_t> train(const GraphBatch& batch, std::span<const std::int64_t> stops = {}) {
     images_.assign(batch.images.begin(), batch.images.end());
     labels_ = batch.labels;
@@ -68,7 +68,7 @@ class TestedPart {
                  .gradient_scale = batch.gradient_scale,
                  .sums = {},
                  .gradients = block(gradient_memory_),
-                 .sample_share = batch.sample_share,
+                 .sample_fraction = batch.sample_fraction,
                  .place = {.seed = 7, .step = step_++, .first_position = 40}},
                 {.stops = stops,
                  .before_backward = [&] { ++awaited; },
@@ -131,7 +131,7 @@ class TestedPart {
   Buffer gradient_memory_;
   std::unique_ptr<Stream> stream_;
   std::optional<NetworkWeights> weights_;
-  std::vector<float> images_ = std::vector<float>(64);  // stays where it is for as long as it is large enough
+  std::vector<float> images_ = std::vector<float>(64);  // is reallocated only when it is too small
   std::vector<std::int32_t> labels_ = std::vector<std::int32_t>(64);
   std::uint32_t step_ = 0;
 };
@@ -159,8 +159,9 @@ NetworkSpec two_blocks() {
 
 class PartContextOnRandomGraphs : public testing::TestWithParam<unsigned> {};
 
-// Layers claim at random what they read and leave, overwrite all they may, and batches take turns in one memory.
-TEST_P(PartContextOnRandomGraphs, KeepsWhateverIsStillNeeded) {
+// Layers randomly declare the values that they read, overwrite all others, and batches alternate in one block of
+// memory.
+TEST_P(PartContextOnRandomGraphs, KeepsAllNeededValues) {
   for (unsigned i = 0; i < 100; ++i) {
     const unsigned seed = GetParam() * 100 + i;
     SCOPED_TRACE(seed);
@@ -196,7 +197,7 @@ TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
   }
 }
 
-TEST(PartContext, KeepsNoActivationForBackwardThatNobodyReadsThere) {
+TEST(PartContext, KeepsOnlyActivationsThatBackwardReads) {
   const auto bytes = [](const FakeTraits& traits, LayerMode mode) {
     TestedPart tested(two_blocks(), [&](std::uint32_t) { return traits; });
     tested.part->plan(1024, mode);
@@ -214,7 +215,7 @@ TEST(PartContext, KeepsNoActivationForBackwardThatNobodyReadsThere) {
   EXPECT_EQ(bytes({}, LayerMode::evaluation), 3 * kActivation);
 }
 
-TEST(PartContext, HoldsOneMemoryForAllItsPlans) {
+TEST(PartContext, SharesOneBlockOfMemoryAmongAllPlans) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(64, LayerMode::training);
   const std::size_t bytes = tested.part->activation_bytes();
@@ -237,7 +238,7 @@ TEST(PartContext, ReportsTheStatisticsWithItsLastCall) {
   EXPECT_EQ(layout.block_elements(), 352);
 }
 
-TEST(PartContext, TellsLayersTheirRandomPurposeAndTheBatchsPlace) {
+TEST(PartContext, PassesTheRandomPurposeAndThePositionOfTheBatchToLayers) {
   TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
   tested.forward(tested.batch_of(2), LayerMode::training);
@@ -266,7 +267,7 @@ TEST(PartContext, RefusesABatchSizeThatWasNotPlanned) {
   EXPECT_THROW(tested.forward(tested.batch_of(2), LayerMode::evaluation), Error);
 }
 
-TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
+TEST(PartContext, RunsAPassDirectlyThenCapturesItAndThenLaunchesTheGraph) {
   TestedPart tested(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
   tested.backend.captures = true;
   for (const std::int64_t samples : {5, 2}) tested.part->plan(samples, LayerMode::training);
@@ -274,10 +275,10 @@ TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
   GraphBatch batch = tested.batch_of(5);
   for (const int expected : {kOperations, kOperations, 0, 0}) {
     EXPECT_EQ(tested.expect_trains(batch), expected);
-    std::ranges::rotate(batch.images, batch.images.begin() + 1);  // other values in the same place
+    std::ranges::rotate(batch.images, batch.images.begin() + 1);  // other values at the same address
   }
   EXPECT_EQ(tested.backend.graphs, 1);
-  // Other sizes and scales are other passes, and disturb nobody.
+  // Other sizes and scales are other passes, which do not affect this one.
   for (const int expected : {kOperations, kOperations, 0})
     EXPECT_EQ(tested.expect_trains(tested.batch_of(2)), expected);
   batch.gradient_scale = 0.125f;
@@ -287,7 +288,7 @@ TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
   EXPECT_EQ(tested.awaited, 9);
 }
 
-TEST(PartContext, CutsARecordingWhereTheCallerWantsToBeTold) {
+TEST(PartContext, SplitsAGraphAtTheStopsOfTheCaller) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
   tested.backend.captures = true;
@@ -302,12 +303,12 @@ TEST(PartContext, CutsARecordingWhereTheCallerWantsToBeTold) {
   }
   EXPECT_EQ(tested.backend.graphs, 3);
   tested.expect_trains(batch, stops);
-  // Without stops it is another pass, in one piece.
+  // Without stops it is another pass with one graph.
   tested.train(batch);
   EXPECT_EQ(tested.train(batch), std::vector<std::int64_t>{kWhole});
 }
 
-TEST(PartContext, TellsAfterEveryLayerWhereNothingIsRecorded) {
+TEST(PartContext, ReportsAfterEveryLayerWithoutGraphs) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
   for (int pass = 0; pass < 4; ++pass) {
@@ -315,7 +316,7 @@ TEST(PartContext, TellsAfterEveryLayerWhereNothingIsRecorded) {
   }
 }
 
-TEST(PartContext, TellsLayersThePlaceOfAReplayedPass) {
+TEST(PartContext, PassesThePositionOfAPassFromAGraphToLayers) {
   TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
   tested.backend.captures = true;
@@ -327,7 +328,7 @@ TEST(PartContext, TellsLayersThePlaceOfAReplayedPass) {
   }
 }
 
-TEST(PartContext, ForgetsItsRecordingsWhenItsMemoryMoves) {
+TEST(PartContext, DiscardsItsGraphsWhenItsMemoryMoves) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
   tested.backend.captures = true;

@@ -1,5 +1,5 @@
 #pragma once
-// Random networks of fake layers, and what a pass over them must give, computed with all memory in the world.
+// Random networks of fake layers, and the expected results of a pass, computed without reuse of memory.
 
 #include "tutti/nn/network.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace tutti::testing_support {
 
-// Every output is read: what nobody else read is added up before the head.
+// Every output has a reader: the head adds up all that have no other.
 class RandomGraph {
  public:
   explicit RandomGraph(unsigned seed) : random_(seed), spec_{"graph", Initializer::normal, {}} {
@@ -59,7 +59,7 @@ struct GraphBatch {
   Values images;
   std::vector<std::int32_t> labels;
   float gradient_scale = 1;
-  float sample_share = 1;
+  float sample_fraction = 1;
 };
 
 struct GraphResult {
@@ -97,7 +97,7 @@ inline GraphResult run_graph(const Network& network, const std::vector<Values>& 
   };
   GraphResult result{outputs.back(), std::vector<Values>(network.layout().slices().size())};
   for (std::size_t i = layers.size(); i-- > 0;) {
-    const FakeGradients back = fake_backward(pass_of(layers[i]), outputs[i], gradients[i], batch.sample_share);
+    const FakeGradients back = fake_backward(pass_of(layers[i]), outputs[i], gradients[i], batch.sample_fraction);
     add_to(layers[i].from, back.input);
     if (takes_residual(layers[i].spec)) add_to(layers[i].residual_from, back.residual);
     for (std::size_t p = 0; p < back.parameters.size(); ++p) {

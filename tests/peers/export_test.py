@@ -1,4 +1,4 @@
-"""Plays trained networks of all kinds in onnxruntime and PyTorch, and holds what comes out against trainer's."""
+"""Evaluates trained networks of all kinds in onnxruntime and PyTorch, and compares the outputs with trainer's."""
 
 import importlib.util
 import pathlib
@@ -147,9 +147,9 @@ class Networks(Exports):
         run_folder, images = self.trained(name), 20 if name in LARGE else 100
         shape = "x".join(map(str, SHAPES.get(name, (1, 28, 28))))
         onnx_path, state, module = (self.root / f"{name}{ending}" for ending in (".onnx", ".pt", ".py"))
-        said = self.export(run_folder, "--to-onnx", onnx_path, "--to-torch", state, "--module", module,
+        output = self.export(run_folder, "--to-onnx", onnx_path, "--to-torch", state, "--module", module,
                            "--image", shape, "--verify", images)
-        self.assertEqual(2, said.count(f": {images} of {images} have the same label"), said)
+        self.assertEqual(2, output.count(f": {images} of {images} have the same label"), output)
         onnx.checker.check_model(str(onnx_path), full_check=True)
         self.assertTrue(all(len(line) <= 120 for line in module.read_text(encoding="utf-8").splitlines()))
         self.module(module).load_state_dict(torch.load(state))
@@ -192,10 +192,10 @@ class Torch(Exports):
         network = make_network("lenet", (1, 28, 28), 7)
         torch.save(network.state_dict(), state)
         self.export(state, "--to-checkpoint", back, "--like", like)
-        said = run(TRAINER, "eval", "--checkpoint", back, "--data", "synthetic:32x1x28x28:7", "--on", "train")
-        self.assertIn("32 images", said)
-        said = run(TRAINER, "--init-from", back, "--data", "synthetic:32x1x28x28:7", "--steps", 1, "--test-every", 0)
-        self.assertIn("initialised from", said)
+        output = run(TRAINER, "eval", "--checkpoint", back, "--data", "synthetic:32x1x28x28:7", "--on", "train")
+        self.assertIn("32 images", output)
+        output = run(TRAINER, "--init-from", back, "--data", "synthetic:32x1x28x28:7", "--steps", 1, "--test-every", 0)
+        self.assertIn("initialized from", output)
 
     def test_state_dicts_of_other_networks_are_refused_by_tensor(self):
         state, like = self.root / "H.pt", self.trained("lenet")
@@ -207,11 +207,11 @@ class Torch(Exports):
                                ({k: v.double() for k, v in good.items()}, "of the type torch.float64: save it as fp32"),
                                ([1, 2], "holds a list, not a state dict")):
             torch.save(changed, state)
-            said = self.export(state, "--to-checkpoint", self.root / "H.h5", "--like", like, status=1)
-            self.assertRegex(said, fault)
+            output = self.export(state, "--to-checkpoint", self.root / "H.h5", "--like", like, status=1)
+            self.assertRegex(output, fault)
         state.write_bytes(b"nothing of the kind")
-        said = self.export(state, "--to-checkpoint", self.root / "H.h5", "--like", like, status=1)
-        self.assertIn("H.pt: PyTorch cannot read it as a state dict", said)
+        output = self.export(state, "--to-checkpoint", self.root / "H.h5", "--like", like, status=1)
+        self.assertIn("H.pt: PyTorch cannot read it as a state dict", output)
         self.assertFalse((self.root / "H.h5").exists())
 
     def test_layers_that_no_module_can_hold_are_refused_by_name(self):
@@ -221,8 +221,8 @@ class Torch(Exports):
         run_folder = self.root / "train"
         run(TRAINER, "--model", model, "--data", "synthetic:32x1x4x4:3", "--steps", 1, "--test-every", 0, "--out",
             run_folder)
-        said = self.export(run_folder, "--to-torch", self.root / "T.pt", "--module", self.root / "T.py", status=1)
-        self.assertIn("no module can be called 'train'", said)
+        output = self.export(run_folder, "--to-torch", self.root / "T.pt", "--module", self.root / "T.py", status=1)
+        self.assertIn("no module can be called 'train'", output)
 
 
 class Normalised(Exports):
@@ -231,9 +231,9 @@ class Normalised(Exports):
         files = {}
         for words in ((), ("--with-normalize",)):
             files[words] = self.root / f"n{len(words)}.onnx"
-            said = self.export(run_folder, "--to-onnx", files[words], "--to-torch", self.root / "n.pt", "--module",
+            output = self.export(run_folder, "--to-onnx", files[words], "--to-torch", self.root / "n.pt", "--module",
                                self.root / "n.py", *words, "--image", "3x21x18", "--verify", 50)
-            self.assertEqual(2, said.count("50 of 50 have the same label"), said)
+            self.assertEqual(2, output.count("50 of 50 have the same label"), output)
         raw, normalised = (verification.OnnxNetwork(file) for file in (files[("--with-normalize",)], files[()]))
         images = np.random.default_rng(1).random((5, 3, 21, 18), np.float32)
         mean, deviation = (np.array(values, np.float32).reshape(3, 1, 1)
@@ -263,9 +263,9 @@ class Verification(Exports):
         return path
 
     def test_plays_the_images_of_a_data_set(self):
-        said = self.export(self.trained("lenet"), "--to-onnx", self.root / "d.onnx", "--verify",
+        output = self.export(self.trained("lenet"), "--to-onnx", self.root / "d.onnx", "--verify",
                            "synthetic:300x1x28x28:10")  # a tenth of them, its test set
-        self.assertIn("verified in fp32 with 30 images of 1x28x28", said)
+        self.assertIn("verified in fp32 with 30 images of 1x28x28", output)
 
     def test_holds_networks_of_bf16_to_their_fp32(self):
         checkpoint: Checkpoint = checkpoints.read(self.trained("lenet"))
@@ -274,8 +274,8 @@ class Verification(Exports):
         checkpoint.values["/run/configuration"] = text.replace('precision = "fp32"', 'precision = "bf16"')
         checkpoint.path = self.root / "bf16.h5"
         checkpoints.write(checkpoint)
-        said = self.export(checkpoint.path, "--to-onnx", self.root / "b.onnx", "--verify", 50)
-        self.assertIn("50 of 50 have the same label", said)
+        output = self.export(checkpoint.path, "--to-onnx", self.root / "b.onnx", "--verify", 50)
+        self.assertIn("50 of 50 have the same label", output)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ struct BackwardInputs {
   const Array& output_gradient;
   BatchPosition place{};
   std::uint32_t random_purpose = 0;
-  double sample_share = 1;
+  double sample_fraction = 1;
 };
 
 inline double relu(double value) { return value > 0 ? value : 0; }

@@ -70,8 +70,8 @@ inline Gradients backward(const BatchNormSpec& spec, const BackwardInputs& pass,
   for (std::int64_t c = 0; c < scale.shape[0]; ++c) {
     const Moments& moments = batch[static_cast<std::size_t>(c)];
     const double unbiased = moments.count > 1 ? moments.count / (moments.count - 1) : 1;
-    result.parameters[2][c] = moments.mean * pass.sample_share;
-    result.parameters[3][c] = moments.variance * unbiased * pass.sample_share;
+    result.parameters[2][c] = moments.mean * pass.sample_fraction;
+    result.parameters[3][c] = moments.variance * unbiased * pass.sample_fraction;
   }
   for (std::int64_t i = 0; i < gradient.shape.elements(); ++i) {
     const std::int64_t c = norm_channel(gradient.shape, i);

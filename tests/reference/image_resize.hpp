@@ -1,5 +1,5 @@
 #pragma once
-// Resizing as its definition says, in double, over every pixel of the image: slow and obvious.
+// Resizing by its definition, in double, over every pixel of the image: slow and obvious.
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
 // lenet in double precision and plain loops, one image at a time, with plain gradient descent: what the trainer's
-// losses are held against. Shares no code with the library.
+// losses are compared with. Shares no code with the library.
 
 #include <array>
 #include <cmath>

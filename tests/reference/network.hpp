@@ -13,7 +13,7 @@ struct NetworkBatch {
   Array images;
   std::vector<std::int32_t> labels;
   double gradient_scale = 1;
-  double sample_share = 1;
+  double sample_fraction = 1;
   BatchPosition place{};
 };
 
@@ -42,7 +42,7 @@ class NetworkDouble {
                                              .output_gradient = gradients[i],
                                              .place = batch.place,
                                              .random_purpose = random_purpose(layer.name),
-                                             .sample_share = batch.sample_share},
+                                             .sample_fraction = batch.sample_fraction},
                                             parameters_of(layer));
       add(gradients, layer.from, back.input);
       if (back.residual) add(gradients, layer.residual_from, *back.residual);

@@ -73,7 +73,7 @@ class Capture : public testing::Test {
   float* values_ = nullptr;
 };
 
-TEST_F(Capture, NotesWorkThatReplaysDoInOrder) {
+TEST_F(Capture, RecordsWorkThatLaunchesDoInOrder) {
   const cudaGraphExec_t graph = record([&] { enqueue_branches(); });
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     set_order(seed);
@@ -89,7 +89,7 @@ TEST_F(Capture, NotesWorkThatReplaysDoInOrder) {
   check(cudaGraphExecDestroy(graph));
 }
 
-TEST_F(Capture, DoesNothingItself) {
+TEST_F(Capture, ExecutesNothing) {
   check(cudaMemset(values_, 0, 2 * sizeof(float)));
   check(cudaDeviceSynchronize());
   check(cudaGraphExecDestroy(record([&] { enqueue_branches(); })));
@@ -97,7 +97,7 @@ TEST_F(Capture, DoesNothingItself) {
   EXPECT_EQ(values_[0], 0);
 }
 
-TEST_F(Capture, RefusesToLookAtWhatIsBeingCaptured) {
+TEST_F(Capture, RefusesQueriesOfACapturedStream) {
   const std::function<cudaError_t()> looks[] = {
       [&] { return cudaStreamQuery(first_); },
       [&] { return cudaStreamSynchronize(first_); },
@@ -137,7 +137,7 @@ TEST_F(Capture, LetsOtherThreadsAllocateButNotWaitForTheDevice) {
   EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_F(Capture, RefusesToWaitForWhatIsNotCaptured) {
+TEST_F(Capture, RefusesToWaitForUncapturedWork) {
   launch(add_to, {.threads = 1}, second_, values_, 1.0F);
   check(cudaEventRecord(fork_, second_));
   begin();
@@ -145,7 +145,7 @@ TEST_F(Capture, RefusesToWaitForWhatIsNotCaptured) {
   EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_F(Capture, RefusesBranchesThatDoNotComeBack) {
+TEST_F(Capture, RefusesBranchesThatDoNotJoin) {
   begin();
   check(cudaEventRecord(fork_, first_));
   check(cudaStreamWaitEvent(second_, fork_, 0));

@@ -1,8 +1,8 @@
 #pragma once
 // Control of the stand-in by tests, beyond CUDA's API.
 //
-// Environment: TUTTI_STANDIN_DEVICES is how many GPUs the machine has (1), of which CUDA_VISIBLE_DEVICES shows some;
-// TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
+// Environment: TUTTI_STANDIN_DEVICES is the number of GPUs of the machine (1), of which CUDA_VISIBLE_DEVICES shows
+// some; TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
 // TUTTI_STANDIN_SEPARATE separates memory, as below.
 
 #include <cuda_runtime_api.h>
@@ -19,14 +19,13 @@ void set_order(std::uint64_t seed);
 // is needed.
 void ignore_wait(std::int64_t n);
 std::int64_t waits_so_far();
-// Whether the host dies when it touches device memory itself, and kernels that are given memory that is the host's
-// alone are found. Slow.
+// Whether the host crashes when it accesses device memory, and kernels with memory of the host only are found. Slow.
 void separate_memory(bool separate);
 // The number of allocations that were not freed.
 std::size_t allocations();
 
-// For libraries that put work on streams. `can_run` may be asked again and again, and holds the stream while it says
-// no. Gives a CUDA error. Asynchronous.
+// For libraries that enqueue work on streams. `can_run` is called repeatedly, and the stream waits while it returns
+// false. Returns a CUDA error. Asynchronous.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run = {});
 
 }  // namespace tutti::standin

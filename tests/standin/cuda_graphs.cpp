@@ -20,7 +20,7 @@ cudaError_t begin_capture(CUstream_st& stream, cudaStreamCaptureMode mode) {
   stream.capture->mode = mode;
   stream.capture->thread = std::this_thread::get_id();
   stream.capture->members.push_back({&stream, std::exchange(stream.tail, {})});
-  std::erase_if(runtime().captures, [](const auto& held) { return held.expired(); });
+  std::erase_if(runtime().captures, [](const auto& capture) { return capture.expired(); });
   runtime().captures.push_back(stream.capture);
   return cudaSuccess;
 }

@@ -74,7 +74,7 @@ cudaError_t release(void* data, bool on_device) {
                      std::all_of(block + kGuard + allocation.bytes, block + 2 * kGuard + allocation.bytes, is_guard);
   std::memset(block, kUnwritten, allocation.bytes + 2 * kGuard);
   ::operator delete (block, std::align_val_t{kPage});
-  if (!whole) throw Finding(fmt::format("something wrote beside {} bytes of CUDA memory", allocation.bytes));
+  if (!whole) throw Finding(fmt::format("something wrote outside of {} bytes of CUDA memory", allocation.bytes));
   return cudaSuccess;
 }
 
@@ -90,7 +90,7 @@ Space space_of(const void* data, std::size_t bytes) {
 }
 
 void refuse_freed(const void* data, std::size_t bytes, Space then) {
-  if (space_of(data, bytes) != then) throw Finding("a copy that was enqueued runs when its memory is gone");
+  if (space_of(data, bytes) != then) throw Finding("an enqueued copy runs after its memory was freed");
 }
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, CUstream_st& stream, Lock& lock,

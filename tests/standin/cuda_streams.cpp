@@ -38,14 +38,14 @@ cudaError_t make_event(cudaEvent_t* event, unsigned flags) {
   return cudaSuccess;
 }
 
-// A stream that is captured, or an event of it, can be neither asked nor waited for; nor any by a thread that captures.
+// A captured stream and its events cannot be queried or waited for, nor can any stream by a capturing thread.
 cudaError_t refuse_captured(const std::shared_ptr<Capture>& capture, cudaError_t error) {
   if (!capture) return refuse_while_capturing();
   capture->valid = false;
   return error;
 }
 
-// Other threads of the host go on meanwhile, now and then; and so does the work, of which asking is no part.
+// Other threads of the host sometimes run in between, and so does the work, of which a query is not part.
 cudaError_t query(Lock& lock, const Point& point) {
   if (runtime().schedule.random().below(16) == 0) lock.pause();
   runtime().schedule.dawdle();
@@ -85,8 +85,8 @@ bool is_legal(const KernelLaunch& launch) {
          launch.threads > 0 && launch.threads <= 1024;
 }
 
-// Programs and their heaps lie in the upper part of the address space. Two small integers side by side look like an
-// address in the lower one, which the address sanitizer fills with its shadow.
+// Programs and their heaps are in the upper part of the address space. Two small integers next to each other look like
+// an address in the lower part, where the address sanitizer has its shadow.
 bool is_mapped(std::uint64_t address) {
   constexpr std::uint64_t kPage = 4096;
   unsigned char resident = 0;
@@ -94,15 +94,15 @@ bool is_mapped(std::uint64_t address) {
          ::mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &resident) == 0;
 }
 
-// Takes every word that is the address of something for one, unless it may be a bool with what was left behind it. What
-// lies just behind CUDA's memory may be an end.
+// Treats every word that could be an address as one, unless it may be a bool with leftovers after it. An address just
+// after CUDA's memory may be an end.
 void refuse_memory_of_the_host(const KernelLaunch& launch) {
   for (const std::uint64_t word : launch.words) {
     const auto* const place = reinterpret_cast<const std::byte*>(word);
     if (word % 256 <= 1 || !is_mapped(word) || find_allocation(place) != nullptr ||
         find_allocation(place - 1) != nullptr)
       continue;
-    throw Finding(fmt::format("a kernel is given {:#x}, which is memory of the host alone, or gone", word));
+    throw Finding(fmt::format("a kernel is given {:#x}, which is memory of the host only, or was freed", word));
   }
 }
 
@@ -136,7 +136,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { return make_stream(stream, flags, 0); }
 
-// Enqueued work still runs.
+// Enqueued work is still executed.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock;
   refuse_dead(stream, "a stream");
@@ -148,12 +148,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Lock lock;
-  const CUstream_st& asked = stream_of(stream);
-  if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorStreamCaptureUnsupported);
+  const CUstream_st& queried = stream_of(stream);
+  if (const cudaError_t status = refuse_captured(queried.capture, cudaErrorStreamCaptureUnsupported);
       status != cudaSuccess) {
     return fail(status);
   }
-  return fail(query(lock, Point(asked.tail)));
+  return fail(query(lock, Point(queried.tail)));
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -207,11 +207,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Lock lock;
-  const CUevent_st& asked = event_of(event);
-  if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
+  const CUevent_st& queried = event_of(event);
+  if (const cudaError_t status = refuse_captured(queried.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
     return fail(status);
   }
-  return fail(query(lock, Point(asked.point)));
+  return fail(query(lock, Point(queried.point)));
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {

@@ -42,12 +42,12 @@ TEST(Kernel, RunsEveryThreadOfEveryBlockOnce) {
   }
 }
 
-TEST(Kernel, WithoutBlocksIsNothingToDo) {
+TEST(Kernel, WithoutBlocksDoesNothing) {
   launch(number_threads, {.blocks = 0}, stream(), nullptr, 1);
   synchronize();
 }
 
-TEST(Kernel, IsRefusedWithAGridThatDevicesRefuse) {
+TEST(Kernel, IsRefusedWithAnInvalidGrid) {
   for (const Grid& grid : {Grid{.threads = 1025}, Grid{.blocks_y = 65536}, Grid{.blocks = std::int64_t{1} << 31}}) {
     EXPECT_ANY_THROW(launch(number_threads, grid, stream(), nullptr, 0));
   }
@@ -99,10 +99,10 @@ TEST(Kernel, VotesWithinWarpsAndAddsAtomically) {
 }
 
 __global__ void reverse(int* values, bool waits) {
-  __shared__ int held[64];
-  held[threadIdx.x] = values[threadIdx.x];
+  __shared__ int shared[64];
+  shared[threadIdx.x] = values[threadIdx.x];
   if (waits) __syncthreads();
-  values[threadIdx.x] = held[blockDim.x - 1 - threadIdx.x];
+  values[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
 bool reverses_under_all_orders(bool waits) {
@@ -119,7 +119,7 @@ bool reverses_under_all_orders(bool waits) {
   return always;
 }
 
-TEST(Kernel, ShowsAMissingBarrierUnderSomeOrder) {
+TEST(Kernel, RevealsAMissingBarrierInSomeOrder) {
   EXPECT_TRUE(reverses_under_all_orders(true));
   EXPECT_FALSE(reverses_under_all_orders(false));
 }
@@ -152,7 +152,7 @@ bool is_found_wrong(void (*kernel)(Arguments...), int threads, const Arguments&.
   }
 }
 
-TEST(Kernel, IsFoundWrongWhereThreadsWaitForNobody) {
+TEST(Kernel, IsFoundWrongWhereThreadsWaitForever) {
   std::vector<int> values(64);
   EXPECT_TRUE(is_found_wrong(leave_early, 64, 1));
   EXPECT_TRUE(is_found_wrong(shuffle_in_half_a_warp, 64, values.data()));

@@ -21,7 +21,7 @@ uint3 blockIdx{};
 dim3 blockDim{};
 dim3 gridDim{};
 
-// Keeps what a call must keep on the stack that is left, and goes on where `to` was left.
+// Saves the callee-saved registers on the current stack, and continues on the stack `to`.
 extern "C" void tutti_standin_switch(void** from, void* to);
 asm(R"(
 .text
@@ -46,7 +46,7 @@ tutti_standin_switch:
 .size tutti_standin_switch, .-tutti_standin_switch
 )");
 
-// Null except under the address sanitizer, which must know where the stack lies.
+// Null except under the address sanitizer, which must know the bounds of the stack.
 extern "C" {
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t bytes);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* first, std::size_t bytes);
@@ -62,7 +62,7 @@ constexpr std::size_t kStackBytes = std::size_t{1} << 18;  // touched only as fa
 
 enum class State : unsigned char { unstarted, running, at_barrier, at_exchange, done };
 
-// Where something runs, or was left.
+// The saved stack of a context.
 struct Place {
   const void* bottom = nullptr;
   std::size_t bytes = 0;
@@ -72,7 +72,7 @@ struct Place {
 
 class Stack {
  public:
-  // Stacks begin at different distances from their pages' ends, for the sake of the processor's caches.
+  // Stacks begin at different offsets from their pages' ends, to avoid cache conflicts.
   explicit Stack(std::size_t index)
       : beginning_(kStackBytes - index * 448 % 65536),
         bottom_(static_cast<std::byte*>(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
@@ -142,7 +142,7 @@ class Order {
   bool backwards_ = false;
 };
 
-// Threads that wait together do so in one place.
+// Threads that wait together wait at the same call.
 void refuse_other_place(const std::source_location& where, const std::source_location& other) {
   if (other.line() == where.line()) return;
   throw Finding(fmt::format("threads that must wait together do so in different places: {}:{} and {}:{}",
@@ -198,7 +198,7 @@ void BlockRunner::run(const KernelCall& call, std::uint64_t seed) {
   for (unsigned i = 0; i < blocks; ++i) run_block(order.at(i));
 }
 
-// After a kernel that was given up.
+// Resets the state after an abandoned kernel.
 void BlockRunner::take_back_stacks() {
   free_stacks_.clear();
   for (const auto& stack : stacks_) {

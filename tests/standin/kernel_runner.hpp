@@ -1,6 +1,6 @@
 #pragma once
 // Runs kernels on the host: blocks in turn, the threads of a block one after another until each blocks at a barrier or
-// a shuffle, and both in an order that differs from launch to launch. A thread gets a stack of its own only when one
+// a shuffle, and both in an order that differs from launch to launch. A thread gets its own stack only when one
 // before it blocks, so that kernels without barriers cost little more than loops. One kernel at a time per process.
 
 #include <vector_types.h>

@@ -2,8 +2,8 @@
 // late: a call stays in progress until its state was queried a few times, and only then is the operation enqueued on
 // its stream. A group of calls is one operation.
 //
-// Environment: TUTTI_NCCL_FAULT="stall 1 3" lets rank 1 never come to its 3rd operation; "fail" lets it fail there,
-// which the others hear of; "die" ends its process there.
+// Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
+// the others notice, and "die" ends its process there.
 
 #include "standin/control.hpp"
 #include "standin/nccl_exchange.hpp"
@@ -50,7 +50,7 @@ struct Fault {
   }
 };
 
-// One rank of a communicator. Operations that are still on a stream keep it when the communicator is gone.
+// One rank of a communicator. Operations that are still on a stream own it after the communicator was destroyed.
 class Member {
  public:
   Member(int rank, int ranks, const Origin& origin)
@@ -63,25 +63,25 @@ class Member {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Of what was asked for last, which goes on a little.
+  // The state of the last call, which stays in progress for a few queries.
   ncclResult_t poll() {
     if (state_ != ncclSuccess && state_ != ncclInProgress) return state_;
     if (!introduced_) {
       if (!introduction_.done()) return ncclInProgress;
       introduced_ = true;
-      state_ = meeting();
+      state_ = connect_ranks();
     }
     if (pending_ && --answers_left_ <= 0) {
       state_ = enqueue(pending_->stream, pending_->exchanges);
       pending_.reset();
     }
-    if (state_ == ncclSuccess && hears_of_failure()) state_ = refuse(ncclRemoteError, "another rank failed");
+    if (state_ == ncclSuccess && has_remote_failure()) state_ = refuse(ncclRemoteError, "another rank failed");
     return pending_ ? ncclInProgress : state_;
   }
 
   bool is_busy() const { return !introduced_ || pending_; }
 
-  // Calls that are begun as one.
+  // Calls of one group.
   void begin(cudaStream_t stream, const std::vector<Call>& calls) {
     pending_ = Pending{stream, std::make_shared<Exchanges>()};
     for (const Call& call : calls) {
@@ -100,7 +100,7 @@ class Member {
     }
   }
 
-  // Operations on the stream hold this.
+  // Operations on the stream own this.
   void hold(const std::shared_ptr<Member>& self) { self_ = self; }
 
  private:
@@ -110,8 +110,8 @@ class Member {
     std::shared_ptr<Exchanges> exchanges;
   };
 
-  // As NCCL: two ranks of one host on one device are an error of the user's.
-  ncclResult_t meeting() const {
+  // As in NCCL, two ranks of one host on one device are a usage error.
+  ncclResult_t connect_ranks() const {
     const auto& all = introduction_.ranks();
     for (const RankCard& one : all) {
       for (const RankCard& other : all) {
@@ -146,12 +146,12 @@ class Member {
     return std::ranges::all_of(exchanges, [](const auto& exchange) { return exchange->arrived(); });
   }
 
-  // True where this operation shall not begin.
+  // True if this operation must not begin.
   bool meets_fault(std::int64_t number) {
     if (fault_.rank != rank_ || fault_.operation != number) return false;
     if (fault_.kind == "die") static_cast<void>(::raise(SIGKILL));
     if (fault_.kind == "fail" && state_ == ncclSuccess) {
-      state_ = refuse(ncclSystemError, "told to fail");
+      state_ = refuse(ncclSystemError, "injected failure");
       for (const RankCard& other : introduction_.ranks()) {
         if (other.rank != rank_) failures_.send(nullptr, 0, other.world_rank, channel_.failure());
       }
@@ -159,7 +159,7 @@ class Member {
     return true;
   }
 
-  bool hears_of_failure() const {
+  bool has_remote_failure() const {
     if (ranks_ == 1) return false;
     int there = 0;
     check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, channel_.failure(), MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE));
@@ -210,7 +210,7 @@ bool is_device_memory(const void* values, std::size_t bytes) {
          reinterpret_cast<std::uintptr_t>(values) + bytes <= memory->first + memory->second.bytes;
 }
 
-// Null where nothing is wrong. Where values may lie is what we use: in place.
+// Null if the call is valid. We only use values in place.
 const char* mistake_in(const Call& call, const Member& member) {
   const auto rank = static_cast<std::size_t>(member.rank());
   const auto* const from = static_cast<const std::byte*>(call.from);
@@ -236,7 +236,7 @@ ncclResult_t ask(const Call& call, ncclComm_t communicator, cudaStream_t stream)
   if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   const Lock lock;
   Member& member = *communicator->member;
-  if (member.is_busy()) return refuse(ncclInvalidArgument, "the communicator is still at what it was asked for before");
+  if (member.is_busy()) return refuse(ncclInvalidArgument, "the communicator is still busy with an earlier call");
   if (const char* const mistake = mistake_in(call, member); mistake != nullptr) {
     group.result = refuse(ncclInvalidArgument, mistake);
     return group.result;

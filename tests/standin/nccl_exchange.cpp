@@ -13,7 +13,7 @@
 namespace tutti::standin {
 namespace {
 
-// What messages that were given up still use.
+// Memory that abandoned messages still use.
 std::vector<std::shared_ptr<void>>& memory_left_to_mpi() {
   static auto& memory = *new std::vector<std::shared_ptr<void>>;
   return memory;

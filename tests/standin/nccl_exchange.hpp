@@ -31,7 +31,7 @@ struct Channel {
   int cards() const { return first_tag; }
   int list() const { return first_tag + 1; }
   int failure() const { return first_tag + 2; }
-  int from_rank_to_rank() const { return first_tag + 3; }  // told apart by their order
+  int from_rank_to_rank() const { return first_tag + 3; }  // distinguished by their order
   int collective(std::int64_t number) const { return first_tag + 4 + static_cast<int>(number % (kTags - 4)); }
 };
 
@@ -52,7 +52,7 @@ class Messages {
   std::vector<MPI_Request> requests_;
 };
 
-// Every rank's card goes to the one that made the id, and the list of all back from there.
+// Every rank sends its identity to the rank that made the id, which sends the list of all back.
 class Introduction {
  public:
   Introduction(const RankCard& mine, int ranks, int root, const Channel& channel);
@@ -73,7 +73,7 @@ class Introduction {
   Messages list_;
 };
 
-// What a rank asks for. Values that are gathered or scattered are `count` for each rank.
+// The arguments of a rank's call. Gathered or scattered values are `count` per rank.
 struct Call {
   enum class Kind { all_reduce, reduce, reduce_scatter, broadcast, all_gather, send, receive };
   Kind kind = Kind::all_reduce;
@@ -81,7 +81,7 @@ struct Call {
   void* to = nullptr;
   std::size_t count = 0;
   ncclDataType_t type = ncclFloat32;
-  int other = 0;  // the root, or whom it is sent to or received from
+  int other = 0;  // the root, or the peer of a send or receive
 
   bool is_collective() const { return kind != Kind::send && kind != Kind::receive; }
   bool adds() const { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
@@ -91,7 +91,7 @@ struct Call {
   std::size_t bytes_to(int ranks) const;
 };
 
-// Its messages, each from the rank that has the values to the one that wants them; what is added is added there, in the
+// Its messages, each from the rank that has the values to the one that needs them. The receiver adds values in the
 // order of ranks, so that all get the same bits.
 class Exchange {
  public:

@@ -67,7 +67,7 @@ TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
   EXPECT_EQ(weights(kLenet, {"--record-steps", "off"}), expected);
 }
 
-TEST(ProgramOnGpus, GoesOnWhereACpuStoppedAndBack) {
+TEST(ProgramOnGpus, ResumesRunsOfACpuAndViceVersa) {
   const ScratchFolder folder;
   const std::string out = folder.path() + "/run";
   train(kLenet, {"--epochs", "1", "--device", "cuda", "--momentum", "0.9", "--out", out});
@@ -96,7 +96,7 @@ TEST(ProgramOnGpus, ExchangesGradientsOfRanksThroughNcclAndThroughTheHost) {
                                 {"--comm", "nccl", "--exchange", "central"}});
 }
 
-TEST(ProgramOnGpus, GivesTheSameBitsOfExactSumsHoweverManyRanksMeet) {
+TEST(ProgramOnGpus, GivesTheSameBitsOfExactSumsOnAnyNumberOfRanks) {
   const ScratchFolder folder;
   const std::string model = folder.path() + "/resnet.toml";
   std::ofstream(model) << kResnet;
@@ -133,7 +133,7 @@ TEST(ProgramOnGpus, FindsABitThatFlipsInADevicesMemory) {
   }
 }
 
-// Rank 1 alone has a GPU.
+// Only rank 1 has a GPU.
 ChildResult train_on_mixed_ranks(const std::string& options) {
   return run_script(3,
                     "if [ $RANK = 1 ]; then device=cuda; else device=cpu; fi; exec \"$T\" --model lenet --data "
@@ -161,7 +161,7 @@ TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpu) {
   }
 }
 
-TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithRoom) {
+TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {
   const Words words = with({"check", "--device", "cuda"}, kLenet.words);
   EXPECT_EQ(run_trainer(2, words).status, 0);
   const ChildResult crowd = run_child(trainer_words(2, words), {{"TUTTI_STANDIN_DEVICES", "1"}});

@@ -34,7 +34,7 @@ void hide_device_memory() {
   runtime().hidden = true;
 }
 
-// Never ends: threads of other libraries may still call when the process does.
+// Is never destroyed: threads of other libraries may still call it at exit.
 Runtime& make_runtime() {
   auto& made = *new Runtime;
   const char* const seed = std::getenv("TUTTI_STANDIN_SEED");
@@ -130,8 +130,8 @@ void run_everything(Lock& lock) {
 
 cudaError_t refuse_while_capturing() {
   cudaError_t status = cudaSuccess;
-  for (const auto& held : runtime().captures) {
-    const auto capture = held.lock();
+  for (const auto& reference : runtime().captures) {
+    const auto capture = reference.lock();
     if (!capture || !capture->active || capture->mode == cudaStreamCaptureModeRelaxed) continue;
     if (capture->mode == cudaStreamCaptureModeThreadLocal && capture->thread != std::this_thread::get_id()) continue;
     spoil(*capture);
@@ -142,8 +142,8 @@ cudaError_t refuse_while_capturing() {
 
 cudaError_t refuse_while_anyone_captures() {
   cudaError_t status = cudaSuccess;
-  for (const auto& held : runtime().captures) {
-    const auto capture = held.lock();
+  for (const auto& reference : runtime().captures) {
+    const auto capture = reference.lock();
     if (!capture || !capture->active) continue;
     spoil(*capture);
     status = cudaErrorStreamCaptureUnsupported;

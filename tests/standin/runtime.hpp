@@ -87,7 +87,7 @@ struct Runtime {
 
 Runtime& runtime();
 
-// Held by every call.
+// The lock that every call takes.
 class Lock {
  public:
   Lock();

@@ -66,7 +66,7 @@ class Runtime : public testing::Test {
   }
   void enqueue_double(cudaStream_t stream) { launch(double_all, {.threads = kThreads}, stream, device_); }
 
-  // In how many of 200 orders the steps leave `expected`.
+  // The number of 200 orders in which the steps leave `expected`.
   int orders_that_give(float expected, const std::function<void()>& steps) {
     int count = 0;
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -124,7 +124,7 @@ TEST_F(Runtime, WaitsForAnEventAsItWasRecordedLast) {
   EXPECT_LT(lucky, 180);
 }
 
-TEST_F(Runtime, TakesAnEventThatWasNeverRecordedForReached) {
+TEST_F(Runtime, TreatsAnUnrecordedEventAsReached) {
   EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(event_), cudaSuccess);
   check(cudaStreamWaitEvent(first_, event_, 0));
@@ -176,7 +176,7 @@ TEST_F(Runtime, WritesPinnedMemoryLateAndPageableMemoryAtOnce) {
   EXPECT_LT(reads_at_once(pinned_), 150);
 }
 
-TEST_F(Runtime, GivesMemoryThatIsNoNumber) {
+TEST_F(Runtime, FillsNewMemoryWithNan) {
   EXPECT_TRUE(std::isnan(value()));
   EXPECT_TRUE(std::isnan(pinned_[0]));
 }
@@ -196,14 +196,14 @@ TEST_F(Runtime, RefusesMoreMemoryThanThereIs) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
 }
 
-TEST_F(Runtime, FindsWritesBesideMemory) {
-  const auto write_beside = []() noexcept {
+TEST_F(Runtime, FindsWritesOutsideOfMemory) {
+  const auto write_outside = []() noexcept {
     void* memory = nullptr;
     check(cudaMalloc(&memory, 4));
     check(enqueue(nullptr, [memory] { static_cast<char*>(memory)[4] = 0; }));
     check(cudaFree(memory));
   };
-  EXPECT_DEATH(write_beside(), "wrote beside 4 bytes|AddressSanitizer");
+  EXPECT_DEATH(write_outside(), "wrote outside of 4 bytes|AddressSanitizer");
 }
 
 TEST_F(Runtime, SeparatesMemoryOfHostAndDeviceWhenAsked) {
@@ -220,8 +220,8 @@ TEST_F(Runtime, SeparatesMemoryOfHostAndDeviceWhenAsked) {
   separate_memory(false);
 }
 
-// Padding holds what lay there before: here addresses, in whatever memory the launch will take.
-TEST_F(Runtime, TakesNoPaddingForAnAddress) {
+// Padding has old values of that memory: here addresses, in any memory that the launch may use.
+TEST_F(Runtime, DoesNotTreatPaddingAsAnAddress) {
   separate_memory(true);
   const std::vector<float> host(kThreads);
   const auto address = reinterpret_cast<std::uintptr_t>(host.data()) + sizeof(float);
@@ -234,7 +234,7 @@ TEST_F(Runtime, TakesNoPaddingForAnAddress) {
   separate_memory(false);
 }
 
-TEST_F(Runtime, FindsCopiesFromMemoryThatIsGone) {
+TEST_F(Runtime, FindsCopiesFromFreedMemory) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, kBytes));
   check(cudaStreamBeginCapture(first_, cudaStreamCaptureModeThreadLocal));
@@ -245,22 +245,22 @@ TEST_F(Runtime, FindsCopiesFromMemoryThatIsGone) {
   check(cudaGraphInstantiate(&executable, graph, 0));
   check(cudaGraphDestroy(graph));
   check(cudaFree(memory));
-  const auto replay = [&] {
+  const auto launch_graph = [&] {
     check(cudaGraphLaunch(executable, first_));
     check(cudaStreamSynchronize(first_));
   };
-  EXPECT_THROW(replay(), Finding);
+  EXPECT_THROW(launch_graph(), Finding);
   check(cudaGraphExecDestroy(executable));
 }
 
-TEST_F(Runtime, FindsCallsWithWhatWasDestroyed) {
-  cudaStream_t gone = nullptr;
-  check(cudaStreamCreateWithFlags(&gone, cudaStreamNonBlocking));
-  check(cudaStreamDestroy(gone));
-  EXPECT_THROW(static_cast<void>(cudaStreamQuery(gone)), Finding);
+TEST_F(Runtime, FindsCallsWithDestroyedHandles) {
+  cudaStream_t destroyed = nullptr;
+  check(cudaStreamCreateWithFlags(&destroyed, cudaStreamNonBlocking));
+  check(cudaStreamDestroy(destroyed));
+  EXPECT_THROW(static_cast<void>(cudaStreamQuery(destroyed)), Finding);
 }
 
-TEST_F(Runtime, DoesTheWorkOfAStreamThatIsDestroyed) {
+TEST_F(Runtime, ExecutesTheWorkOfADestroyedStream) {
   zero();
   cudaStream_t brief = nullptr;
   check(cudaStreamCreateWithFlags(&brief, cudaStreamNonBlocking));
@@ -269,13 +269,13 @@ TEST_F(Runtime, DoesTheWorkOfAStreamThatIsDestroyed) {
   EXPECT_EQ(value(), 3);
 }
 
-TEST_F(Runtime, HoldsWorkThatWaitsForOthers) {
+TEST_F(Runtime, DelaysWorkThatWaitsForOthers) {
   zero();
-  int asked = 0;
+  int queries = 0;
   check(enqueue(
-      first_, [this] { device_[kThreads - 1] = 1; }, [&asked] { return ++asked > 5; }));
+      first_, [this] { device_[kThreads - 1] = 1; }, [&queries] { return ++queries > 5; }));
   check(cudaStreamSynchronize(first_));
-  EXPECT_EQ(asked, 6);
+  EXPECT_EQ(queries, 6);
   EXPECT_EQ(value(), 1);
 }
 

@@ -39,7 +39,7 @@ class Schedule {
   void add(const std::shared_ptr<Operation>& operation);
   // Runs one operation that may run. False when there is none.
   bool step();
-  // Runs some, perhaps.
+  // Sometimes runs some operations.
   void dawdle();
   bool waits_for_others() const;  // work that can_run holds back
   bool empty() const { return pending_ == 0; }

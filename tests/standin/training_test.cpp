@@ -62,10 +62,10 @@ struct Training {
   NetworkSpec model;
   std::string data;
   int parts = 1;
-  int side_by_side = 1;
+  int max_workers = 1;
   int steps_ahead = 1;
   bool records = true;
-  bool held = true;           // the images are in device memory
+  bool stored = true;         // the images are in device memory
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -81,8 +81,8 @@ std::vector<Training> trainings() {
        .model = small_lenet(),
        .data = kGrey,
        .parts = 3,
-       .side_by_side = 2,
-       .held = false},
+       .max_workers = 2,
+       .stored = false},
       {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 25},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
   };
@@ -97,7 +97,7 @@ TrainerOptions options_of(const Training& training) {
   TrainerOptions options;
   options.batch_size = 6;
   options.num_parts = training.parts;
-  options.side_by_side = training.side_by_side;
+  options.max_workers = training.max_workers;
   options.steps_ahead = training.steps_ahead;
   options.steps = 6;
   options.epochs = 2;
@@ -130,7 +130,7 @@ class Device {
         trainer_({.backend = *backend_,
                   .communicator = *communicator_,
                   .network = network_,
-                  .train = training.held ? *data_.pair.train : static_cast<const Dataset&>(streamed_),
+                  .train = training.stored ? *data_.pair.train : static_cast<const Dataset&>(streamed_),
                   .test = data_.pair.test.get()},
                  options, {.configuration = "c", .model = "m", .versions = "v"}) {}
 
@@ -163,7 +163,7 @@ std::vector<double> losses(const Training& training, std::unique_ptr<Backend> ba
   return each;
 }
 
-// All that a run leaves: the weights and what it reports.
+// The outcome of a run: the weights and the reports.
 std::string outcome(const Training& training, std::uint64_t seed) {
   set_order(seed);
   const Recorder seen = Device(training, make_gpu(training), options_of(training)).run();
@@ -197,7 +197,7 @@ TEST_P(Orders, OfStreamsChangeNoBit) {
   EXPECT_EQ(allocations(), 0U);
 }
 
-// Whether the outcome is another one in some order, or none, when the n-th wait of one stream for another is left out.
+// Whether the outcome differs in some order, or the run fails, without the n-th wait of one stream for another.
 bool needs_wait(const Training& training, std::int64_t n, const std::string& expected) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     ignore_wait(n);
@@ -211,7 +211,7 @@ bool needs_wait(const Training& training, std::int64_t n, const std::string& exp
 }
 
 // The first wait of the first step is for a buffer that is not in use yet.
-TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
+TEST(Waits, BetweenStreamsAreAllNeededAfterTheFirstStep) {
   const Training training{.name = "", .model = small_lenet(), .data = "synthetic:54x1x10x10:3", .steps_ahead = 2};
   const std::int64_t before = waits_so_far();
   const std::string expected = outcome(training, 0);
@@ -226,7 +226,7 @@ TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
 }
 
 // A first step makes the weights overflow.
-TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
+TEST(NotFinite, IsReportedForItsStepHoweverFarAheadTheHostIs) {
   for (const int steps_ahead : {0, 1, 2}) {
     const Training training{.name = "", .model = small_lenet(), .data = kGrey, .steps_ahead = steps_ahead};
     TrainerOptions options = options_of(training);
@@ -240,11 +240,11 @@ TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
     options.steps = 12;
     options.test_every_epochs = 0;
     const Error later = thrown_by([&] { Device(training, make_gpu(training), options).run(); });
-    EXPECT_NE(std::string(later.what()).find("10 steps in a row were left out"), std::string::npos) << later.what();
+    EXPECT_NE(std::string(later.what()).find("10 steps in a row were skipped"), std::string::npos) << later.what();
   }
 }
 
-TEST(Memory, OfHostAndDeviceAreKeptApart) {
+TEST(Memory, OfHostAndDeviceIsSeparate) {
   separate_memory(true);
   for (const Training& training : trainings()) static_cast<void>(outcome(training, 1));
   separate_memory(false);

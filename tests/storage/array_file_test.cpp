@@ -45,7 +45,7 @@ std::string small_file(const ScratchFolder& folder) {
   return folder.file("small.h5");
 }
 
-TEST(MemoryFileWriter, IsTheSameInTheRoomOfAnother) {
+TEST(MemoryFileWriter, GivesTheSameBytesInTheMemoryOfAnother) {
   const auto bytes_in = [](std::vector<std::byte> buffer) {
     MemoryFileWriter writer(std::move(buffer));
     writer.add("/group/array", {3}, view(std::vector<float>{1, 2, 3}));
@@ -178,7 +178,7 @@ TEST(ArrayFile, NamesFileAndArrayAndWhatIsWrong) {
   EXPECT_THAT(words([&] { file.shape("/none"); }), HasSubstr("'/none'"));
 }
 
-TEST(ArrayFile, SaysWhenAFileIsMissingOrNoHdf5File) {
+TEST(ArrayFile, ReportsAMissingFileAndOneThatIsNotHdf5) {
   const ScratchFolder folder;
   const Error missing = thrown_by([&] { ArrayFile(folder.file("none.h5")); });
   EXPECT_EQ(missing.source(), ErrorSource::io);
@@ -187,9 +187,9 @@ TEST(ArrayFile, SaysWhenAFileIsMissingOrNoHdf5File) {
   EXPECT_EQ(thrown_by([&] { ArrayFile(folder.path()); }).source(), ErrorSource::input);
 
   write_atomically(folder.file("text.h5"), std::as_bytes(std::span("not at all an HDF5 file")));
-  const Error foreign = thrown_by([&] { ArrayFile(folder.file("text.h5")); });
-  EXPECT_EQ(foreign.source(), ErrorSource::input);
-  EXPECT_THAT(foreign.what(), HasSubstr(folder.file("text.h5")));
+  const Error other = thrown_by([&] { ArrayFile(folder.file("text.h5")); });
+  EXPECT_EQ(other.source(), ErrorSource::input);
+  EXPECT_THAT(other.what(), HasSubstr(folder.file("text.h5")));
 }
 
 TEST(ArrayFile, RefusesAFileCutShortAnywhere) {
@@ -226,7 +226,7 @@ TEST(MemoryFileWriter, EqualContentMakesEqualBytesWhateverTheTimeAndTheMemory) {
   EXPECT_EQ(bytes(), first);
 }
 
-TEST(MemoryFileWriter, SeveralAreBuiltSideBySide) {
+TEST(MemoryFileWriter, MayBeBuiltConcurrently) {
   const ScratchFolder folder;
   MemoryFileWriter one;
   MemoryFileWriter two;

@@ -22,7 +22,7 @@ namespace {
 
 using testing::HasSubstr;
 
-void pretend_slurm(const char* job, const char* restart) {
+void simulate_slurm(const char* job, const char* restart) {
   ::setenv("SLURM_JOB_ID", job, 1);
   ::unsetenv("SLURM_RESTART_COUNT");
   if (restart != nullptr) ::setenv("SLURM_RESTART_COUNT", restart, 1);
@@ -116,10 +116,10 @@ TEST_F(FolderLocks, WaitForAHolderThatIsEnding) {
 }
 
 TEST_F(FolderLocks, LetALaterStartOfTheSameSlurmJobPass) {
-  pretend_slurm("4711", nullptr);
+  simulate_slurm("4711", nullptr);
   Holder holder(folder_.path());
   testing::internal::CaptureStderr();
-  pretend_slurm("4711", "2");
+  simulate_slurm("4711", "2");
   const FolderLock lock(folder_.path(), 0, Log());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Slurm job 4711 restart 0: taking it over"));
   holder.kill();
@@ -127,49 +127,49 @@ TEST_F(FolderLocks, LetALaterStartOfTheSameSlurmJobPass) {
 }
 
 TEST_F(FolderLocks, RefuseOtherSlurmJobsAndEqualStarts) {
-  pretend_slurm("4711", "1");
+  simulate_slurm("4711", "1");
   const Holder holder(folder_.path());
   for (const char* job : {"4711", "471", "47112"}) {
-    pretend_slurm(job, job == std::string_view("4711") ? "1" : "2");
+    simulate_slurm(job, job == std::string_view("4711") ? "1" : "2");
     EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("job 4711 restart 1:"));
   }
   leave_slurm();
   EXPECT_EQ(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).source(), ErrorSource::input);
 }
 
-TEST_F(FolderLocks, SayWhatToDoWhereTheFolderCannotBeWritten) {
+TEST_F(FolderLocks, NameTheRemedyWhereTheFolderCannotBeWritten) {
   const Error error = thrown_by([&] { FolderLock(folder_.file("none"), 0, Log()); });
   EXPECT_EQ(error.source(), ErrorSource::save);
   EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
 }
 
-TEST_F(FolderLocks, AreKnownByTheirTextUntilAnotherOneIsInTheirPlace) {
+TEST_F(FolderLocks, AreIdentifiedByTheirTextUntilTheyAreReplaced) {
   const FolderLock lock(folder_.path(), 0, Log());
   const OwnedFolder owned(folder_.path(), lock.text());
-  EXPECT_EQ(owned.why_lost(), "");
+  EXPECT_EQ(owned.loss_reason(), "");
   EXPECT_NO_THROW(owned.require());
-  EXPECT_EQ(OwnedFolder().why_lost(), "");
+  EXPECT_EQ(OwnedFolder().loss_reason(), "");
 
   const std::string moved = folder_.path() + "-moved";
   std::filesystem::rename(folder_.path(), moved);
-  EXPECT_THAT(owned.why_lost(), HasSubstr("removed or renamed"));
+  EXPECT_THAT(owned.loss_reason(), HasSubstr("removed or renamed"));
   EXPECT_THROW(owned.require(), Error);
-  EXPECT_EQ(OwnedFolder(moved, lock.text()).why_lost(), "");
+  EXPECT_EQ(OwnedFolder(moved, lock.text()).loss_reason(), "");
 
   std::filesystem::create_directory(folder_.path());
   const FolderLock other(folder_.path(), 0, Log());  // of a process of the same number
-  EXPECT_THAT(owned.why_lost(), HasSubstr("in use by host "));
+  EXPECT_THAT(owned.loss_reason(), HasSubstr("in use by host "));
   std::filesystem::remove_all(moved);
 }
 
-TEST_F(FolderLocks, AreAskedForWithoutBeingChanged) {
+TEST_F(FolderLocks, AreQueriedWithoutBeingChanged) {
   EXPECT_NO_THROW(refuse_locked(folder_.path()));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("lock")));
-  pretend_slurm("4711", "1");
+  simulate_slurm("4711", "1");
   const Holder holder(folder_.path());
   leave_slurm();
   EXPECT_THAT(thrown_by([&] { refuse_locked(folder_.path()); }).what(), HasSubstr("choose another --out"));
-  pretend_slurm("4711", "2");
+  simulate_slurm("4711", "2");
   EXPECT_NO_THROW(refuse_locked(folder_.path()));
 }
 

@@ -51,7 +51,7 @@ class ForeignFile : public testing::Test {
 TEST_F(ForeignFile, GivesTextsOfVariableAndOfFixedLength) {
   const TypeHandle variable(check(H5Tcopy(H5T_C_S1)));
   check(H5Tset_size(variable.get(), H5T_VARIABLE));
-  const char* text = "of its own length";
+  const char* text = "of variable length";
   add("/variable", variable.get(), variable.get(), space({1}), &text);
   const char* nothing = nullptr;
   add("/none", variable.get(), variable.get(), SpaceHandle(check(H5Screate(H5S_SCALAR))), &nothing);
@@ -65,7 +65,7 @@ TEST_F(ForeignFile, GivesTextsOfVariableAndOfFixedLength) {
   add("/two", type.get(), type.get(), space({2}), "abcdefghijkl");
 
   const ArrayFile file = close_and_read();
-  EXPECT_EQ(file.read_text("/variable"), "of its own length");
+  EXPECT_EQ(file.read_text("/variable"), "of variable length");
   EXPECT_EQ(file.read_text("/none"), "");
   EXPECT_EQ(file.read_text("/spaces"), "ab");
   EXPECT_EQ(file.read_text("/full"), "abcdef");
@@ -97,7 +97,7 @@ TEST_F(ForeignFile, IsRefusedWhereSignOrKindDiffer) {
               HasSubstr("not of type f32"));
 }
 
-TEST_F(ForeignFile, IsRefusedWhereAnArrayHasTooManyDimensionsOrNoneAtAll) {
+TEST_F(ForeignFile, IsRefusedWhereAnArrayHasTooManyDimensionsOrNone) {
   add("/five", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, space({1, 1, 1, 1, 1}), nullptr);
   add("/null", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, SpaceHandle(check(H5Screate(H5S_NULL))), nullptr);
   const ArrayFile file = close_and_read();

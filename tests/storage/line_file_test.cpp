@@ -25,14 +25,14 @@ std::string content(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-TEST(LineFile, AppendsBehindWhatIsThere) {
+TEST(LineFile, AppendsToAnExistingFile) {
   const ScratchFolder folder;
   LineFile(folder.file("f")).append("one");
   LineFile(folder.file("f")).append("two");
   EXPECT_EQ(content(folder.file("f")), "one\ntwo\n");
 }
 
-TEST(LineFile, BeginsAnewWhereItIsAskedTo) {
+TEST(LineFile, IsTruncatedOnRequest) {
   const ScratchFolder folder;
   put(folder.file("f"), "of another run\nand a torn li");
   LineFile file(folder.file("f"), EarlierLines::dropped);
@@ -41,7 +41,7 @@ TEST(LineFile, BeginsAnewWhereItIsAskedTo) {
   EXPECT_EQ(content(folder.file("f")), "one\ntwo\n");
 }
 
-TEST(LineFile, GoesToAPipeAndDoesNotWaitForItsReader) {
+TEST(LineFile, WritesToAPipeWithoutWaitingForItsReader) {
   const ScratchFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("f").c_str(), 0600), 0);
   EXPECT_THAT(thrown_by([&] { LineFile(folder.file("f")); }).what(), HasSubstr("start what reads from it first"));
@@ -61,7 +61,7 @@ TEST(LineFile, EndsALineThatAKilledProcessHasCutShort) {
   EXPECT_EQ(content(folder.file("f")), "one\ntw\nthree\nfour\n");
 }
 
-TEST(LineFile, GoesOnInANewLineAfterADiskThatWasFull) {
+TEST(LineFile, ContinuesInANewLineAfterADiskWasFull) {
   const ScratchFolder folder;
   LineFile file(folder.file("f"));
   file.append("one");
@@ -80,7 +80,7 @@ TEST(LineFile, GoesOnInANewLineAfterADiskThatWasFull) {
   EXPECT_EQ(content(folder.file("f")), "one\ntw\nfour\n");
 }
 
-TEST(LineFile, SaysWhyItCannotWriteAndWhatToDo) {
+TEST(LineFile, ReportsWhyItCannotWriteAndTheRemedy) {
   const ScratchFolder folder;
   EXPECT_THAT(thrown_by([&] { LineFile(folder.file("no/f")); }).what(), HasSubstr("make the folder first"));
   LineFile full("/dev/full");

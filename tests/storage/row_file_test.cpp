@@ -73,7 +73,7 @@ TEST(RowFile, GivesBackItsRowsAndSmallArrays) {
   }
 }
 
-TEST(Seal, OfAnImageInMemoryLeavesOutItsFloatsAndHidesNothingFromHdf5) {
+TEST(Seal, OfAnImageInMemoryLeavesOutItsFloatsAndIsIgnoredByHdf5) {
   const ScratchFolder folder;
   MemoryFileWriter writer;
   const std::vector<float> values(1000, 0.5F);
@@ -135,7 +135,7 @@ TEST(RowFile, IsReadByManyThreads) {
   EXPECT_EQ(right, (std::array<int, 4>{125, 125, 125, 125}));
 }
 
-TEST(RowFile, AppearsOnlyWhenItIsKept) {
+TEST(RowFile, AppearsOnlyWhenItIsCommitted) {
   const ScratchFolder folder;
   const std::vector<std::uint8_t> row(6);
   {
@@ -150,8 +150,8 @@ TEST(RowFile, AppearsOnlyWhenItIsKept) {
   EXPECT_THAT(thrown_by([&] { file.commit(); }).what(), HasSubstr("'/rows' of 2 rows is given 1"));
 }
 
-// Whether the disk fills up as the file begins, among its rows, or in the end. The process ends as the program does:
-// HDF5 used to crash at its exit, where it closed what had failed to close before.
+// The disk fills up at the beginning of the file, among its rows, or at its end. The process exits as the program does:
+// HDF5 used to crash at exit, where it closed files that it had failed to close before.
 TEST(RowFile, LeavesNothingWhenTheDiskIsFull) {
   const ScratchFolder folder;
   for (const rlim_t bytes : {1'000u, 100'000u, 1'000'000u, 20'000'000u, 30'000'900u}) {

@@ -32,7 +32,7 @@ std::vector<std::byte> pattern(std::size_t size) {
   return bytes;
 }
 
-// Runs in a child process, whose limits die with it: can it not only fail, but also say so and clean up?
+// Runs in a child process, whose limits end with it. The write must fail, report the error and clean up.
 int save_error_with_size_limit(const std::string& path, std::size_t size, rlim_t limit) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -61,7 +61,7 @@ TEST(AtomicFile, ReadsBackWhatItWrote) {
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(AtomicFile, IsWrittenAndProvenInPieces) {
+TEST(AtomicFile, IsWrittenAndVerifiedInPieces) {
   const ScratchFolder folder;
   const std::vector<std::byte> bytes = pattern(std::size_t{20} << 20);
   AtomicFile file(folder.file("f"));
@@ -71,7 +71,7 @@ TEST(AtomicFile, IsWrittenAndProvenInPieces) {
   EXPECT_EQ(read_file_bytes(folder.file("f")), bytes);
 }
 
-TEST(AtomicFile, IsNotKeptWhenTheDiskGivesBackOtherBytes) {
+TEST(AtomicFile, IsRemovedWhenTheDiskReturnsOtherBytes) {
   const ScratchFolder folder;
   write_atomically(folder.file("f"), bytes_of("precious"));
   for (const std::size_t written : {std::size_t{3} << 20, std::size_t{1000}}) {  // another byte, or too few
@@ -91,13 +91,13 @@ TEST(AtomicFile, IsNotKeptWhenTheDiskGivesBackOtherBytes) {
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(AtomicFile, ReplacesTheOldFileAndLeavesOpenReadersTheirs) {
+TEST(AtomicFile, ReplacesTheOldFileWithoutAffectingOpenReaders) {
   const ScratchFolder folder;
   write_atomically(folder.file("f"), bytes_of("old"));
-  std::filesystem::create_hard_link(folder.file("f"), folder.file("held"));
+  std::filesystem::create_hard_link(folder.file("f"), folder.file("link"));
   write_atomically(folder.file("f"), bytes_of("new"));
   EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("new"));
-  EXPECT_EQ(read_file_bytes(folder.file("held")), bytes_of("old"));
+  EXPECT_EQ(read_file_bytes(folder.file("link")), bytes_of("old"));
 }
 
 TEST(AtomicFile, WritesInTheCurrentFolderWhenThePathNamesNone) {
@@ -109,7 +109,7 @@ TEST(AtomicFile, WritesInTheCurrentFolderWhenThePathNamesNone) {
   EXPECT_EQ(read_file_bytes(folder.file("bare")), bytes_of("x"));
 }
 
-TEST(AtomicFile, KeepsTheOldFileAndLeavesNothingBesideItWhenWritingFails) {
+TEST(AtomicFile, KeepsTheOldFileAndLeavesNoOtherWhenWritingFails) {
   const ScratchFolder folder;
   write_atomically(folder.file("f"), bytes_of("precious"));
   EXPECT_EQ(save_error_with_size_limit(folder.file("f"), 100000, 4096), 1);
@@ -129,7 +129,7 @@ TEST(AtomicFile, LeavesNoTemporaryFileWhenTheNameBelongsToAFolder) {
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(AtomicFile, SaysWhatToDoWhenTheFolderIsMissing) {
+TEST(AtomicFile, NamesTheRemedyWhenTheFolderIsMissing) {
   const ScratchFolder folder;
   const Error error = thrown_by([&] { write_atomically(folder.file("no/f"), bytes_of("x")); });
   EXPECT_EQ(error.source(), ErrorSource::save);
@@ -138,7 +138,7 @@ TEST(AtomicFile, SaysWhatToDoWhenTheFolderIsMissing) {
   EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
 }
 
-TEST(AtomicFile, PassesByTheLeftoversOfAKilledProcess) {
+TEST(AtomicFile, IgnoresTheTemporaryFilesOfAKilledProcess) {
   const ScratchFolder folder;
   std::array<char, 256> host{};
   ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
@@ -151,7 +151,7 @@ TEST(AtomicFile, PassesByTheLeftoversOfAKilledProcess) {
   EXPECT_EQ(folder.entries(), 2u);
 }
 
-TEST(AtomicFile, FollowsSymbolicLinksWhichStay) {
+TEST(AtomicFile, FollowsAndKeepsSymbolicLinks) {
   namespace fs = std::filesystem;
   const ScratchFolder folder;
   fs::create_directory(folder.file("far"));
@@ -193,7 +193,7 @@ TEST(AtomicFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
 }
 
 // For example /dev/stdout redirected to a file.
-TEST(AtomicFile, GoesOnWhereAnOpenFileIsThatALinkOfProcLeadsTo) {
+TEST(AtomicFile, AppendsToAnOpenFileBehindALinkOfProc) {
   const ScratchFolder folder;
   const Descriptor open(::open(folder.file("f").c_str(), O_RDWR | O_CREAT, 0600));
   ASSERT_EQ(::write(open.get(), "first ", 6), 6);
@@ -204,7 +204,7 @@ TEST(AtomicFile, GoesOnWhereAnOpenFileIsThatALinkOfProcLeadsTo) {
   EXPECT_EQ(folder.entries(), 2u);
 }
 
-TEST(AtomicFile, RefusesToReadWhatIsMissingOrAFolder) {
+TEST(AtomicFile, RefusesToReadMissingFilesAndFolders) {
   const ScratchFolder folder;
   const Error missing = thrown_by([&] { read_file_bytes(folder.file("none")); });
   EXPECT_EQ(missing.source(), ErrorSource::io);

@@ -32,7 +32,7 @@ namespace {
   ::_exit(127);
 }
 
-// Reads both pipes until their writers are gone.
+// Reads both pipes until their writers have closed them.
 void drain(int out, int err, ChildResult& result) {
   std::array<pollfd, 2> pipes{pollfd{out, POLLIN, 0}, pollfd{err, POLLIN, 0}};
   std::array<char, 4096> chunk{};
@@ -55,7 +55,7 @@ void drain(int out, int err, ChildResult& result) {
 
 int status_of(int waited) { return WIFEXITED(waited) ? WEXITSTATUS(waited) : 128 + WTERMSIG(waited); }
 
-// Of a process that may end at any moment: nothing then.
+// Empty if the process has ended.
 std::string text_of(pid_t process, const char* file) {
   std::ifstream stream("/proc/" + std::to_string(process) + "/" + file, std::ios::binary);
   std::ostringstream text;
@@ -137,9 +137,9 @@ std::optional<int> ChildProcess::wait(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (!status_) {
     int waited = 0;
-    const pid_t gone = ::waitpid(pid_, &waited, WNOHANG);
-    if (gone < 0) throw std::runtime_error("the child is lost");
-    if (gone == pid_) {
+    const pid_t ended = ::waitpid(pid_, &waited, WNOHANG);
+    if (ended < 0) throw std::runtime_error("the child is lost");
+    if (ended == pid_) {
       status_ = status_of(waited);
     } else if (std::chrono::steady_clock::now() >= end) {
       break;

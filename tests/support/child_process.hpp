@@ -1,5 +1,5 @@
 #pragma once
-// Runs a program as a user would and keeps what it printed: for tests of the whole trainer.
+// Runs a program as a user would and returns its output, for tests of the whole trainer.
 
 #include <sys/types.h>
 
@@ -21,8 +21,8 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& words,
                       const std::map<std::string, std::string>& environment = {});
 
-// A program that runs beside the test, which may wait for it, send it signals and look at what it started; what it
-// prints goes to the end of the file `log`. It is killed at the latest when this or the test ends.
+// A program that runs in the background. The test may wait for it, send it signals and list its descendants. Its output
+// is appended to the file `log`. The destructor, or the end of the test, kills it.
 class ChildProcess {
  public:
   ChildProcess(const std::vector<std::string>& words, const std::string& log,
@@ -32,7 +32,7 @@ class ChildProcess {
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }
-  // Its exit status, or 128 + signal, if it ends within so long.
+  // Returns its exit status, or 128 + signal, if it ends within `seconds`.
   std::optional<int> wait(double seconds);
   std::vector<pid_t> descendants() const;
 
@@ -41,19 +41,20 @@ class ChildProcess {
   std::optional<int> status_;
 };
 
-// All processes, this one left out, whose command line holds `words`.
+// All other processes whose command line contains `words`.
 std::vector<pid_t> processes_naming(const std::string& words);
 
-// The trainer of this build ($TUTTI_TRAINER), alone (0 ranks) or under mpiexec with so many ranks.
+// The trainer of this build ($TUTTI_TRAINER), without a launcher (0 ranks) or under mpiexec.
 std::vector<std::string> trainer_words(int ranks, const std::vector<std::string>& options);
 ChildResult run_trainer(const std::vector<std::string>& options);
 ChildResult run_trainer(int ranks, const std::vector<std::string>& options);
-// A script as the shell runs it on every rank, where $RANK says which it is, and "$T" is the trainer.
+// Runs a shell script on every rank. $RANK is the rank, and "$T" is the trainer.
 ChildResult run_script(int ranks, const std::string& script,
                        const std::map<std::string, std::string>& environment = {});
 
-// How often `needle` occurs, and the whole content of a file.
+// The number of occurrences of `needle`.
 int count(const std::string& text, const std::string& needle);
+// The whole content of a file.
 std::string read_text(const std::string& path);
 
 }  // namespace tutti::test

@@ -1,5 +1,5 @@
-// A disk that fails, for a program that preloads this: of the calls that change files below a folder, or read back what
-// was written there, one or all from it on go wrong as planned. By the environment:
+// A library that simulates a failing disk in a program that preloads it. Of the calls that change files below a folder,
+// or read back what was written there, one fails, or all from that one on. The environment configures it:
 //   FAILING_DISK_FOLDER  which folder
 //   FAILING_DISK_LOG     a file to which every such call adds a line: number, name, path, "done" or the fault
 //   FAILING_DISK_PLAN    nothing, or: number of a call, "once" or "lasting", and a fault: ENOSPC, EDQUOT, EIO, EINTR,
@@ -33,7 +33,7 @@ struct Plan {
 
   bool hits(long number) const {
     if (call == 0 || !lasting || number < call) return number == call;
-    // Nobody could work where every call is interrupted for ever: every other one is.
+    // No program could make progress if every call were interrupted, so every other one is.
     return std::string_view(fault.data()) != "EINTR" || (number - call) % 2 == 0;
   }
 };
@@ -98,7 +98,7 @@ long fail(long number, const Attempt& attempt, Call call) {
     if (call(attempt.bytes) >= 0) note(number, attempt, "done");
     die();
   }
-  if (attempt.name == "close") call(0);  // which it is even so
+  if (attempt.name == "close") call(0);  // a failed close() closes the descriptor, too
   note(number, attempt, fault);
   errno = error_of(fault);
   return -1;

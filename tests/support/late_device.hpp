@@ -1,6 +1,6 @@
 #pragma once
-// A processor with memory and queues of its own that only holds data. What is enqueued is done late, the queues' heads
-// in an order drawn from a seed, so that whoever forgets to wait gets other data. One thread may enqueue.
+// A simulated device with its own memory and streams that only holds data. Operations are executed late, and the order
+// across streams is drawn from a seed, so that code that forgets to wait reads wrong data. One thread may enqueue.
 
 #include "support/memory_backend.hpp"
 
@@ -16,9 +16,9 @@
 
 namespace tutti::testing_support {
 
-// What such a device gets wrong on purpose, so that tests can show that they would notice.
+// Injected faults, with which tests prove that they detect them.
 struct LateFaults {
-  std::optional<int> lost_follow{};  // of every two calls of Stream::wait_event(), this one does nothing
+  std::optional<int> lost_wait_event{};  // of every two calls of Stream::wait_event(), this one does nothing
   bool lost_awaits = false;
 };
 
@@ -57,7 +57,7 @@ class LateDevice : public MemoryBackend {
   struct Marks {
     std::int64_t marked = 0;
     std::int64_t reached = 0;
-    std::int64_t reached_after = 0;  // so many operations of the device
+    std::int64_t reached_after = 0;  // operations of the device
   };
   struct LateEvent : Event {
     bool reached() override { return marks->reached >= marks->marked; }
@@ -86,7 +86,7 @@ class LateDevice : public MemoryBackend {
       });
     }
     void wait_event(const Event& event) override {
-      if (device.follows_++ % 2 == device.faults_.lost_follow) return;
+      if (device.waits_++ % 2 == device.faults_.lost_wait_event) return;
       const auto marks = dynamic_cast<const LateEvent&>(event).marks;
       queue.push_back({[marks, mark = marks->marked] { return marks->reached >= mark; }, [] {}});
     }
@@ -103,7 +103,7 @@ class LateDevice : public MemoryBackend {
     }
   }
 
-  // The head of any queue; false when no queue's may begin.
+  // Executes the head of one queue. Returns false when no head may begin.
   bool work_once() {
     std::ranges::shuffle(streams_, random_);
     const auto stream = std::ranges::find_if(
@@ -117,8 +117,8 @@ class LateDevice : public MemoryBackend {
 
   std::mt19937 random_;
   LateFaults faults_;
-  int follows_ = 0;
-  std::int64_t done_ = 0;  // of what was enqueued
+  int waits_ = 0;          // calls of Stream::wait_event()
+  std::int64_t done_ = 0;  // executed operations
   std::vector<LateStream*> streams_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Does something in a process of its own, with little memory and time, where nobody vouches for what it does: as HDF5
-// does not for files that lie.
+// Runs code that may crash, hang or take all memory in a child process with limits: HDF5 promises nothing for files
+// with wrong contents.
 
 #include "tutti/base/error.hpp"
 
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Statuses that nobody else gives.
+// Exit statuses that nothing else returns.
 enum LoneOutcome : int { read_right = 10, read_wrong, refused, other_exception };
 
 inline std::string name_of_outcome(int outcome) {
@@ -35,7 +35,7 @@ inline std::string name_of_outcome(int outcome) {
   }
 }
 
-// `reads` tells whether what it read is right.
+// `reads` returns whether it read the right values.
 template <class Reads>
 int outcome_in_child(const Reads& reads) {
   const pid_t child = ::fork();

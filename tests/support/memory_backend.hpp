@@ -1,5 +1,5 @@
 #pragma once
-// A processor that only holds memory: the host's own, which computes nothing.
+// A backend that allocates host memory and computes nothing.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"

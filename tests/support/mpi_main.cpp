@@ -1,6 +1,6 @@
-// GoogleTest's main for tests on several ranks. Rank 0 reports in full, the others only what failed, with
-// their rank; every rank exits with the worst result of all, so that no launcher can hide a failure, and rank
-// 0 says whose it is.
+// GoogleTest's main for tests on multiple ranks. Rank 0 reports in full, the others only report failures, with their
+// rank. Every rank exits with the worst result of all, so that no launcher can hide a failure, and rank 0 names the
+// ranks that failed.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
@@ -24,7 +24,7 @@ class FailuresOfRank final : public testing::EmptyTestEventListener {
  public:
   explicit FailuresOfRank(const World& world) : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
 
-  // Results are reported under GoogleTest's lock, where it must not be asked which test is running.
+  // OnTestPartResult() runs under GoogleTest's lock, where the name of the running test cannot be queried.
   void OnTestStart(const testing::TestInfo& test) override {
     test_ = fmt::format("{}.{}", test.test_suite_name(), test.name());
   }
@@ -61,7 +61,7 @@ int worst_of_all(World& world, int mine) {
 
 int run_tests() {
   if (!started_by_launcher()) {
-    write_stderr_line("this test runs on several ranks: start it with mpiexec, or all of them with ctest");
+    write_stderr_line("this test runs on multiple ranks: start it with mpiexec, or run all tests with ctest");
     return static_cast<int>(ExitStatus::usage);
   }
   const std::unique_ptr<World> world = make_mpi_world();
@@ -79,14 +79,14 @@ int run_tests() {
 }  // namespace
 
 World& test_world() {
-  if (world_of_tests == nullptr) throw std::logic_error("test_world() is there while tests run");
+  if (world_of_tests == nullptr) throw std::logic_error("test_world() exists only while tests run");
   return *world_of_tests;
 }
 
 }  // namespace tutti
 
-// Sanitizers can name, and so suppress with a reason, what they find in a library only while it is loaded;
-// MPI unloads its plug-ins. In tests nothing is unloaded.
+// Sanitizers can name and suppress findings in a library only while it is loaded, but MPI unloads its plug-ins. In
+// tests nothing is unloaded.
 extern "C" int dlclose(void*) noexcept { return 0; }
 
 int main(int argc, char** argv) {

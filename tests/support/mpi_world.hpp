@@ -1,6 +1,6 @@
 #pragma once
-// The world of a test that runs on several ranks. tests/support/mpi_main.cpp makes it before the first test
-// and closes it after the last, with one verdict for all ranks.
+// The world of a test on multiple ranks. tests/support/mpi_main.cpp creates it before the first test and closes it
+// after the last. All ranks exit with the same status.
 
 #include "tutti/comm/world.hpp"
 

@@ -1,1 +1,1 @@
-// What all tests include is compiled with this one, which has none.
+// The precompiled header of all tests is compiled with this file, which has no test.

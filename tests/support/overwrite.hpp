@@ -1,5 +1,5 @@
 #pragma once
-// Replaces a file's content without any of write_atomically's care, as damage does, and quickly.
+// Replaces a file's content in place, as damage does, without the steps of write_atomically.
 
 #include <cstddef>
 #include <fstream>

@@ -1,5 +1,5 @@
 #pragma once
-// An empty folder for one test, removed with all it holds.
+// An empty folder for one test. The destructor removes it with its content.
 
 #include <cstdlib>
 #include <filesystem>

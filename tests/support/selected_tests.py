@@ -1,7 +1,7 @@
 """Every test of every test program is selected by some entry of CTest: selected_tests.py BUILD MPIEXEC
 
-CTest's entries choose suites of a program by a filter that CMake reads from the sources. A suite that it does not see
-would never run.
+CTest's entries select the suites of a program by a filter that CMake derives from the sources. A suite that CMake
+does not find would never run.
 """
 
 import collections

@@ -1,5 +1,5 @@
 #pragma once
-// A process in which files, and shared memory, end at so many bytes.
+// Limits the size of the files and of the shared memory that this process writes.
 
 #include <sys/resource.h>
 
@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// As long as it lives.
+// The destructor restores the limit.
 class SizeLimit {
  public:
   explicit SizeLimit(rlim_t bytes) : before_handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,4 +1,4 @@
-// GoogleTest's main, for which no test at all is a failure: a filter of suites that no longer exist proves nothing.
+// GoogleTest's main that fails when the filter selects no test: a filter of suites that no longer exist proves nothing.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// The tutti::Error that an action throws, for tests that look at its source and words.
+// The tutti::Error that an action throws, for tests that check its source and message.
 
 #include "tutti/base/error.hpp"
 

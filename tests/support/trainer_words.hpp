@@ -1,5 +1,5 @@
 #pragma once
-// The words of a trainer's command line, and those that it prints.
+// Words of the trainer's command line and of its output.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace tutti::test {
 
 using Words = std::vector<std::string>;
 
-// Those of a text, which blanks part.
+// Splits a text at blanks.
 inline Words words_of(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
@@ -23,7 +23,7 @@ inline Words with(Words words, const Words& more) {
   return words;
 }
 
-// What follows the word where it stands last, up to a comma or the line's end.
+// The text after the last occurrence of `word`, up to a comma or the end of the line.
 inline std::string last_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);
   if (at == std::string::npos) {

@@ -1,4 +1,4 @@
-// Preloaded, this makes of any MPI library one that was built without support for threads.
+// Preloaded, this makes any MPI library report that it does not support threads.
 
 extern "C" {
 

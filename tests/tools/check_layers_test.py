@@ -1,4 +1,4 @@
-"""Plants every kind of violation in a small tree and sees the layer check report it, and nothing else."""
+"""Puts every kind of violation into a small tree and checks that the layer check reports it, and nothing else."""
 
 import pathlib
 import subprocess
@@ -38,7 +38,7 @@ def function_of(count):
 
 class LayerCheck(unittest.TestCase):
     def findings(self, changes):
-        """The findings of the sound tree with these files put in, or added to where the path exists."""
+        """The findings of the valid tree with these files, or with these texts appended to existing files."""
         with tempfile.TemporaryDirectory() as folder:
             for path, text in SOUND.items():
                 self.write(folder, path, text + changes.get(path, ""))
@@ -60,7 +60,7 @@ class LayerCheck(unittest.TestCase):
     def expect_nothing(self, changes):
         self.assertEqual([], self.findings(changes))
 
-    def test_a_sound_tree_has_no_findings(self):
+    def test_a_valid_tree_has_no_findings(self):
         self.expect_nothing({})
 
     def test_a_module_may_not_include_a_higher_one(self):
@@ -121,7 +121,7 @@ class LayerCheck(unittest.TestCase):
         self.expect_nothing({"src/app/a.cpp": '// #include <mpi.h>\n/*\n#include "tutti/app/x.hpp"\n*/\n'})
 
     def test_a_file_outside_the_modules_is_refused(self):
-        self.expect({"src/extra/a.cpp": "int x;\n"}, "src/extra/a.cpp", 1, "lies in no module")
+        self.expect({"src/extra/a.cpp": "int x;\n"}, "src/extra/a.cpp", 1, "is in no module")
 
     def test_a_public_header_that_only_its_module_includes_is_refused(self):
         self.expect({"include/tutti/nn/network.hpp": "#pragma once\n",
@@ -129,11 +129,11 @@ class LayerCheck(unittest.TestCase):
                      "src/nn/network.cpp": '#include "tutti/nn/network.hpp"\n'},
                     "include/tutti/nn/network.hpp", 1, "move it to src/nn")
 
-    def test_what_the_topmost_module_has_for_programs_outside_is_public_rightly(self):
+    def test_a_header_of_the_topmost_module_may_be_public_for_other_programs(self):
         self.expect_nothing({"include/tutti/app/program.hpp": "#pragma once\n",
                              "include/tutti/CMakeLists.txt": "app/program.hpp\n"})
 
-    def test_a_public_header_that_a_used_one_needs_is_public_rightly(self):
+    def test_a_header_that_a_public_one_needs_may_be_public(self):
         self.expect_nothing({"include/tutti/comm/group.hpp": "#pragma once\n",
                              "include/tutti/CMakeLists.txt": "comm/group.hpp\n",
                              "include/tutti/comm/world.hpp": '#include "tutti/comm/group.hpp"\n'})
@@ -153,25 +153,27 @@ class LayerCheck(unittest.TestCase):
     def test_a_header_without_pragma_once_is_refused(self):
         self.expect({"src/app/a.hpp": "int x;\n"}, "src/app/a.hpp", 1, "#pragma once")
 
-    def test_names_that_say_nothing_are_refused(self):
-        self.expect({"src/app/string_util.cpp": "int x;\n"}, "src/app/string_util.cpp", 1, "'util' says nothing")
+    def test_names_that_are_too_general_are_refused(self):
+        self.expect({"src/app/string_util.cpp": "int x;\n"}, "src/app/string_util.cpp", 1, "'util' is too general")
 
-    def test_sizes_are_held_to_the_line(self):
+    def test_sizes_are_limited_exactly(self):
         self.expect_nothing({"src/app/a.cpp": lines(399), "src/app/a.hpp": "#pragma once\n" + lines(198)})
         self.expect({"src/app/a.cpp": lines(400)}, "src/app/a.cpp", 400, "has 400 lines")
         self.expect({"src/app/a.hpp": "#pragma once\n" + lines(199)}, "src/app/a.hpp", 200, "has 200 lines")
         self.expect({"tests/app/a_test.cpp": lines(400)}, "tests/app/a_test.cpp", 400, "has 400 lines")
+        self.expect({"src/app/a.inc": lines(400)}, "src/app/a.inc", 400, "has 400 lines")
 
-    def test_function_lengths_are_held_to_the_line(self):
+    def test_function_lengths_are_limited_exactly(self):
         self.expect_nothing({"src/app/a.cpp": function_of(59)})
-        self.expect({"src/app/a.cpp": "\n\n" + function_of(60)}, "src/app/a.cpp", 3, "a function of 60 lines")
+        for path in ("src/app/a.cpp", "src/app/a.inc"):
+            self.expect({path: "\n\n" + function_of(60)}, path, 3, "a function of 60 lines")
 
 
     def test_no_line_is_longer_than_120_columns(self):
-        for path in ("src/app/a.cpp", "tests/app/a_test.cpp", "src/app/CMakeLists.txt", "tools/cmake/Tests.cmake",
-                     "tools/plot.py", "jobs/slurm.bash"):
+        for path in ("src/app/a.cpp", "src/app/a.inc", "tests/app/a_test.cpp", "src/app/CMakeLists.txt",
+                     "tools/cmake/Tests.cmake", "tools/plot.py", "jobs/slurm.bash"):
             with self.subTest(path):
-                comment = "//" if path.endswith(".cpp") else "#"
+                comment = "//" if path.endswith((".cpp", ".inc")) else "#"
                 self.expect_nothing({path: comment.ljust(120, "x") + "\n"})
                 self.expect({path: "\n" + comment.ljust(121, "x") + "\n"}, path, 2, "121 columns")
 

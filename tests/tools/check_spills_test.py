@@ -1,4 +1,4 @@
-"""Plants a kernel that keeps an array on a stack, and sees the check report it and no other. Takes nvcc's path."""
+"""Compiles a kernel with an array on its stack, and checks that only this one is reported. Takes nvcc's path."""
 
 import json
 import pathlib

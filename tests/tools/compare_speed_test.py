@@ -1,4 +1,4 @@
-"""Runs tools/peers/compare_speed.py with programs put in place of the trainer and of the Python that has torch."""
+"""Runs tools/peers/compare_speed.py with fake programs for the trainer and the Python that has torch."""
 
 import json
 import pathlib
@@ -43,7 +43,7 @@ class CompareSpeed(Programs):
         self.assertEqual(1, result.stdout.count("torch.compile fails"), result.stdout)
         self.assertIn("round by round: 2.000 (2.000-2.000)", result.stdout)
 
-    def test_says_how_to_get_a_python_with_torch(self):
+    def test_reports_how_to_get_a_python_with_torch(self):
         self.program("python", "exit 1")
         result = subprocess.run([sys.executable, str(SCRIPT), "--trainer", self.program("trainer", TRAINER), "--python",
                                  str(self.root / "python")], capture_output=True, text=True, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""Takes trained networks out of their checkpoints and back again, and lets trainer read what comes back."""
+"""Converts trained networks from checkpoints and back again, and lets trainer read the result."""
 
 import contextlib
 import hashlib
@@ -84,8 +84,8 @@ class Trained(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.trained = pathlib.Path(folder.name) / "run"
-        cls.said = trainer("--data", DATA, "--normalize", "0.5/0.25", "--steps", 2, "--batch-size", 32, "--test-every",
-                           0, "--threads", 1, "--out", cls.trained)
+        cls.output = trainer("--data", DATA, "--normalize", "0.5/0.25", "--steps", 2, "--batch-size", 32,
+                             "--test-every", 0, "--threads", 1, "--out", cls.trained)
         cls.file = cls.trained / "checkpoints/step-00000002.h5"
 
     def setUp(self):
@@ -126,9 +126,9 @@ class Trained(unittest.TestCase):
 
 
 class Checkpoint(Trained):
-    def test_is_read_with_the_digest_that_the_run_has_told(self):
+    def test_is_read_with_the_digest_that_the_run_has_printed(self):
         read = checkpoints.read(self.file)
-        self.assertIn(f"weights {checkpoints.weights_digest(read)}", self.said)
+        self.assertIn(f"weights {checkpoints.weights_digest(read)}", self.output)
         self.assertEqual((2, "lenet"), (read.step, read.model.name))
         self.assertEqual((20, 1, 3, 3), read.array("/parameters/conv1/weight").shape)
 
@@ -155,7 +155,7 @@ class Checkpoint(Trained):
         with self.assertRaisesRegex(ExportError, "no checkpoint in it is good: .*SHA-256"):
             checkpoints.read(self.root)
 
-    def test_is_told_apart_from_other_files(self):
+    def test_is_distinguished_from_other_files(self):
         other = self.root / "other.h5"
         with self.assertRaisesRegex(ExportError, "other.h5: No such file"):
             checkpoints.read(other)
@@ -168,7 +168,7 @@ class Checkpoint(Trained):
         with self.assertRaisesRegex(ExportError, "holds no checkpoints: give a run's folder"):
             checkpoints.read(self.root)
 
-    def test_whose_texts_are_not_what_belongs_there_is_refused(self):
+    def test_with_invalid_texts_is_refused(self):
         read = checkpoints.read(self.file)
         options, data = read.text("/run/configuration"), read.text("/run/data")
         for normalize in ("0.5", "a/b", "nan/1", "0.5/0", "0.5/-1", "1,2/1", "__import__('os')/1"):
@@ -177,11 +177,11 @@ class Checkpoint(Trained):
                 read.statistics(1)
         for wrong in ("[1,28,28.5]", "[28,28]", "[1,-28,28]", '"x"', "[true,28,28]"):
             read.values["/run/data"] = data.replace("[1,28,28]", wrong)
-            with self.subTest(wrong), self.assertRaisesRegex(ExportError, "/run/data is not what"):
+            with self.subTest(wrong), self.assertRaisesRegex(ExportError, "/run/data is not that"):
                 read.trained_on()
         for wrong in ("[" * 100000, '{"image": [1, 2, 3]}', "3"):
             read.values["/run/data"] = wrong
-            with self.assertRaisesRegex(ExportError, "/run/data is not what"):
+            with self.assertRaisesRegex(ExportError, "/run/data is not that"):
                 read.trained_on()
 
     def test_with_values_that_are_not_finite_is_not_written(self):
@@ -220,7 +220,7 @@ class There(Trained):
                 self.assertEqual((value.dtype, value.shape, value.tobytes()),
                                  (other.dtype, other.shape, other.tobytes()), place)
 
-    def test_trainer_finds_only_the_optimizer_gone(self):
+    def test_trainer_finds_only_the_optimizer_missing(self):
         back = self.back()
         found = subprocess.run([TRAINER, "diff", self.file, back], capture_output=True, text=True, check=False)
         self.assertEqual(1, found.returncode, found.stderr)
@@ -228,19 +228,19 @@ class There(Trained):
         self.assertNotIn("/parameters", found.stdout)
         self.assertNotIn("progress", found.stdout)
 
-    def test_trainer_evaluates_and_begins_with_what_came_back(self):
+    def test_trainer_evaluates_and_starts_from_the_result(self):
         back = self.back()
         lines = [trainer("eval", "--checkpoint", file, "--on", "train", "--quiet") for file in (self.file, back)]
         self.assertIn("train loss", lines[0])
         self.assertIn(lines[0], lines[1])
         self.assertNotIn("warning", lines[1])
-        self.assertIn("initialised from", trainer("--data", DATA, "--init-from", back, "--steps", 1,
+        self.assertIn("initialized from", trainer("--data", DATA, "--init-from", back, "--steps", 1,
                                                             "--batch-size", 32, "--test-every", 0))
-        told = self.root / "told.json"
-        trainer("inspect", back, "--json", told)
-        self.assertEqual([], json.loads(told.read_text(encoding="utf-8"))["optimizer"])
+        facts = self.root / "facts.json"
+        trainer("inspect", back, "--json", facts)
+        self.assertEqual([], json.loads(facts.read_text(encoding="utf-8"))["optimizer"])
 
-    def test_a_state_in_several_files_is_one_checkpoint(self):
+    def test_a_state_in_multiple_files_is_one_checkpoint(self):
         whole = checkpoints.read(self.file)
         first = {place: value for place, value in whole.values.items() if "dense" not in place}
         rest = {place: value for place, value in whole.values.items() if "conv" not in place}
@@ -257,38 +257,38 @@ class There(Trained):
 class Onnx(Trained):
     def message(self, *words):
         path = self.root / "F.onnx"
-        said = self.exported(self.trained, "--to-onnx", path, *words)
-        return protobuf.decode(MODEL, path.read_bytes()), said
+        output = self.exported(self.trained, "--to-onnx", path, *words)
+        return protobuf.decode(MODEL, path.read_bytes()), output
 
     def extents(self, message):
         dims = message["graph"]["input"][0]["type"]["tensor_type"]["shape"]["dim"]
         return [dim.get("dim_value", dim.get("dim_param")) for dim in dims]
 
-    def test_has_a_node_for_each_thing_that_a_layer_does(self):
-        message, said = self.message()
+    def test_has_a_node_for_each_operation_of_a_layer(self):
+        message, output = self.message()
         graph = message["graph"]
         self.assertEqual(["Conv", "Relu", "MaxPool", "Conv", "Relu", "MaxPool", "Flatten", "Gemm", "Relu", "Gemm"],
                          [node["op_type"] for node in graph["node"]])
         self.assertEqual(["conv1", "conv1/relu", "pool1"], [node["name"] for node in graph["node"][:3]])
         self.assertEqual(["image", "conv1/weight", "conv1/bias"], graph["node"][0]["input"])
         self.assertEqual("logits", graph["output"][0]["name"])
-        self.assertIn("(pixel / 255 - M) / S, M/S = 0.5/0.25", said)
+        self.assertIn("(pixel / 255 - M) / S, M/S = 0.5/0.25", output)
 
-    def test_says_what_images_it_takes(self):
-        message, said = self.message()
+    def test_describes_its_input_images(self):
+        message, output = self.message()
         self.assertEqual(["batch", 1, 28, 28], self.extents(message))
-        self.assertIn("image (batch x 1 x 28 x 28; ", said)
+        self.assertIn("image (batch x 1 x 28 x 28; ", output)
         self.assertEqual(["batch", 1, 29, 28], self.extents(self.message("--image", "1x29x28")[0]))
         status, _, err = self.export(self.trained, "--to-onnx", self.root / "F.onnx", "--image", "1x32x32")
         self.assertEqual(1, status)
         self.assertIn("--image 1x32x32 does not fit the network of", err)
 
-    def test_has_beside_it_and_in_it_how_images_are_made_for_it(self):
-        message, said = self.message()
+    def test_has_the_image_rule_inside_and_in_another_file(self):
+        message, output = self.message()
         text = (self.root / "F.onnx.json").read_text(encoding="utf-8")
-        self.assertIn("F.onnx.json: how images are resized", said)
-        told = {entry["key"]: entry["value"] for entry in message["metadata_props"]}
-        self.assertEqual(text, told["image_rule"] + "\n")
+        self.assertIn("F.onnx.json: how images are resized", output)
+        metadata = {entry["key"]: entry["value"] for entry in message["metadata_props"]}
+        self.assertEqual(text, metadata["image_rule"] + "\n")
         rule = json.loads(text)
         self.assertEqual(([1, 28, 28], 32, [0.5], [0.25], False, 10),
                          (rule["image"], rule["resize"]["short_side"], rule["mean"], rule["deviation"],
@@ -306,16 +306,16 @@ class Onnx(Trained):
         self.assertEqual(["batch", 1, "height", "width"], self.extents(message))  # 28 or 29
         self.assertIsNone(json.loads((self.root / "early.onnx.json").read_text(encoding="utf-8"))["resize"])
 
-    def test_normalises_where_that_is_asked_for(self):
-        message, said = self.message("--with-normalize")
+    def test_normalises_on_request(self):
+        message, output = self.message("--with-normalize")
         graph = message["graph"]
         self.assertEqual(["Sub", "Div", "Conv"], [node["op_type"] for node in graph["node"][:3]])
         arrays = {array["name"]: onnx_file.array_of(array, "") for array in graph["initializer"]}
         self.assertEqual([[[[0.5]]]], arrays["image/mean"].tolist())
         self.assertEqual([[[[0.25]]]], arrays["image/deviation"].tolist())
-        self.assertIn("; pixel / 255) -> logits", said)
+        self.assertIn("; pixel / 255) -> logits", output)
 
-    def test_of_others_makes_no_checkpoint(self):
+    def test_of_other_programs_is_not_converted_back(self):
         path, target = self.root / "F.onnx", self.root / "F.h5"
         for content, fault in ((b"\x0a\x05ab", "cut short"), (b"%PDF-1.4 of something else", "F.onnx: "),
                                (protobuf.encode(MODEL, {"ir_version": 8}), "tools/export has not written it")):
@@ -325,7 +325,7 @@ class Onnx(Trained):
             self.assertIn(fault, err)
         self.assertFalse(target.exists())
 
-    def test_without_one_of_its_arrays_makes_no_checkpoint(self):
+    def test_without_one_of_its_arrays_is_not_converted_back(self):
         message, _ = self.message()
         message["graph"]["initializer"] = [array for array in message["graph"]["initializer"]
                                            if array["name"] != "conv2/bias"]
@@ -347,6 +347,15 @@ class Models(unittest.TestCase):
         self.assertEqual(["/statistics/norm/mean", "/statistics/norm/variance", "/parameters/head/weight"],
                          [place for _, _, place in read.arrays()][-3:])
 
+    def test_have_the_types_of_layers_that_trainer_knows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "none.toml"
+            file.write_text('name = "n"\n[[layer]]\nname = "l"\ntype = "none"\n', encoding="utf-8")
+            done = subprocess.run([TRAINER, "--model", file, "--data", DATA, "--dry-run"], capture_output=True,
+                                  text=True, check=False, timeout=300)
+        _, _, known = done.stderr.strip().partition("'none' is no layer type: ")
+        self.assertEqual(list(model.SPECS), known.split(", "), done.stderr)
+
     def test_of_a_newer_trainer_are_refused_by_layer(self):
         for text, fault in ((EVERY_TYPE.replace('"dropout"', '"attention"'), "layer drop is of the type 'attention'"),
                             (EVERY_TYPE.replace("rate = 0.25", "rate = 0.25\nshape = 3"), "'shape'"),
@@ -354,7 +363,7 @@ class Models(unittest.TestCase):
             with self.assertRaisesRegex(ExportError, fault):
                 model.parse(text, "F")
 
-    def test_hold_numbers_where_numbers_belong_and_names_where_names_do(self):
+    def test_must_have_values_of_the_right_types(self):
         evil = "__import__('os').system('touch evil')"
         for right, wrong in (("rate = 0.25", f'rate = "{evil}"'), ("rate = 0.25", "rate = true"),
                              ("rate = 0.25", "rate = nan"), ("rate = 0.25", "rate = 1.0"),
@@ -375,7 +384,7 @@ class Models(unittest.TestCase):
         for file in sorted((TOOLS.parent / "jobs/models").glob("*.toml")):
             self.assertTrue(model.parse(file.read_text(encoding="utf-8"), file.name).layers)
 
-    def test_tell_what_images_they_take(self):
+    def test_determine_the_size_of_their_images(self):
         lenet = model.parse((TOOLS.parent / "jobs/models/lenet.toml").read_text(encoding="utf-8"), "lenet")
         shapes = {"/parameters/conv1/weight": (20, 3, 3, 3), "/parameters/conv2/weight": (50, 20, 5, 5),
                   "/parameters/dense1/weight": (128, 50 * 5 * 5), "/parameters/dense2/weight": (10, 128)}
@@ -387,10 +396,10 @@ class Models(unittest.TestCase):
 
 class Words(Trained):
     def test_that_contradict_each_other_are_refused(self):
-        for words, fault in ((["F.h5"], "say what to make of it: --to-onnx or --to-torch"),
-                             (["F.onnx"], "say what to make of it: --to-checkpoint F.h5"),
+        for words, fault in ((["F.h5"], "choose the output: --to-onnx or --to-torch"),
+                             (["F.onnx"], "choose the output: --to-checkpoint F.h5"),
                              (["F.onnx", "--to-torch", "F.pt"], "F.onnx becomes a checkpoint first"),
-                             (["F.h5", "--to-checkpoint", "G.h5"], "--to-checkpoint wants an .onnx"),
+                             (["F.h5", "--to-checkpoint", "G.h5"], "--to-checkpoint needs an .onnx"),
                              (["F.h5", "--to-onnx", "F.onnx", "--module", "F.py"], "--module goes with --to-torch"),
                              (["F.pt", "--to-checkpoint", "G.h5"], "--like RUN goes with a state dict"),
                              (["F.h5", "--to-torch", "F.pt", "--with-normalize"], "a state dict alone"),
@@ -399,7 +408,7 @@ class Words(Trained):
             self.assertEqual((2, ""), (status, out), words)
             self.assertIn(fault, err)
 
-    def test_that_need_more_packages_say_which_and_how(self):
+    def test_that_need_more_packages_name_them_and_the_remedy(self):
         bare = {name: value for name, value in os.environ.items() if name != "TUTTI_PYTHON"}
         done = subprocess.run([sys.executable, "-I", "-S", TOOLS / "export", "F.h5", "--to-torch", "F.pt"], env=bare,
                               capture_output=True, text=True, check=False)
@@ -427,7 +436,7 @@ class Data(Trained):
 
 
 class Digest(unittest.TestCase):
-    def test_of_a_long_array_goes_piece_by_piece(self):
+    def test_of_a_long_array_is_computed_in_pieces(self):
         values = np.arange(digests.PIECE + 3, dtype=np.float32)
         whole = digests.digest("w", values)
         with mock.patch.object(digests, "PIECE", 1000):

@@ -1,4 +1,4 @@
-"""Rehearses tools/gpu-day with programs put in place of the trainer, mpirun, PyTorch and CUDA's tools."""
+"""Rehearses tools/gpu-day with fake programs for the trainer, mpirun, PyTorch and CUDA's tools."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ sys.path.insert(0, str(TOOLS))
 from gpu_day import bundle, command_line, parts, speed, status, tables, targets, training
 from gpu_day.session import Results, Session
 
-# Learns and speaks as the trainer does; its weights depend on --in-flight and --bucket-mib where a file says so.
+# Has the output of the trainer. Its weights depend on --in-flight and --bucket-mib if a file requests it.
 TRAINER = f"#!{sys.executable}\n" """import json, os, pathlib, sys, time
 words = sys.argv[1:]
 value = lambda name, other: words[words.index(name) + 1] if name in words else other
@@ -122,7 +122,7 @@ class Rehearsal(Folder):
     def options(self, *words):
         return command_line.parse(["run", "--bundle", str(self.bundle), "--out", str(self.root), *words])
 
-    def test_plays_every_part_and_counts_for_nothing(self):
+    def test_runs_every_part_and_does_not_count_as_a_run(self):
         code, output, results = self.run_parts()
         failed = {name: one["outcome"] for name, one in results.items() if one["outcome"] != "ran"}
         self.assertEqual({"tests", "sanitizers", "speed-resnet50"}, set(failed), failed)
@@ -135,7 +135,7 @@ class Rehearsal(Folder):
         self.assertEqual(0.0015, results["profile"]["figures"]["lenet_kernel_ms"])
         self.assertIn("batch norms", str(results["profile"]["tables"][0]["rows"]))
 
-    def test_gives_every_test_its_verdict(self):
+    def test_gives_every_test_its_result(self):
         _, output, results = self.run_parts("tests", "sanitizers")
         self.assertEqual({"programs_passed": 1, "cases_passed": 3, "failed": 2}, results["tests"]["figures"])
         self.assertRegex(output, r"backend.cuda_good +passed +3")
@@ -165,7 +165,7 @@ class Rehearsal(Folder):
         self.assertEqual(1, results["in-flight"]["figures"]["digests_differ"])
         self.assertEqual("ran", results["graphs"]["outcome"])
 
-    def test_times_how_long_a_job_outlives_a_stopped_rank(self):
+    def test_measures_how_long_a_job_runs_after_a_rank_was_stopped(self):
         results = Results(self.root / "results.json")
         part = parts.Part("ranks", "", training.stopped_rank)
         with mock.patch.object(training, "STALL_SECONDS", 2), contextlib.redirect_stdout(io.StringIO()):
@@ -178,11 +178,11 @@ class Rehearsal(Folder):
         self.run_parts("ceilings")
         self.assertEqual({"ceilings", "versions"}, set(self.run_parts("versions")[2]))
 
-    def test_ends_a_program_that_takes_too_long_and_says_so(self):
+    def test_ends_and_reports_a_program_that_takes_too_long(self):
         with Session(self.options("--limit", "2", "--rehearse"), self.bundle) as session:
             self.assertEqual(("time", "begun\n"), session.status_of(["bash", "-c", "echo begun; sleep 60"]))
 
-    def test_says_which_parts_there_are(self):
+    def test_lists_the_parts(self):
         with self.assertRaisesRegex(SystemExit, "no part is called 'sped'.*speed-lenet"):
             parts.choose(["sped"])
         self.assertEqual(list(speed.WORKLOADS), [part.name for part in parts.choose(["speed"])])
@@ -190,18 +190,18 @@ class Rehearsal(Folder):
 
 class Verdicts(unittest.TestCase):
     def of(self, text, records):
-        return next(row[2:] for row in targets.verdicts(records) if text in row[0])
+        return next(row[2:] for row in targets.results(records) if text in row[0])
 
-    def test_tell_met_from_missed_and_from_never_run(self):
+    def test_distinguish_met_missed_and_never_run(self):
         text = "resnet50 at 224"
-        for images_per_second, verdict in ((6499, "MISSED"), (6500, "met"), (9000, "met, stretch too")):
+        for images_per_second, result in ((6499, "MISSED"), (6500, "met"), (9000, "met, stretch too")):
             figures = {"resnet50_256.tutti": images_per_second}
-            self.assertEqual(verdict, self.of(text, {"speed-resnet50": record(figures)})[1])
+            self.assertEqual(result, self.of(text, {"speed-resnet50": record(figures)})[1])
         self.assertEqual(["-", "no figure"], self.of(text, {"speed-resnet50": record({})}))
         self.assertEqual(["-", "never run"], self.of(text, {}))
         self.assertEqual(["-", "never run"], self.of(text, {"speed-resnet50": record({"resnet50_256.tutti": 1}, True)}))
 
-    def test_take_the_worst_of_several_and_want_them_all(self):
+    def test_take_the_worst_figure_and_need_all(self):
         figures = {f"resnet18_28_{batch}.ratio_compiled": ratio for batch, ratio in ((256, 1.3), (512, 1.1))}
         records = {"speed-resnet18-28": record(figures)}
         self.assertEqual("no figure", self.of("resnet18-28: times compiled", records)[1])
@@ -221,10 +221,10 @@ class Verdicts(unittest.TestCase):
 
 
 class StatusPage(Folder):
-    def test_in_the_tree_is_what_the_records_give(self):
+    def test_in_the_tree_is_generated_from_the_records(self):
         self.assertEqual(status.status_text(Results(status.RECORDS).parts), status.PAGE.read_text(encoding="utf-8"))
 
-    def test_lists_what_has_run_and_what_never_has(self):
+    def test_lists_parts_that_have_run_and_that_have_not(self):
         text = status.status_text({"ceilings": record({}), "tests": record({}, rehearsal=True)})
         self.assertIn("| ceilings | 2026-01-01 | G | 1 | c | ran |", text)
         self.assertIn("x\\|y", text)
@@ -245,7 +245,7 @@ class BundledTests(Folder):
         program(self.build / "tests/one_test", "")
         self.bundle = bundle.Bundle(self.build, self.root / "bundle")
 
-    def test_run_what_lies_in_the_bundle(self):
+    def test_run_programs_of_the_bundle(self):
         test = f"{self.build}/tests/one_test"
         self.assertEqual(["{bundle}/bin/mpirun", "-n", "2", "{bundle}/bin/one_test", "--x=1"],
                          [self.bundle.word(word) for word in ("/usr/bin/mpiexec", "-n", "2", test, "--x=1")])
@@ -258,7 +258,7 @@ class BundledTests(Folder):
 
 
 class Numbers(unittest.TestCase):
-    def test_keep_four_digits_that_count(self):
+    def test_keep_four_significant_digits(self):
         self.assertEqual(["95,000", "1.15", "12,346", "1e-05", "0.92", "time"],
                          [tables.number(value) for value in (95000, 1.15, 12345.6, 1e-5, 0.92, "time")])
 

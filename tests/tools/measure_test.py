@@ -1,4 +1,4 @@
-"""Runs tools/peers/measure and tools/peers/compare_sums with programs put in place of all that they start."""
+"""Runs tools/peers/measure and tools/peers/compare_sums with fake programs for all that they start."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class Measure(Tools):
                              self.program("python", python), "--json", str(self.root / "all.json"), "--page-file",
                              str(self.root / "page.md"), *arguments)
 
-    def test_sets_what_is_reached_beside_what_must_be_and_keeps_every_round(self):
+    def test_prints_figures_and_requirements_and_saves_every_round(self):
         result = self.measure("--rounds", "2", "--only", "lenet-fp32")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertRegex(result.stdout, r"lenet fp32.* 300\.0 +200\.0 +1\.50 \(1\.50-1\.50\) +>= 1\.30 .* must\n")
@@ -56,7 +56,7 @@ class Measure(Tools):
         self.assertEqual({"tutti": "of ours", "pytorch": "of theirs"}, written["libraries"])
         self.assertEqual(PAGE, (self.root / "page.md").read_text(encoding="utf-8"))
 
-    def test_measures_itself_and_says_how_to_get_the_peer_where_there_is_none(self):
+    def test_measures_itself_and_reports_how_to_get_a_missing_peer(self):
         result = self.measure("--quick", "--only", "lenet-fp32", python="exit 1")
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertRegex(result.stdout, r"lenet fp32, images/s, against PyTorch +300\.0 +- .* not measured\n")
@@ -80,7 +80,7 @@ class Measure(Tools):
         self.assertIn("against MPI_Allreduce | 8.00 | 2.00 | 4.00 (3.00-5.00) |", page)
         self.assertRegex(page.replace("\n", " "), "Other programs used up to 0.5 of the cores meanwhile")
 
-    def test_refuses_names_that_it_does_not_know(self):
+    def test_refuses_unknown_names(self):
         result = self.measure("--only", "resnet")
         self.assertEqual(2, result.returncode)
         self.assertIn("nothing is called resnet", result.stderr)
@@ -92,7 +92,7 @@ class Measure(Tools):
             measured_rows.with_section("# Title\n", "new figures")
 
 
-# Ours take 1 ms, the library 4, a ring 2; the component that is asked for by its priority is not used.
+# Ours take 1 ms, the library 4, a ring 2. The component that is requested by its priority is not used.
 MPIRUN = """for last; do :; done
 seconds=0.004; [[ $* != *allreduce_algorithm\\ 4* ]] || seconds=0.002
 [[ $* != *allreduce_algorithm\\ 3* ]] || { echo broken >&2; exit 3; }
@@ -102,7 +102,7 @@ echo "{\\"results\\": [$(point window 0.001), $(point auto 0.001), $(point block
 
 
 class CompareSums(Tools):
-    def test_tells_who_is_fastest_and_what_was_left_out(self):
+    def test_prints_the_fastest_and_the_skipped_settings(self):
         self.program("mpirun.openmpi", MPIRUN)
         result = self.run_tool("compare_sums", "--rounds", "2", "--ranks", "2", "--openmpi",
                                self.program("trainer", "exit 1"), "--mpich", str(self.root / "missing"), "--json",

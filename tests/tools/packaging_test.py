@@ -1,4 +1,4 @@
-"""Holds tools/packaging to the libraries that tools/setup lists, and to the syntax of each kind of file."""
+"""Checks tools/packaging against the libraries that tools/setup lists, and the syntax of each kind of file."""
 
 import pathlib
 import re
@@ -8,7 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tools/packaging"
 
-# What each Debian package is called in Spack and on conda-forge; None: the site's own compiler.
+# The name of each Debian package in Spack and on conda-forge; None: the site's compiler.
 NAMES = {
     "build-essential": (None, "cxx-compiler"), "cmake": ("cmake", "cmake"), "ninja-build": ("ninja", "ninja"),
     "pkg-config": ("pkgconf", "pkg-config"), "python3": ("python", "python"), "libopenmpi-dev": ("openmpi", "openmpi"),
@@ -19,8 +19,8 @@ NAMES = {
     "libtoml11-dev": ("toml11", "toml11"), "zlib1g-dev": ("zlib", "zlib"),
     "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng")}
 
-# The little of YAML that the recipes keep to: comments, keys, plain values and items. A plain one with a colon at its
-# end or before a space would be a mapping.
+# The subset of YAML that the recipes use: comments, keys, plain values and items. A plain value with a colon at its end
+# or before a space would be a mapping.
 PLAIN = r"""[\w.-](?:[^\s:#'"]|:(?=\S)| (?!#))*"""
 YAML_LINE = re.compile(rf'(?:  )*(?:#.*|[\w-]+:(?: {PLAIN})?|- (?P<item>{PLAIN}|"[^"\\]+"))')
 
@@ -96,7 +96,7 @@ class Packaging(unittest.TestCase):
                            re.MULTILINE | re.DOTALL)
         self.assertIn(newest["name"], {"Unreleased", version})
         if newest["name"] == "Unreleased":
-            self.assertIn(f"version {version} ", newest["text"], "say what the next version will hold, or release it")
+            self.assertIn(f"version {version} ", newest["text"], "list the changes of the next version, or release it")
         self.assertLessEqual(set(re.findall(r"^### (\w+)", changelog, re.MULTILINE)),
                              {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"})
 

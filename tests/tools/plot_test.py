@@ -1,4 +1,4 @@
-"""Draws trainings and measurements that are written here, and looks at what tools/plot put into figures and pages."""
+"""Draws trainings and measurements that are written here, and checks the figures and pages of tools/plot."""
 
 import contextlib
 import fcntl
@@ -116,12 +116,12 @@ class RunFolder(Plot):
         for tail in ('{"event":"epoch","ep', "12", '"even'):
             self.assertEqual(1, len(run_folder.read(self.run_of(START, epoch(1), tail=tail)).epochs))
 
-    def test_passes_over_lines_that_are_no_records(self):
+    def test_skips_lines_that_are_not_records(self):
         status, out, err = self.plot("run", self.run_of(START, epoch(1), tail='nonsense\n{}\n{"ev'), "--formats", "svg")
         self.assertEqual(0, status)
         self.assertRegex(err, r"metrics.jsonl: skipped 2 damaged lines, the first is line 3\n$")
 
-    def test_says_what_to_do_about_a_folder_without_records(self):
+    def test_reports_the_remedy_for_a_folder_without_records(self):
         with self.assertRaisesRegex(Failure, r"holds no metrics.jsonl: .*--out"):
             run_folder.read(self.root)
         with self.assertRaisesRegex(Failure, "holds no record yet: wait"):
@@ -131,7 +131,7 @@ class RunFolder(Plot):
         run = run_folder.read(self.run_of(START, epoch(1), epoch(2), epoch(3) | {"step": 220}))
         self.assertEqual([0.5, 1, 1.5, 2.9, 3], [run.epochs_at(step) for step in (50, 100, 150, 210, 220)])
 
-    def test_tells_how_the_run_ended(self):
+    def test_reports_how_the_run_ended(self):
         folder = self.run_of(START, epoch(1))
         self.assertEqual("ended after 100 steps", run_folder.read(folder).state())
         (folder / "config.toml").write_text("epochs = 5\n", encoding="utf-8")
@@ -149,7 +149,7 @@ class Learning(Plot):
                                         START | {"ranks": 3}, epoch(2)))
         loss, accuracy, speed = drawing.panels[0]
         self.assertEqual(["Loss", "Accuracy", "Speed"], [one.get_title(loc="left") for one in drawing.panels[0]])
-        self.assertEqual(["mean cross-entropy", "share named rightly", "images/s"],
+        self.assertEqual(["mean cross-entropy", "share of correct labels", "images/s"],
                          [one.get_ylabel() for one in drawing.panels[0]])
         self.assertEqual("epoch", loss.get_xlabel())
         self.assertEqual([[1, 2], [1, 2], [0.5], [1, 1]], [list(line.get_xdata()) for line in accuracy.get_lines()])
@@ -159,7 +159,7 @@ class Learning(Plot):
         for words in ("lenet trained on glyphs", "4 ranks, then 3 ranks", "exchange exact"):
             self.assertIn(words, self.heading(drawing))
 
-    def test_without_a_test_set_shows_training_and_says_so(self):
+    def test_without_a_test_set_shows_training_with_a_note(self):
         drawing = self.draw(self.run_of(START, epoch(1, test=None)))
         self.assertEqual(["train (mean of the epoch)"], drawing.labels)
         self.assertIn("no test set", self.heading(drawing))
@@ -169,7 +169,7 @@ class Learning(Plot):
         self.assertEqual("step", drawing.panels[0][0].get_xlabel())
         self.assertEqual("no epoch has ended yet", drawing.panels[0][2].texts[0].get_text())
 
-    def test_gives_each_of_several_runs_its_colour_and_name(self):
+    def test_gives_each_of_multiple_runs_its_colour_and_name(self):
         drawing = self.draw(self.run_of(START, epoch(1), name="a"),
                             self.run_of(START | {"ranks": 1}, epoch(1), name="b"),
                             self.run_of(START, stretch(10), name="c"))
@@ -183,7 +183,7 @@ class Learning(Plot):
 
 
 class Follow(Plot):
-    def test_draws_anew_until_the_run_lets_go_of_its_folder(self):
+    def test_draws_again_until_the_run_unlocks_its_folder(self):
         folder = self.run_of()
         page = folder / "learning.html"
         pages = []
@@ -245,7 +245,7 @@ class Scaling(Plot):
         drawing = self.drawn(scaling, [], forecast={"points": [forecast(2), wide]})
         self.assertEqual(1.08, drawing.panels[1][0].get_ylim()[1])
 
-    def test_names_the_files_of_several(self):
+    def test_names_the_files_if_there_are_multiple(self):
         files = [bench_file.read(self.file_of("scaling", [point(1), point(2)], name=name), "scaling")
                  for name in ("before.json", "after.json")]
         self.assertEqual(["before: ring", "after: ring", "ideal"], scaling.draw(files).labels)
@@ -267,8 +267,8 @@ class TimeShares(Plot):
         self.assertEqual(["1", "4*"], [one.get_text() for one in weak.get_xticklabels()])
         self.assertIn("* oversubscribed: more ranks than cores", drawing.labels)
 
-    def test_refuses_points_that_do_not_tell(self):
-        with self.assertRaisesRegex(PlotError, r"figures.json does not tell where the time went.*measure again"):
+    def test_refuses_points_without_times(self):
+        with self.assertRaisesRegex(PlotError, r"figures.json has no times of the phases.*measure again"):
             self.drawn(time_shares, [point(1), point(2, time=None)])
 
 
@@ -280,7 +280,7 @@ class AllReduce(Plot):
                                       {"ranks": 2, "up_to_bytes": None, "algorithm": "mpi"}])
         self.assertEqual(["2 ranks", "4 ranks"], [one.get_title(loc="left") for one in drawing.panels[0]])
         self.assertEqual(["ring", "mpi (the library's own)", "new one",
-                          "strip on top, in these colours: taken by training"], drawing.labels)
+                          "strip on top, in these colours: chosen by training"], drawing.labels)
         self.assertEqual([4, 4096, 1 << 20], list(drawing.panels[0][0].get_lines()[0].get_xdata()))
         self.assertEqual([3, 3, 3, 3], [len(panel.get_lines()) for panel in drawing.panels.flat])
         self.assertEqual([2, 0], [len(panel.patches) for panel in drawing.panels[0]])
@@ -298,14 +298,14 @@ class AllReduce(Plot):
 
 
 class Files(Plot):
-    def test_are_written_beside_the_input_or_where_they_are_wanted(self):
+    def test_are_written_next_to_the_input_or_into_a_given_folder(self):
         run, bench = self.run_of(START, epoch(1)), self.file_of("scaling", [point(1)], name="scaling.json")
         out = self.root / "new/folder"
         for words, stem in ((("run", run), run / "learning"), (("scaling", bench), self.root / "scaling"),
                             (("time", bench, "--out", out), out / "scaling-time")):
-            status, told, err = self.plot(*words)
+            status, output, err = self.plot(*words)
             self.assertEqual((0, ""), (status, err))
-            self.assertEqual([f"{stem}.{form}" for form in command_line.FORMATS], told.split())
+            self.assertEqual([f"{stem}.{form}" for form in command_line.FORMATS], output.split())
             self.assertTrue(pathlib.Path(f"{stem}.png").read_bytes().startswith(b"\x89PNG"))
             self.assertIn(b"<svg", pathlib.Path(f"{stem}.svg").read_bytes())
             self.assertFalse(list(stem.parent.glob(f".{stem.name}*")))

@@ -1,4 +1,4 @@
-"""Programs of a few lines, put in place of those that a tool starts."""
+"""Fake programs of a few lines for those that a tool starts."""
 
 import pathlib
 import tempfile

@@ -70,8 +70,7 @@ def elsewhere(command: str) -> str | None:
 
 
 def shortened(command: str, whole: bool) -> str:
-    """With fewer steps where a large network is trained or measured; unless all of it is to be run, with little data
-    and few messages, too."""
+    """Shortens commands that train or measure large networks and, unless --whole is given, data and messages, too."""
     def short(segment: str) -> str:
         trains = re.search(r"trainer( train| sweep)?( -(?!-help|-completion)|$)", segment)
         if "bench allreduce" in segment:
@@ -158,7 +157,7 @@ def png(pixels: bytes, width: int, height: int) -> bytes:
 
 
 def make_home(home: pathlib.Path) -> None:
-    """A data set of idx files and a folder of photographs, as far as a machine without any has them."""
+    """Makes a data set of idx files and a folder of photographs."""
     source = random.Random(1)
     clothes = home / "data/fashion-mnist"
     clothes.mkdir(parents=True)
@@ -175,14 +174,14 @@ def make_home(home: pathlib.Path) -> None:
 
 
 def make_checkout(folder: pathlib.Path, options: argparse.Namespace) -> dict[str, str]:
-    """Links to what a reader has there; returns the environment."""
+    """Makes the links that a reader has, and returns the environment."""
     for path in ROOT.iterdir():
         if path.name not in (".git", "build", "runs", "trainer"):
             (folder / path.name).symlink_to(path)
     (folder / "trainer").symlink_to(options.trainer)
     programs = folder / "home/programs"
     programs.mkdir(parents=True)
-    mpirun = programs / "mpirun"  # no link: MPICH's launcher looks for its parts beside its own name
+    mpirun = programs / "mpirun"  # no link: MPICH's launcher looks for its parts in the folder of its name
     mpirun.write_text(f'#!/bin/sh\nexec {shlex.quote(options.mpiexec)} "$@"\n', encoding="utf-8")
     mpirun.chmod(0o755)
     make_home(folder / "home")
@@ -199,7 +198,7 @@ def run(name: str, folder: pathlib.Path, environment: dict[str, str], whole: boo
     for command in commands_of((ROOT / name).read_text(encoding="utf-8")):
         where = elsewhere(command)
         if where is not None:
-            assert (ROOT / where).is_file(), f"{command} is said to be run by {where}, which is not there"
+            assert (ROOT / where).is_file(), f"{where} runs {command} according to this table, but does not exist"
             print(f"{name}: {command}: {where}", flush=True)
             continue
         started = time.monotonic()

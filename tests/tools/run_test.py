@@ -16,7 +16,7 @@ TRAINER, MPIEXEC = os.environ["TUTTI_TRAINER"], os.environ["TUTTI_MPIEXEC"]
 
 class Run(Programs):
     def start(self, launcher, *words):
-        """In a session of its own, as a terminal's foreground job is a process group of its own."""
+        """Starts it in its own session, as a terminal's foreground job is its own process group."""
         self.log = self.root / "log"
         with open(self.log, "w", encoding="utf-8") as log:
             job = subprocess.Popen([RUN, *words], env=os.environ | {"TUTTI_MPIRUN": launcher}, stdin=subprocess.DEVNULL,
@@ -38,13 +38,13 @@ class Run(Programs):
         os.killpg(job.pid, number)
 
     def require_saved_by(self, script):
-        """That one Ctrl-C, once this launcher has printed ready, ends it as a saved training ends."""
+        """Checks that one Ctrl-C, once this launcher has printed ready, ends it like a saved training."""
         job = self.start(self.program("mpirun", script), "-np", "2")
         self.wait_for("ready", job)
         self.press(job)
         self.assertEqual(75, job.wait())
 
-    def test_hands_words_and_status_on(self):
+    def test_passes_words_and_status_on(self):
         job = self.start(self.program("mpirun", 'printf "<%s>" "$@"; exit 3'), "-np", "2", "./trainer", "a b")
         self.assertEqual(3, job.wait())
         self.assertEqual("<-np><2><./trainer><a b>", self.log.read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ class Run(Programs):
         self.assertEqual(9, job.wait())
         self.assertIn("ended at once", self.log.read_text(encoding="utf-8"))
 
-    def test_explains_itself_and_a_launcher_that_is_missing(self):
+    def test_prints_its_usage_and_reports_a_missing_launcher(self):
         self.assertEqual(0, self.start("mpirun", "--help").wait())
         self.assertIn("usage: run MPIRUN-WORDS", self.log.read_text(encoding="utf-8"))
         self.assertEqual(64, self.start("no-such-mpirun", "-np", "2").wait())

@@ -1,4 +1,4 @@
-"""What tools/cluster/scaling-check makes of the benchmarks' JSON."""
+"""The evaluation of the benchmarks' JSON in tools/cluster/scaling-check."""
 
 import importlib.machinery
 import importlib.util
@@ -34,7 +34,7 @@ class ScalingCheck(unittest.TestCase):
         self.assertAlmostEqual(three["error"], -0.25)
         self.assertAlmostEqual(three["one_after_the_other"], 1.9)
 
-    def test_tells_every_row(self):
+    def test_prints_every_row(self):
         rows = [{"model": "lenet", "mbit": 100} | row for row in scaling_check.compare(self.SCALING, self.EXCHANGE)]
         lines = scaling_check.table(rows).splitlines()
         self.assertEqual(len(lines), 3)

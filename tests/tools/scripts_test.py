@@ -1,4 +1,4 @@
-"""Runs the user's shell scripts in a copy of tools/, with programs put in place of apt-get, cmake, mpirun and ctest."""
+"""Runs the user's shell scripts in a copy of tools/, with fake programs for apt-get, cmake, mpirun and ctest."""
 
 import os
 import pathlib
@@ -49,11 +49,11 @@ class Scripts(unittest.TestCase):
 
 
 class Stage(Scripts):
-    def test_says_its_seconds_and_keeps_its_output(self):
-        result = self.run_stage("echo", "much to say")
+    def test_prints_its_seconds_and_saves_its_output(self):
+        result = self.run_stage("echo", "some output")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertRegex(result.stdout, r"^try it: \d+ s\nnext line\n$")
-        self.assertEqual("much to say\n", (self.root / "build/logs/one-try-it.log").read_text(encoding="utf-8"))
+        self.assertEqual("some output\n", (self.root / "build/logs/one-try-it.log").read_text(encoding="utf-8"))
 
     def test_that_fails_ends_the_script_and_shows_log_and_remedy(self):
         result = self.run_stage("bash", "-c", "echo the reason; exit 7")
@@ -84,7 +84,7 @@ class Setup(Scripts):
         calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
         self.assertTrue(all(call.endswith("install --no-install-recommends zlib1g-dev") for call in calls), calls)
 
-    def test_renews_old_package_lists_once_and_then_explains_itself(self):
+    def test_updates_old_package_lists_once_and_then_reports_the_failure(self):
         self.plant_missing_zlib("[[ $* == *--simulate* ]]")
         result = self.run_script("setup")
         self.assertNotEqual(0, result.returncode)
@@ -100,7 +100,7 @@ class Setup(Scripts):
 
 
 class TryOn(Scripts):
-    def test_leaves_folders_alone_that_are_not_of_its_making(self):
+    def test_does_not_change_folders_that_it_has_not_made(self):
         self.program("debootstrap", "exit 1")
         own = self.root / "own"
         own.mkdir()
@@ -118,7 +118,7 @@ class Demo(Scripts):
         self.goes_on = "echo done after 2 steps, weights 0a"
 
     def demo(self, folder=None):
-        """mpirun starts the trainer once, which waits to be killed when it is to keep checkpoints on the way."""
+        """mpirun starts the trainer once, which waits to be killed if it saves checkpoints during the run."""
         self.program("mpirun", '[[ $* != *true ]] || exit 0\nshift 2\n"$@"')
         self.program("trainer", f"""case $* in
           diff*) echo equal ;;
@@ -140,7 +140,7 @@ class Demo(Scripts):
         self.assertIn("The last test accuracy was 0.9125", result.stdout)
         self.assertEqual("build/demo/trainer", os.readlink(self.root / "trainer"))
 
-    def test_tells_a_failed_training(self):
+    def test_reports_a_failed_training(self):
         self.training = "echo no memory >&2; exit 70"
         result = self.demo()
         self.assertEqual(1, result.returncode)
@@ -148,19 +148,19 @@ class Demo(Scripts):
         self.assertIn("status 70", result.stderr)
         self.assertIn("build/logs/demo-4-ranks.log", result.stderr)
 
-    def test_is_not_content_without_an_accuracy(self):
+    def test_fails_without_an_accuracy(self):
         self.training = "echo epoch 1/1, loss 0.5, train acc 0.8, test acc -, time 1 sec"
         result = self.demo()
         self.assertEqual(1, result.returncode)
         self.assertIn("no test accuracy", result.stderr)
 
-    def test_is_not_content_with_other_bits_after_the_kill(self):
+    def test_fails_with_other_bits_after_the_kill(self):
         self.goes_on = "echo done after 2 steps, weights 0b"
         result = self.demo()
         self.assertEqual(1, result.returncode)
         self.assertRegex(result.stderr, "weights 0b, not 0a; .*demo-resumed.log")
 
-    def test_tells_a_failed_build(self):
+    def test_reports_a_failed_build(self):
         self.program("cmake", "[[ $* != *--build* ]] || { echo 'error: no such type'; exit 2; }")
         result = self.run_script("demo")
         self.assertEqual(2, result.returncode)
@@ -169,7 +169,7 @@ class Demo(Scripts):
 
 
 class Tests(Scripts):
-    def test_leave_out_what_this_machine_may_lack_and_pass_on_options_and_status(self):
+    def test_skip_what_this_machine_may_lack_and_pass_options_and_status_on(self):
         self.program("cmake", "exit 0")
         self.program("ctest", 'echo "ctest: $*"; exit 8')
         result = self.run_script("test", "-R", "comm")
@@ -186,7 +186,7 @@ class Tests(Scripts):
         self.assertIn(f"--build --preset release --parallel {processors}\n", calls)
         self.assertIn(f"--parallel {processors + 2} ", calls)
 
-    def test_of_every_script_explain_themselves(self):
+    def test_of_every_script_are_printed(self):
         for script in ("setup", "demo", "test", "dev", "fuzz", "try-on", "cluster-test", "cluster/slurm",
                        "cluster/hosts"):
             with self.subTest(script):
@@ -196,7 +196,7 @@ class Tests(Scripts):
 
 
 class Jobs(Scripts):
-    """Those of jobs/, in a copy, with programs put in place of Slurm's and PBS's, which note how they are called."""
+    """The scripts of jobs/, in a copy, with fake programs of Slurm and PBS, which record their calls."""
 
     def setUp(self):
         super().setUp()
@@ -255,16 +255,16 @@ class SlurmJob(Jobs):
                          self.train("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
         self.assertEqual((65, ""), self.train("""echo '{"status":65,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
 
-    def test_of_an_array_has_a_name_and_a_folder_of_its_own(self):
+    def test_of_an_array_has_its_own_name_and_folder(self):
         self.assertEqual((75, "requeue 5_2\n"),
                          self.train("exit 75", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2", TUTTI_OUT="runs/a"))
         self.assertTrue((self.root / "runs/a_2").is_dir())
 
-    def test_stays_away_once_cancelled_but_not_for_lack_of_time(self):
+    def test_is_not_requeued_after_a_cancellation_but_after_the_time_limit(self):
         self.assertEqual((75, ""), self.train("exit 75", "JobState=COMPLETING Reason=None"))
         self.assertEqual((75, "requeue 7\n"), self.train("exit 75", "JobState=COMPLETING Reason=TimeLimit"))
 
-    def test_leaves_the_queue_alone_when_another_requeued_it_or_nobody_may(self):
+    def test_is_not_requeued_twice_or_against_its_settings(self):
         self.assertEqual((75, ""), self.train("exit 75", "Restarts=1"))
         self.assertEqual((75, ""), self.train("exit 75", "Requeue=0"))
 
@@ -273,23 +273,23 @@ class SlurmJob(Jobs):
         self.assertEqual((0, ""), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
                                              "/bin/sleep 0.1; exit 0"))
 
-    def test_tries_again_after_three_crashes_and_no_more(self):
+    def test_is_requeued_after_three_crashes_at_most(self):
         self.assertEqual([(137, "requeue 7\n")] * 3 + [(137, "")], [self.train("exit 137") for _ in range(4)])
 
-    def test_tries_again_when_a_rank_was_gone(self):
+    def test_is_requeued_when_a_rank_has_exited(self):
         self.assertEqual((86, "requeue 7\n"), self.train("exit 86"))
 
-    def test_tries_again_three_times_when_the_replicas_differed(self):
+    def test_is_requeued_three_times_when_the_replicas_differed(self):
         self.assertEqual([(87, "requeue 7\n")] * 3 + [(87, "")], [self.train("exit 87") for _ in range(4)])
 
-    def test_takes_mpirun_where_srun_cannot_tell_ranks_of_each_other(self):
+    def test_takes_mpirun_where_srun_cannot_connect_the_ranks(self):
         self.program("mpirun", 'echo "mpirun $1 $2" >>calls')
         unset = {"TUTTI_LAUNCHER": "", "SLURM_NTASKS": "4"}
         self.assertEqual((0, "mpirun -np 4\n"), self.train("echo none pmi2", **unset))
         self.assertEqual((0, "srun --mpi=pmix\n"),
                          self.train("[[ $1 != --mpi=list ]] || exec echo none pmix; echo srun $1 >>calls", **unset))
 
-    def test_in_a_chain_each_wants_all_before_it_not_done(self):
+    def test_in_a_chain_each_starts_only_if_all_before_it_failed(self):
         self.program("sbatch", 'echo "$TUTTI_OUT: $*" >>calls; wc -l <calls')
         status, calls = self.run_job("chain", "3", "--time=5", "jobs/train.sbatch", "--lr", "1", TUTTI_OUT="runs/a")
         self.assertEqual(0, status)
@@ -316,10 +316,10 @@ class SlurmJob(Jobs):
 
 
 class PbsJob(Jobs):
-    def train(self, mpirun, told="Resource_List.walltime = 01:30:00"):
+    def train(self, mpirun, qstat="Resource_List.walltime = 01:30:00"):
         self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')
         self.program("qsub", 'echo "qsub $*" >>calls; echo 8.server')
-        self.program("qstat", f"echo '    {told}'")
+        self.program("qstat", f"echo '    {qstat}'")
         (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
         return self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
                             PBS_NODEFILE=str(self.root / "nodes"))
@@ -331,7 +331,7 @@ class PbsJob(Jobs):
         again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"
         self.assertEqual([(87, again)] * 3 + [(87, "mpirun 5280\n")], [self.train("exit 87") for _ in range(4)])
 
-    def test_saves_and_stays_away_when_deleted(self):
+    def test_saves_and_is_not_resubmitted_when_deleted(self):
         self.assertEqual((75, "mpirun 5280\n"),
                          self.train("trap 'exit 75' USR1; while :; do kill -TERM $PPID; /bin/sleep 0.05; done"))
 
@@ -340,7 +340,7 @@ class PbsJob(Jobs):
         self.assertEqual((65, "mpirun 5280\n"), self.train("exit 65"))
 
     def test_trains_to_the_end_where_there_is_no_walltime(self):
-        self.assertEqual((0, "mpirun --resume\n"), self.train("exit 0", told="Job_Name = tutti"))
+        self.assertEqual((0, "mpirun --resume\n"), self.train("exit 0", qstat="Job_Name = tutti"))
 
 
 if __name__ == "__main__":

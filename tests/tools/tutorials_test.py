@@ -1,4 +1,4 @@
-"""Runs tools/tutorials: with programs put in place of launcher and trainer, and with the trainer in $TUTTI_TRAINER."""
+"""Runs tools/tutorials with fake programs for launcher and trainer, and with the trainer in $TUTTI_TRAINER."""
 
 import gzip
 import json
@@ -17,8 +17,8 @@ echo "$2 ${*:4}" >>"$CALLS"
 shift 2
 exec "$@"
 """
-# Two rows, of an epoch but for --steps, of which the second is twice as fast, or more for --lucky; --ranks 16 asks
-# for one that fails.
+# Prints two rows of an epoch, or of --steps. The second one is twice as fast, or more with --lucky. --ranks 16 adds a
+# row that fails.
 TRAINER = """[[ $1 != --version ]] || { echo 'tutti 0.1.0'; exit; }
 for last; do :; done
 for word; do [[ $before != --data ]] || data=$word; before=$word; done
@@ -62,7 +62,7 @@ class Tutorials(unittest.TestCase):
 
 
 class WithPrograms(Tutorials):
-    def test_sets_what_is_told_beside_what_is_measured_and_names_the_source(self):
+    def test_prints_reported_and_measured_figures_and_the_source(self):
         result = self.run_with_programs("--table", "mnist", "--json", str(self.root / "all.json"))
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertRegex(result.stdout, r"^Here: .*, \d+ cores; tutti 0\.1\.0\. ")
@@ -78,7 +78,7 @@ class WithPrograms(Tutorials):
         self.assertEqual("0.9866", written["tutorial"]["rows"][0]["test_acc"])
         self.assertEqual(20000, written["rows"][1]["images_per_second"])
 
-    def test_trains_less_when_time_is_short_and_as_the_user_says_above_all(self):
+    def test_trains_less_with_quick_and_options_of_the_user_take_precedence(self):
         self.run_with_programs("--quick", "--table", "mnist,in-flight", "--", "--lr", "0.01")
         first, second = self.calls.read_text(encoding="utf-8").splitlines()
         self.assertIn("2 sweep --model lenet --ranks 1,2 --batch-size 64,128 --together ranks,batch-size --lr 0.01 "
@@ -86,22 +86,22 @@ class WithPrograms(Tutorials):
         self.assertIn("1 sweep --model lenet --batch-size 256 --augment pad-crop-flip --in-flight 0,1,2 --epochs 1",
                       second)
 
-    def test_marks_what_is_not_measured_in_full_and_says_so_once(self):
+    def test_marks_extrapolated_figures_and_explains_the_mark_once(self):
         result = self.run_with_programs("--quick", "--table", "fashion-mnist-resnet18,mnist,cifar-tiny", "--",
                                         "--lucky", "1")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         first, second, third = result.stdout.split("tutorial: ")[1:]
         self.assertRegex(first, r"\| 0\.9100 +~6\.00 +10000 +1\.00 +0+1\n")
         self.assertRegex(first, r"\| - +~3\.00 +20000 +2\.31\? +0+2\n")
-        self.assertIn("\n  ~ an epoch's time as fewer steps than an epoch has tell it\n"
-                      "  ? a speed-up above the number of ranks: the machine was disturbed, or caches held more "
-                      "together\n", first)
+        self.assertIn("\n  ~ an epoch's time, extrapolated from fewer steps\n"
+                      "  ? a speed-up above the number of ranks: the machine was busy, or more data fit into "
+                      "the caches\n", first)
         self.assertRegex(second, r"\| 0\.9100 +6\.00 ")
         self.assertRegex(third, r"\| 0\.9100 +~6\.00 ")
         self.assertNotIn("fewer steps", second + third)
-        self.assertNotIn("disturbed", second + third)
+        self.assertNotIn("busy", second + third)
 
-    def test_takes_a_launcher_with_options_of_its_own(self):
+    def test_takes_a_launcher_with_options(self):
         launcher = self.program("mpirun", MPIRUN)
         result = self.tool("--trainer", self.program("trainer", TRAINER), "--mpiexec",
                            f"'{launcher}' --oversubscribe --bind-to core", "--table", "mnist")
@@ -130,7 +130,7 @@ class WithPrograms(Tutorials):
         tables = json.loads((self.root / "all.json").read_text(encoding="utf-8"))["tables"]
         self.assertIn("no such thing", tables["in-flight"]["failed"])
 
-    def test_refuses_what_it_does_not_know(self):
+    def test_refuses_unknown_names(self):
         for arguments, words in ((["--table", "imagenet"], "no table is called imagenet: there are mnist, "),
                                  (["--data", "/none"], "--data /none: there is no such folder"),
                                  (["--trainer", "/none/it"], "there is no program /none/it: tools/demo builds it"),
@@ -150,16 +150,16 @@ class WithTrainer(Tutorials):
 
 
 class WithTheTrainer(WithTrainer):
-    def test_finds_the_same_bits_whatever_is_in_flight(self):
+    def test_finds_the_same_bits_with_any_number_of_steps_in_flight(self):
         tables, text = self.run_tables("--table", "in-flight", "--", "--steps", "3")
         rows = tables["in-flight"]["rows"]
         self.assertEqual([0, 1, 2], [row["options"]["in-flight"] for row in rows])
         self.assertEqual(1, len({row["digest"] for row in rows}), text)
         self.assertEqual(20000 / rows[1]["images_per_second"], rows[1]["epoch_seconds"])
 
-    def test_slows_one_rank_down_and_says_whether_it_is_worth_it(self):
-        tables, text = self.run_tables("--table", "unequal-ranks", "--", "--steps", "12", "--model", "linear")
-        rows = tables["unequal-ranks"]["rows"]
+    def test_slows_one_rank_down_and_reports_whether_it_is_worth_it(self):
+        tables, text = self.run_tables("--table", "straggler", "--", "--steps", "12", "--model", "linear")
+        rows = tables["straggler"]["rows"]
         self.assertEqual(["-", "100 %", "50 %", "50 %"], [row["options"]["rank 1"] for row in rows])
         self.assertEqual(1, len({row["digest"] for row in rows}), text)
         self.assertIn("times the fast one alone", text)

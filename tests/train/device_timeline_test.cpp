@@ -20,7 +20,7 @@ class Stays : public PhaseListener {
   std::vector<PhaseSpan> all;
 };
 
-// One rank with its device, which needs a second for each piece of work.
+// One rank with a simulated device that needs a second for each operation.
 struct Rank {
   explicit Rank(unsigned seed) : device(seed) { rank_status.add(spans); }
 
@@ -48,36 +48,36 @@ struct Rank {
   RankStatus rank_status;
   StatusSlot slot;
   Stays spans;
-  DeviceTimeline timeline{device, *stream, rank_status};
+  PhaseTimeline timeline{device, *stream, rank_status};
 };
 
-// Phase and seconds of each span of a step but the last, whose end the host may see late.
-using Course = std::vector<std::pair<Phase, std::int64_t>>;
+// The phase and seconds of each span of a step, except the last one, whose end the host may see late.
+using PhaseSeconds = std::vector<std::pair<Phase, std::int64_t>>;
 
-Course course_of(const std::vector<PhaseSpan>& spans, std::int64_t step) {
-  Course course;
+PhaseSeconds phase_seconds_of(const std::vector<PhaseSpan>& spans, std::int64_t step) {
+  PhaseSeconds phases;
   for (const PhaseSpan& span : spans) {
-    if (span.at.step == step) course.emplace_back(span.at.phase, (span.end_ns - span.begin_ns + kSecond / 2) / kSecond);
+    if (span.at.step == step) phases.emplace_back(span.at.phase, (span.end_ns - span.begin_ns + kSecond / 2) / kSecond);
   }
-  return course;
+  return phases;
 }
 
-TEST(DeviceTimeline, TellsOfPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
-  const Course wanted{{Phase::data, 0},    {Phase::forward, 2}, {Phase::backward, 2 + 2 * 4 + 1},
-                      {Phase::waiting, 4}, {Phase::update, 1},  {Phase::reports, 0}};
+TEST(PhaseTimeline, TimesPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
+  const PhaseSeconds expected{{Phase::data, 0},    {Phase::forward, 2}, {Phase::backward, 2 + 2 * 4 + 1},
+                              {Phase::waiting, 4}, {Phase::update, 1},  {Phase::reports, 0}};
   for (unsigned seed = 0; seed < 20; ++seed) {
     Rank rank(seed);
     for (std::int64_t step = 1; step <= 5; ++step) rank.step(step);
     rank.timeline.synchronize();
     rank.rank_status.enter(Phase::checkpoint);
-    for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(course_of(rank.spans.all, step), wanted);
+    for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(phase_seconds_of(rank.spans.all, step), expected);
     for (std::size_t i = 1; i < rank.spans.all.size(); ++i) {
       EXPECT_EQ(rank.spans.all[i].begin_ns, rank.spans.all[i - 1].end_ns);
     }
   }
 }
 
-TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
+TEST(PhaseTimeline, PublishesThePhaseOfTheDeviceWhileTheHostIsAhead) {
   int behind = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
     Rank rank(seed);
@@ -93,7 +93,7 @@ TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
   EXPECT_GT(behind, 0);
 }
 
-TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
+TEST(PhaseTimeline, PollsWithoutWaiting) {
   Rank rank(3);
   rank.rank_status.publish_in(rank.slot);
   rank.step(1);
@@ -105,13 +105,13 @@ TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
   EXPECT_EQ(rank.slot.phase, Phase::reports);
 }
 
-TEST(DeviceTimeline, LeavesPlacesToTheHostWhereWorkIsDoneAtOnce) {
+TEST(PhaseTimeline, LetsTheHostPublishPhasesWhereOperationsAreSynchronous) {
   MemoryBackend host;
   const auto stream = host.make_stream();
   RankStatus rank_status;
   StatusSlot slot;
   rank_status.publish_in(slot);
-  DeviceTimeline timeline(host, *stream, rank_status);
+  PhaseTimeline timeline(host, *stream, rank_status);
   rank_status.begin_step(1, Phase::data);
   rank_status.enter(Phase::exchange);
   EXPECT_EQ(slot.phase, Phase::exchange);

@@ -1,5 +1,5 @@
-// One bit that flips on one rank: found within the steps between two proofs and named exactly. The run ends; resumed
-// from its newest checkpoint, it comes to the bits of a run in which nothing happened.
+// A bit flip on one rank is found at the next verification of the replicas and located exactly. The run ends. Resumed
+// from its newest checkpoint, it ends with the bits of a run without a fault.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
@@ -29,7 +29,7 @@ constexpr std::int64_t kSteps = 15;
 
 struct Flip {
   int rank = 0;
-  std::int64_t step = 0;  // at its end; of gradients, before its update
+  std::int64_t step = 0;  // the bit flips at its end, and a bit of the gradients before its update
   BitFlip bit{};
 };
 
@@ -37,7 +37,7 @@ class Flipper final : public PhaseListener {
  public:
   Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
   void on_begin(const StepPhase& at) override {
-    const Phase phase = flip_.bit.of == "gradients" ? Phase::update : Phase::reports;
+    const Phase phase = flip_.bit.block == "gradients" ? Phase::update : Phase::reports;
     if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true)) trainer_.replica().flip(flip_.bit);
   }
 
@@ -47,8 +47,8 @@ class Flipper final : public PhaseListener {
   bool done_ = false;
 };
 
-// What one rank is told; of each step and kind, the last.
-class Told : public RunObserver {
+// The last report of each kind and step on one rank.
+class RunRecord : public RunObserver {
  public:
   void on_digest(const DigestReport& report) override {
     steps[report.step] = fmt::format("weights {:x} gradients {:x} optimizer {:x} statistics {:x}", report.weights,
@@ -86,7 +86,7 @@ class Ranks {
  public:
   explicit Ranks(World& world) : world_(world) {}
 
-  void run(Told& told, const TrainerOptions& options, const std::optional<Flip>& flip = {}) {
+  void run(RunRecord& record, const TrainerOptions& options, const std::optional<Flip>& flip = {}) {
     const auto backend = make_cpu_backend();
     const auto communicator = make_mpi_communicator(world_, {});
     RankStatus rank_status;
@@ -97,23 +97,23 @@ class Ranks {
                      .test = data_.pair.test.get(),
                      .rank_status = &rank_status},
                     options, {});
-    if (!told.checkpoints.empty()) trainer.restore(told.checkpoints.back());
+    if (!record.checkpoints.empty()) trainer.restore(record.checkpoints.back());
     std::optional<Flipper> flipper;
     if (flip && flip->rank == world_.rank()) rank_status.add(flipper.emplace(trainer, *flip));
     const Stopwatch outside;
-    TimeAccount account(world_, rank_status);
+    TimeProfile time_profile(world_, rank_status);
     const Stopwatch inside;
     try {
-      trainer.run(told);
-      const double asked = inside.seconds();
-      const TimeShares accounted = account.report().ranks.at(static_cast<std::size_t>(world_.rank()));
-      EXPECT_GE(accounted.sum(), 0.999 * asked);
+      trainer.run(record);
+      const double inner_seconds = inside.seconds();
+      const TimeShares accounted = time_profile.report().ranks.at(static_cast<std::size_t>(world_.rank()));
+      EXPECT_GE(accounted.sum(), 0.999 * inner_seconds);
       EXPECT_LE(accounted.sum(), 1.001 * outside.seconds());
       EXPECT_GE(std::ranges::min(accounted.seconds), 0);
     } catch (const Error& error) {
-      EXPECT_EQ(error.reach(), ErrorReach::all_ranks) << error.what();
+      EXPECT_EQ(error.scope(), ErrorScope::all_ranks) << error.what();
       EXPECT_EQ(error.exit_status(), ExitStatus::diverged) << error.what();
-      told.error = error.what();
+      record.error = error.what();
     }
   }
 
@@ -123,18 +123,18 @@ class Ranks {
   Network network_{small_resnet(), data_.pair.train->info().image, data_.pair.train->info().classes};
 };
 
-void expect_as_unbroken(const Told& told, const Told& unbroken) {
-  EXPECT_EQ(told.error, "");
-  EXPECT_EQ(told.steps, unbroken.steps);
-  EXPECT_EQ(told.epochs, unbroken.epochs);
+void expect_as_uninterrupted(const RunRecord& record, const RunRecord& uninterrupted) {
+  EXPECT_EQ(record.error, "");
+  EXPECT_EQ(record.steps, uninterrupted.steps);
+  EXPECT_EQ(record.epochs, uninterrupted.epochs);
 }
 
-// Where the proofs are: at multiples, and at the ends of epochs and of the run.
-std::int64_t proof_at_or_after(std::int64_t step, int every) {
+// The replicas are verified at multiples, and at the ends of epochs and of the run.
+std::int64_t check_at_or_after(std::int64_t step, int every) {
   while (step % every != 0 && step % kEpoch != 0 && step != kSteps) ++step;
   return step;
 }
-std::int64_t proof_before(std::int64_t step, int every) {
+std::int64_t check_before(std::int64_t step, int every) {
   do {
     --step;
   } while (step % every != 0 && step % kEpoch != 0);
@@ -146,13 +146,13 @@ struct Case {
   int every;
   int rank;
   std::int64_t step;
-  const char* of;
+  const char* block;
   const char* tensor;
   std::int64_t element;
   int bit;
-  std::vector<std::string> arrays;  // of which this tensor is named
+  std::vector<std::string> arrays;  // the report names this tensor of these arrays
 
-  Flip flip() const { return {.rank = rank, .step = step, .bit = {of, tensor, element, bit}}; }
+  Flip flip() const { return {.rank = rank, .step = step, .bit = {block, tensor, element, bit}}; }
 };
 
 std::vector<Case> cases() {
@@ -176,12 +176,12 @@ std::vector<Case> cases() {
   };
 }
 
-std::map<Exchange, Told>& unbroken_runs() {
-  static std::map<Exchange, Told> runs;
+std::map<Exchange, RunRecord>& uninterrupted_runs() {
+  static std::map<Exchange, RunRecord> runs;
   return runs;
 }
-const Told& unbroken(Ranks& ranks, Exchange exchange) {
-  const auto [found, fresh] = unbroken_runs().try_emplace(exchange);
+const RunRecord& uninterrupted(Ranks& ranks, Exchange exchange) {
+  const auto [found, fresh] = uninterrupted_runs().try_emplace(exchange);
   TrainerOptions options = options_for(exchange, 1);
   options.safeguards = {};
   if (fresh) ranks.run(found->second, options);
@@ -192,15 +192,15 @@ const Told& unbroken(Ranks& ranks, Exchange exchange) {
 TEST(Divergence, IsFoundAndNamedWhereverABitFlips) {
   Ranks ranks(test_world());
   for (const Case& each : cases()) {
-    SCOPED_TRACE(fmt::format("{}, every {}: {} {}", name_of(each.exchange), each.every, each.of, each.tensor));
-    Told told;
-    ranks.run(told, options_for(each.exchange, each.every), each.flip());
-    EXPECT_NE(told.error, "");
-    ASSERT_EQ(told.divergences.size(), 1U);
-    const DivergenceReport& found = told.divergences[0];
+    SCOPED_TRACE(fmt::format("{}, every {}: {} {}", name_of(each.exchange), each.every, each.block, each.tensor));
+    RunRecord record;
+    ranks.run(record, options_for(each.exchange, each.every), each.flip());
+    EXPECT_NE(record.error, "");
+    ASSERT_EQ(record.divergences.size(), 1U);
+    const DivergenceReport& found = record.divergences[0];
     EXPECT_EQ(found.ranks, std::vector{each.rank});
-    EXPECT_EQ(found.equal_after, proof_before(each.step, each.every));
-    EXPECT_LE(found.step, proof_at_or_after(each.step, each.every));
+    EXPECT_EQ(found.equal_after, check_before(each.step, each.every));
+    EXPECT_LE(found.step, check_at_or_after(each.step, each.every));
     std::vector<std::string> tensors = found.tensors;
     std::vector<std::string> expected;
     for (const std::string& array : each.arrays) expected.push_back(array + each.tensor);
@@ -209,84 +209,84 @@ TEST(Divergence, IsFoundAndNamedWhereverABitFlips) {
   }
 }
 
-TEST(Divergence, IsFoundInEveryMannerOfTraining) {
+TEST(Divergence, IsFoundWithEveryOptimizerAndExchange) {
   Ranks ranks(test_world());
-  const std::vector<std::function<void(TrainerOptions&)>> manners{
+  const std::vector<std::function<void(TrainerOptions&)>> changes{
       [](TrainerOptions& options) { options.optimizer.kind = OptimizerKind::adamw; },
       [](TrainerOptions& options) { options.optimizer.kind = OptimizerKind::lars; },
       [](TrainerOptions& options) { options.exchange.shard_optimizer = true; },
       [](TrainerOptions& options) {
         options.num_parts = 12;
-        options.side_by_side = 3;
+        options.max_workers = 3;
       }};
-  for (const auto& choose : manners) {
+  for (const auto& choose : changes) {
     TrainerOptions options = options_for(Exchange::exact, 10);
     choose(options);
-    Told told;
-    ranks.run(told, options, Flip{.rank = 1, .step = 6, .bit = {"weights", "head/weight", 4, 27}});
-    ASSERT_EQ(told.divergences.size(), 1U);
-    EXPECT_EQ(told.divergences[0].ranks, std::vector{1});
+    RunRecord record;
+    ranks.run(record, options, Flip{.rank = 1, .step = 6, .bit = {"weights", "head/weight", 4, 27}});
+    ASSERT_EQ(record.divergences.size(), 1U);
+    EXPECT_EQ(record.divergences[0].ranks, std::vector{1});
   }
 }
 
-TEST(Divergence, IsNotInTheNewestCheckpointFromWhichAResumeEndsWithTheUnbrokenRunsBits) {
+TEST(Divergence, IsNotInTheNewestCheckpointAndAResumeEndsWithTheBitsOfAnUninterruptedRun) {
   Ranks ranks(test_world());
   for (const Exchange exchange : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
-    Told told;
+    RunRecord record;
     TrainerOptions options = options_for(exchange, 10);
     options.checkpoint_every_steps = 2;
-    ranks.run(told, options, Flip{.rank = 1, .step = 11, .bit = {"weights", "head/bias", 1, 2}});
-    ASSERT_EQ(told.divergences.size(), 1U);
-    EXPECT_EQ(told.checkpoints.back().progress.step, 10);
-    EXPECT_NE(std::exchange(told.error, ""), "");
-    ranks.run(told, options);
-    expect_as_unbroken(told, unbroken(ranks, exchange));
+    ranks.run(record, options, Flip{.rank = 1, .step = 11, .bit = {"weights", "head/bias", 1, 2}});
+    ASSERT_EQ(record.divergences.size(), 1U);
+    EXPECT_EQ(record.checkpoints.back().progress.step, 10);
+    EXPECT_NE(std::exchange(record.error, ""), "");
+    ranks.run(record, options);
+    expect_as_uninterrupted(record, uninterrupted(ranks, exchange));
   }
 }
 
 TEST(Divergence, EndsTheRunOnAllRanksBeforeAnythingOfItIsSaved) {
   Ranks ranks(test_world());
-  Told told;
+  RunRecord record;
   TrainerOptions options = options_for(Exchange::ring, 10);
   options.checkpoint_every_steps = 2;
-  ranks.run(told, options, Flip{.rank = 2, .step = 4, .bit = {"velocity", "head/bias", 1, 2}});
-  EXPECT_NE(told.error.find("equal after step 2 and differ after step 4: rank 2 differs from all others in "
-                            "optimizer/velocity/head/bias;"),
+  ranks.run(record, options, Flip{.rank = 2, .step = 4, .bit = {"velocity", "head/bias", 1, 2}});
+  EXPECT_NE(record.error.find("equal after step 2 and differ after step 4: rank 2 differs from all others in "
+                              "optimizer/velocity/head/bias;"),
             std::string::npos)
-      << told.error;
-  EXPECT_EQ(told.checkpoints.size(), 1U);
-  EXPECT_EQ(told.divergences.size(), 1U);
+      << record.error;
+  EXPECT_EQ(record.checkpoints.size(), 1U);
+  EXPECT_EQ(record.divergences.size(), 1U);
 }
 
 TEST(Divergence, OfTwoRanksNamesBoth) {
   const auto world = test_world().split(test_world().rank() < 2 ? 0 : -1);
   if (!world) return;
   Ranks ranks(*world);
-  Told told;
-  ranks.run(told, options_for(Exchange::ring, 3),
+  RunRecord record;
+  ranks.run(record, options_for(Exchange::ring, 3),
             Flip{.rank = 1, .step = 5, .bit = {"statistics", "stem.norm/mean", 1, 2}});
-  ASSERT_EQ(told.divergences.size(), 1U);
-  EXPECT_EQ(told.divergences[0].ranks, (std::vector{0, 1}));
-  EXPECT_NE(told.divergences[0].text.find("no value has a majority"), std::string::npos);
+  ASSERT_EQ(record.divergences.size(), 1U);
+  EXPECT_EQ(record.divergences[0].ranks, (std::vector{0, 1}));
+  EXPECT_NE(record.divergences[0].text.find("no value has a majority"), std::string::npos);
 }
 
 TEST(Divergence, BeforeTheFirstStepEndsTheRun) {
   Ranks ranks(test_world());
   TrainerOptions options = options_for(Exchange::ring, 3);
   if (test_world().rank() == 0) options.seed = 7;  // other weights
-  Told told;
-  ranks.run(told, options);
-  EXPECT_NE(told.error.find("the replicas differ before the first step of this run: rank 0 "), std::string::npos)
-      << told.error;
+  RunRecord record;
+  ranks.run(record, options);
+  EXPECT_NE(record.error.find("the replicas differ before the first step of this run: rank 0 "), std::string::npos)
+      << record.error;
 }
 
-TEST(Divergence, IsNotSeenInRunsWithoutFault) {
+TEST(Divergence, IsNotReportedInRunsWithoutAFault) {
   Ranks ranks(test_world());
   for (const Exchange exchange : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
-    Told told;
-    ranks.run(told, options_for(exchange, 1));
-    expect_as_unbroken(told, unbroken(ranks, exchange));
-    EXPECT_TRUE(told.divergences.empty()) << name_of(exchange);
+    RunRecord record;
+    ranks.run(record, options_for(exchange, 1));
+    expect_as_uninterrupted(record, uninterrupted(ranks, exchange));
+    EXPECT_TRUE(record.divergences.empty()) << name_of(exchange);
   }
 }
 

@@ -22,14 +22,15 @@ TEST(EpochLine, ReadsAsTheTutorialsDo) {
             "epoch  1/10, loss 0.5871, train acc 0.7912, test acc 0.8434, time 3.2 sec, 3125 images/s, lr 0.1");
 }
 
-TEST(EpochLine, SaysSoWhenThereIsNoTestSet) {
+TEST(EpochLine, ReportsThatThereIsNoTestSet) {
   const EpochReport report{.epoch = 2, .epochs = 2, .train = sums(1, 1, 2), .seconds = 1};
   EXPECT_NE(epoch_line(report).find("test acc -, "), std::string::npos);
 }
 
 TEST(GuessingText, IsForALossAndAnAccuracyThatAreThoseOfGuessingAfterTheFirstHundredSteps) {
   const auto text = [](double loss, std::int64_t correct, std::int64_t step) {
-    return guessing_text({.step = step, .train = sums(loss, correct, 1000)}, 10, {.base = 0.05, .warmup_epochs = 0.25});
+    return not_learning_warning({.step = step, .train = sums(loss, correct, 1000)}, 10,
+                                {.base = 0.05, .warmup_epochs = 0.25});
   };
   EXPECT_EQ(text(2.3047, 98, 157),
             "after 157 steps the training loss, 2.3047, is no better than guessing among 10 classes (2.3026): the "
@@ -40,11 +41,11 @@ TEST(GuessingText, IsForALossAndAnAccuracyThatAreThoseOfGuessingAfterTheFirstHun
   EXPECT_TRUE(text(2.3047, 160, 157).empty());
 }
 
-TEST(GuessingText, IsForATestSetThatIsGuessedAtTheEndOfAShortEpochThatBeganWell) {
+TEST(GuessingText, IsForAGuessedTestSetAtTheEndOfAShortEpochThatStartedWell) {
   const auto text = [](double test_loss, std::int64_t correct, std::int64_t step) {
     EpochReport report{.step = step, .train = sums(3.0785, 5912, 20000)};
     report.test = sums(test_loss, correct, 4000);
-    return guessing_text(report, 10, {.base = 0.2, .warmup_epochs = 0.25});
+    return not_learning_warning(report, 10, {.base = 0.2, .warmup_epochs = 0.25});
   };
   EXPECT_EQ(text(2.3125, 400, 40),
             "after 40 steps the test loss, 2.3125, and accuracy, 0.1000, are no better than guessing among 10 classes "
@@ -56,7 +57,7 @@ TEST(GuessingText, IsForATestSetThatIsGuessedAtTheEndOfAShortEpochThatBeganWell)
   EXPECT_TRUE(text(2.3125, 400, 19).empty()) << "too early";
 }
 
-TEST(ProgressBar, ShowsHowFarAndHowLong) {
+TEST(ProgressBar, ShowsStepsAndTimes) {
   const StepProgress progress{.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 40};
   EXPECT_EQ(progress_text(progress, sums(0.5871, 1, 64), 0.4),
             "epoch 2/5 [#####...............] 10/40, loss 0.5871, 12 sec left");
@@ -67,7 +68,7 @@ StepProgress at_step(std::int64_t step) {
   return {.epoch = 2, .epochs = 10, .step = step, .steps = 3130, .samples = 100};
 }
 
-TEST(ProgressLines, ComeEveryThirtySecondsAtTheLatest) {
+TEST(ProgressLines, ArePrintedAtLeastEveryThirtySeconds) {
   ProgressLines lines;
   std::vector<double> printed;
   for (int step = 1; step <= 100; ++step) {
@@ -82,7 +83,7 @@ TEST(ProgressLines, ComeEveryThirtySecondsAtTheLatest) {
   EXPECT_NEAR(printed[1], 58.8, 0.01);
 }
 
-TEST(ProgressLines, ComeAfterEveryStepThatTakesLonger) {
+TEST(ProgressLines, ArePrintedAfterEveryStepThatTakesLonger) {
   ProgressLines lines;
   for (int step = 1; step <= 3; ++step) {
     lines.count(at_step(step));

@@ -1,7 +1,7 @@
-// The promise of the exact exchange: whatever the ranks and their shares of the parts, the same bits after every step.
+// The guarantee of the exact exchange: any ranks with any shares of the parts have the same bits after every step.
 
 #include "support/scratch_folder.hpp"
-#include "train/course.hpp"
+#include "train/run_spec.hpp"
 
 #include <bit>
 #include <cmath>
@@ -39,17 +39,17 @@ OptimizerOptions optimizer(unsigned number) {
   }
 }
 
-// Columns of an orthogonal array, parities of the row's bits: rows 0 to 15 have every pair of choices, but for two of
-// the last batch and the players, which rows 16 and 17 have, with other parts.
+// The columns of an orthogonal array are parities of the row's bits. Rows 0 to 15 have every pair of choices, except
+// two of the last batch and the workers, which rows 16 and 17 have with other numbers of parts.
 class Row {
  public:
   explicit Row(unsigned number) : number_(number) {}
 
-  std::vector<Course> courses() const {
-    Course course = small_course(bit(6) ? small_resnet() : built_in_model("lenet"),
-                                 {.kind = Exchange::exact, .shard_optimizer = bit(7)});
-    course.precision = bit(13) ? Precision::bf16 : Precision::fp32;
-    TrainerOptions& options = course.options;
+  std::vector<RunSpec> specs() const {
+    RunSpec spec = small_run(bit(6) ? small_resnet() : built_in_model("lenet"),
+                             {.kind = Exchange::exact, .shard_optimizer = bit(7)});
+    spec.precision = bit(13) ? Precision::bf16 : Precision::fp32;
+    TrainerOptions& options = spec.options;
     options.optimizer = optimizer(two_bits(1, 2));
     options.learning_rate.base = options.optimizer.kind == OptimizerKind::adamw ? 0.002 : 0.05;
     options.batch_size = bit(9) ? 19 : 16;
@@ -57,32 +57,32 @@ class Row {
     options.bucket_bytes = std::size_t{bit(14) ? 4u << 20 : 8u << 10};
     options.last_batch =
         std::array{LastBatch::keep, LastBatch::discard, LastBatch::rollover, LastBatch::discard}.at(two_bits(5, 10));
-    options.side_by_side = bit(15) ? 2 : 1;
+    options.max_workers = bit(15) ? 2 : 1;
     if (number_ == 16) {
       options.num_parts = 12;
-      options.side_by_side = 2;
+      options.max_workers = 2;
     }
     if (number_ == 17) {
       options.num_parts = 7;
-      options.side_by_side = 1;
+      options.max_workers = 1;
       options.last_batch = LastBatch::rollover;
     }
-    course.helper_thread = options.side_by_side == 2;
-    std::vector<Course> courses;
+    spec.helper_thread = options.max_workers == 2;
+    std::vector<RunSpec> specs;
     for (const int ranks : ranks_of(options.num_parts)) {
       options.part_map = part_map(static_cast<Map>(two_bits(4, 8)), options.num_parts, ranks);
-      courses.emplace_back(course).ranks = ranks;
+      specs.emplace_back(spec).ranks = ranks;
     }
-    return courses;
+    return specs;
   }
 
  private:
   bool bit(unsigned mask) const { return std::popcount(number_ & mask & 15) % 2 != 0; }
   unsigned two_bits(unsigned high, unsigned low) const { return 2u * (bit(high) ? 1u : 0u) + (bit(low) ? 1u : 0u); }
-  // One, and two others, in turn.
+  // One rank, and two other numbers that rotate with the row.
   std::vector<int> ranks_of(int parts) const {
-    const auto in_turn = [&](unsigned n) { return std::min(parts, 2 + static_cast<int>(n % 7)); };
-    return {1, in_turn(number_), in_turn(number_ + 3)};
+    const auto rotated = [&](unsigned n) { return std::min(parts, 2 + static_cast<int>(n % 7)); };
+    return {1, rotated(number_), rotated(number_ + 3)};
   }
 
   unsigned number_;
@@ -91,11 +91,9 @@ class Row {
 class ExactRanks : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Row, ExactRanks, testing::Range(0u, 18u));
 
-TEST_P(ExactRanks, GiveTheSameBitsAfterEveryStep) {
-  expect_the_same(Row(GetParam()).courses(), open_small(kData).pair);
-}
+TEST_P(ExactRanks, GiveTheSameBitsAfterEveryStep) { expect_the_same(Row(GetParam()).specs(), open_small(kData).pair); }
 
-// Where integers were to be added, their f32 sum in the order of the ranks.
+// Adds integers as f32 in the order of the ranks.
 class RankOrderedSum : public Communicator {
  public:
   RankOrderedSum(World& world, std::unique_ptr<Communicator> ring) : world_(world), ring_(std::move(ring)) {}
@@ -116,7 +114,7 @@ class RankOrderedSum : public Communicator {
   void broadcast(const Tensor& values, Stream& stream) override { ring_->broadcast(values, stream); }
   bool progress() override { return ring_->progress(); }
   void finish(Stream& stream) override { ring_->finish(stream); }
-  void abandon() noexcept override { ring_->abandon(); }
+  void abort() noexcept override { ring_->abort(); }
   std::uint64_t bytes_sent() const override { return ring_->bytes_sent(); }
 
  private:
@@ -133,40 +131,40 @@ class RankOrderedSum : public Communicator {
   std::unique_ptr<Communicator> ring_;
 };
 
-// The comparison above notices what is no exact sum.
-TEST(ExactRanks, AreToldFromSumsInTheOrderOfTheRanks) {
-  Course course = small_course(built_in_model("lenet"), kExact);
-  course.wrap = [](World& world, std::unique_ptr<Communicator> ring) {
+// The comparison above detects a sum that is not exact.
+TEST(ExactRanks, DifferFromSumsInTheOrderOfTheRanks) {
+  RunSpec spec = small_run(built_in_model("lenet"), kExact);
+  spec.wrap = [](World& world, std::unique_ptr<Communicator> ring) {
     return std::make_unique<RankOrderedSum>(world, std::move(ring));
   };
   const OwnedData data = open_small(kData);
-  const std::vector<std::string> texts = heard(on_ranks(course, {2, 3}), data.pair);
+  const std::vector<std::string> texts = reports_of(on_ranks(spec, {2, 3}), data.pair);
   for (const std::string& text : texts) EXPECT_NE(text.find("40 steps, "), std::string::npos) << text;
   EXPECT_NE(texts[0], texts[1]);
 
-  course.wrap = {};
-  course.options.exchange = {};
-  const std::vector<std::string> rings = heard(on_ranks(course, {2, 3}), data.pair);
+  spec.wrap = {};
+  spec.options.exchange = {};
+  const std::vector<std::string> rings = reports_of(on_ranks(spec, {2, 3}), data.pair);
   EXPECT_NE(rings[0], rings[1]);
 }
 
-// One step of a rate that leaves weights a thousand times as large, then none to speak of.
-Course leaping_course(double rate) {
-  Course course = small_course(built_in_model("mlp"), kExact);
-  course.options.batch_size = kSamples;
-  course.options.steps = 8;
-  course.options.optimizer = {.momentum = 0};
-  course.options.learning_rate = {.schedule = Schedule::step, .base = rate, .period_epochs = {1}, .decay = 1e-9};
-  return course;
+// One step has a learning rate that makes the weights a thousand times as large, and the rate of all others is near 0.
+RunSpec leaping_run(double rate) {
+  RunSpec spec = small_run(built_in_model("mlp"), kExact);
+  spec.options.batch_size = kSamples;
+  spec.options.steps = 8;
+  spec.options.optimizer = {.momentum = 0};
+  spec.options.learning_rate = {.schedule = Schedule::step, .base = rate, .period_epochs = {1}, .decay = 1e-9};
+  return spec;
 }
 
-TEST(ExactRanks, PlayAStepAgainWhoseGradientsLeapAndCountItOnce) {
+TEST(ExactRanks, RepeatAStepWhoseGradientsLeapAndCountItOnce) {
   const OwnedData data = open_small(kData);
-  const Course course = leaping_course(1e4);
-  expect_the_same(on_ranks(course, {1, 7, 2, 6, 3, 5, 8}), data.pair);
-  Course ring = course;
+  const RunSpec spec = leaping_run(1e4);
+  expect_the_same(on_ranks(spec, {1, 7, 2, 6, 3, 5, 8}), data.pair);
+  RunSpec ring = spec;
   ring.options.exchange = {};
-  const std::vector<std::string> texts = heard({course, ring}, data.pair);
+  const std::vector<std::string> texts = reports_of({spec, ring}, data.pair);
   EXPECT_EQ(lines_of(texts[0], "8 steps"), "8 steps, 2 repeated\n");  // the first, and the one after the leap
   EXPECT_EQ(lines_of(texts[0], "step 1: loss"), lines_of(texts[1], "step 1: loss"));
   for (int step = 1; step <= 8; ++step) {
@@ -176,10 +174,10 @@ TEST(ExactRanks, PlayAStepAgainWhoseGradientsLeapAndCountItOnce) {
   }
 }
 
-TEST(ExactRanks, EndAlikeWhenGradientsAreNoLongerFiniteAndNameTheTensor) {
-  Course course = small_course(built_in_model("mlp"), kExact);
-  course.options.learning_rate.base = 1e20;
-  for (std::string text : heard(on_ranks(course, {1, 7, 3, 5, 8}), open_small(kData).pair)) {
+TEST(ExactRanks, NameTheTensorWhenGradientsAreNoLongerFinite) {
+  RunSpec spec = small_run(built_in_model("mlp"), kExact);
+  spec.options.learning_rate.base = 1e20;
+  for (std::string text : reports_of(on_ranks(spec, {1, 7, 3, 5, 8}), open_small(kData).pair)) {
     const std::string everywhere = " on every rank";
     if (const auto place = text.find(everywhere); place != std::string::npos) text.erase(place, everywhere.size());
     EXPECT_NE(lines_of(text, "ended: ").find("at step 2, and in its backward pass a gradient of dense2/weight:"),
@@ -188,30 +186,30 @@ TEST(ExactRanks, EndAlikeWhenGradientsAreNoLongerFiniteAndNameTheTensor) {
   }
 }
 
-// 17 steps on 4 ranks, 12 on 7 and the rest on one.
-TEST(ExactRanks, GoOnFromACheckpointOfOtherRanksAsIfNothingHadHappened) {
+// A run of 17 steps on 4 ranks, 12 on 7 and the rest on one.
+TEST(ExactRanks, ResumeFromACheckpointOfOtherRanksToTheSameBits) {
   std::optional<ScratchFolder> folder;
   if (test_world().rank() == 0) folder.emplace();
   const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
   const OwnedData data = open_small(kData);
   for (const bool shards : {false, true}) {
-    Course course = small_course(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
-    course.options.last_batch = LastBatch::rollover;
-    course.options.optimizer = optimizer(1);
-    course.ranks = 3;
-    const std::string unbroken = heard({course}, data.pair)[0];
-    std::string broken;
-    course.to = path;
+    RunSpec spec = small_run(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
+    spec.options.last_batch = LastBatch::rollover;
+    spec.options.optimizer = optimizer(1);
+    spec.ranks = 3;
+    const std::string uninterrupted = reports_of({spec}, data.pair)[0];
+    std::string resumed;
+    spec.to = path;
     for (const auto& [ranks, steps] : {std::pair(4, 17), std::pair(7, 29), std::pair(1, 40)}) {
-      course.ranks = ranks;
-      course.options.steps = steps;
-      const std::string text = heard({course}, data.pair)[0];
+      spec.ranks = ranks;
+      spec.options.steps = steps;
+      const std::string text = reports_of({spec}, data.pair)[0];
       EXPECT_EQ(lines_of(text, fmt::format("{} steps", steps)),
-                fmt::format("{} steps, {} repeated\n", steps, course.from.empty() ? 1 : 0));
-      broken += lines_of(text, "step ");
-      course.from = fmt::format("{}/step-{:08}.h5", path, steps);
+                fmt::format("{} steps, {} repeated\n", steps, spec.from.empty() ? 1 : 0));
+      resumed += lines_of(text, "step ");
+      spec.from = fmt::format("{}/step-{:08}.h5", path, steps);
     }
-    EXPECT_EQ(first_difference(broken, lines_of(unbroken, "step ")), "");
+    EXPECT_EQ(first_difference(resumed, lines_of(uninterrupted, "step ")), "");
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 std::int32_t bits(float value) { return std::bit_cast<std::int32_t>(value); }
 
-TEST(GridLevel, IsLearntFromTheFirstStepAndPlayedAgain) {
+TEST(GridLevel, IsLearntFromTheFirstStepWhichIsRepeated) {
   GridLevel level;
   EXPECT_FALSE(level.accept(bits(0.75F)));
   EXPECT_EQ(level.level, 0);
@@ -38,20 +38,20 @@ TEST(GridLevel, RisesAtOnceAndSinksByOneAStep) {
   EXPECT_EQ(level.level, 6);
 }
 
-// What is large only once must not leave grids on which all that follows is rounded to zero.
-TEST(GridLevel, FallsAtOnceAfterAStepThatStandsOut) {
+// A single large step must not leave a grid on which all later gradients are rounded to zero.
+TEST(GridLevel, FallsAtOnceAfterAnOutlier) {
   GridLevel level{.level = 0};
   EXPECT_FALSE(level.accept(bits(0x1p87F)));
   EXPECT_EQ(level.level, 88);
   EXPECT_TRUE(level.accept(bits(0x1p87F)));
   EXPECT_TRUE(level.accept(bits(0.75F)));
-  EXPECT_EQ(level.level, GridLevel::kSlack);
+  EXPECT_EQ(level.level, GridLevel::kSlackBits);
   EXPECT_GT(std::ldexp(0x1p-20, level.exponent(8)), 1);  // not lost
-  for (int step = 0; step < GridLevel::kSlack; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
+  for (int step = 0; step < GridLevel::kSlackBits; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
   EXPECT_EQ(level.level, 0);
 }
 
-TEST(GridLevel, TakesWhatIsWithinTheMarginAndNothingMore) {
+TEST(GridLevel, AcceptsOnlyGradientsWithinTheMargin) {
   GridLevel level{.level = 3};
   EXPECT_TRUE(level.accept(bits(std::nextafter(0x1p13F, 0.0F))));
   level.level = 3;
@@ -69,13 +69,14 @@ TEST(GridLevel, LearnsNothingFromZeros) {
   EXPECT_EQ(known.level, -5);
 }
 
-// So many parts, each as large as the margin allows, add up to 2^62 steps at most; half of that at least is used.
-TEST(GridLevel, LeavesRoomForAllPartsAndWastesNone) {
+// The sum of all parts, each as large as the margin allows, is at most 2^62 steps of the grid, and more than half of
+// that.
+TEST(GridLevel, LeavesRoomForAllPartsAndWastesAtMostOneBit) {
   for (const int parts : {1, 2, 3, 7, 8, 9, 64, 1000, 65536}) {
     for (const float largest : {1.0F, 3e38F, 1e-30F, std::numeric_limits<float>::denorm_min()}) {
       GridLevel level;
       EXPECT_FALSE(level.accept(bits(largest)));
-      const double limit = std::ldexp(1.0, level.level.value() + GridLevel::kMargin);
+      const double limit = std::ldexp(1.0, level.level.value() + GridLevel::kMarginBits);
       const double sum = std::ldexp(limit, level.exponent(parts)) * parts;
       EXPECT_LE(sum, 0x1p62) << parts << " parts, " << largest;
       EXPECT_GT(sum, 0x1p61) << parts << " parts, " << largest;

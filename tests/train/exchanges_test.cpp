@@ -1,6 +1,6 @@
-// What sharded and central exchanges share with the others.
+// Properties that sharded and central exchanges share with the others.
 
-#include "train/course.hpp"
+#include "train/run_spec.hpp"
 
 #include <cstdint>
 #include <numeric>
@@ -21,79 +21,79 @@ std::vector<OptimizerOptions> optimizers() {
 TEST(Exchanges, AreAllTheSameOnTwoRanks) {
   const OwnedData data = open_small(kData);
   for (const OptimizerOptions& optimizer : optimizers()) {
-    std::vector<Course> courses;
+    std::vector<RunSpec> specs;
     for (const Exchange kind : {Exchange::ring, Exchange::sharded, Exchange::central}) {
-      Course& course = courses.emplace_back(small_course(small_resnet(), {.kind = kind}));
-      course.ranks = 2;
-      course.options.optimizer = optimizer;
-      course.options.bucket_bytes = 4096;
+      RunSpec& spec = specs.emplace_back(small_run(small_resnet(), {.kind = kind}));
+      spec.ranks = 2;
+      spec.options.optimizer = optimizer;
+      spec.options.bucket_bytes = 4096;
     }
-    expect_the_same(courses, data.pair);
+    expect_the_same(specs, data.pair);
   }
 }
 
 TEST(Exchanges, OfExactSumsAreTheSameWhereverTheOptimizerIs) {
   const OwnedData data = open_small(kData);
   for (const OptimizerOptions& optimizer : optimizers()) {
-    std::vector<Course> courses;
+    std::vector<RunSpec> specs;
     for (const bool shards : {false, true}) {
-      Course& course = courses.emplace_back(
-          small_course(built_in_model("lenet"), {.kind = Exchange::exact, .shard_optimizer = shards}));
-      course.ranks = 3;
-      course.options.optimizer = optimizer;
+      RunSpec& spec =
+          specs.emplace_back(small_run(built_in_model("lenet"), {.kind = Exchange::exact, .shard_optimizer = shards}));
+      spec.ranks = 3;
+      spec.options.optimizer = optimizer;
     }
-    expect_the_same(courses, data.pair);
+    expect_the_same(specs, data.pair);
   }
 }
 
 TEST(Exchanges, LeaveEveryRankWithTheSameWeights) {
   const OwnedData data = open_small(kData);
   for (const Exchange kind : {Exchange::sharded, Exchange::central}) {
-    const Course course = small_course(small_resnet(), {.kind = kind});
-    for (const int ranks : {5, 8}) expect_the_same(on_ranks(course, {ranks}), data.pair);
+    const RunSpec spec = small_run(small_resnet(), {.kind = kind});
+    for (const int ranks : {5, 8}) expect_the_same(on_ranks(spec, {ranks}), data.pair);
   }
 }
 
-// To be told, gradients are gathered that nobody else needs.
+// A digest of gradients needs gradients that are otherwise not gathered.
 TEST(Exchanges, AreNotChangedByDigests) {
   const OwnedData data = open_small(kData);
   for (const ExchangeOptions& exchange : {ExchangeOptions{.kind = Exchange::exact, .shard_optimizer = true},
                                           {.kind = Exchange::sharded},
                                           {.kind = Exchange::central}}) {
-    Course course = small_course(small_resnet(), exchange);
-    course.ranks = 4;
-    course.options.optimizer = {.kind = OptimizerKind::lars, .clip_norm = 0.5};
-    Course silent = course;
-    silent.digest_every = course.options.steps;
-    const std::vector<std::string> texts = heard({course, silent}, data.pair);
+    RunSpec spec = small_run(small_resnet(), exchange);
+    spec.ranks = 4;
+    spec.options.optimizer = {.kind = OptimizerKind::lars, .clip_norm = 0.5};
+    RunSpec silent = spec;
+    silent.digest_every = spec.options.steps;
+    const std::vector<std::string> texts = reports_of({spec, silent}, data.pair);
     EXPECT_EQ(lines_of(texts[0], "step 40: weights"), lines_of(texts[1], "step 40: weights"));
   }
 }
 
-// In mid-epoch and at an epoch's end, in turn: 203 samples in batches of 16 are 12 or 13 steps each.
-TEST(Exchanges, GoOnFromWhatAStopLeftAsIfNothingHadHappened) {
+// The stops alternate between the middle and the end of an epoch: 203 samples in batches of 16 are 12 or 13 steps.
+TEST(Exchanges, ResumeAfterAStopToTheSameBits) {
   const OwnedData data = open_small(kData);
   for (const ExchangeOptions& exchange : {ExchangeOptions{},
                                           {.kind = Exchange::exact},
                                           {.kind = Exchange::exact, .shard_optimizer = true},
                                           {.kind = Exchange::sharded},
                                           {.kind = Exchange::central}}) {
-    Course course = small_course(small_resnet(), exchange);
-    course.ranks = 4;
-    course.options.last_batch = LastBatch::rollover;
-    Course broken = course;
-    broken.stops = {1, 12, 25, 30};
-    expect_the_same({course, broken}, data.pair);
+    RunSpec spec = small_run(small_resnet(), exchange);
+    spec.ranks = 4;
+    spec.options.last_batch = LastBatch::rollover;
+    RunSpec resumed = spec;
+    resumed.stops = {1, 12, 25, 30};
+    expect_the_same({spec, resumed}, data.pair);
   }
 }
 
-// By rank.
+// The bytes of the optimizer state on each rank.
 std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const Network& network,
                                           const Dataset& data) {
   const auto backend = make_cpu_backend();
   const auto ring = make_mpi_communicator(test_world(), {});
   Trainer trainer({.backend = *backend, .communicator = *ring, .network = network, .train = data},
-                  small_course({}, exchange).options, {});
+                  small_run({}, exchange).options, {});
   std::vector<std::int64_t> bytes;
   for (const std::string& text : all_gather_text(test_world(), std::to_string(trainer.replica().optimizer_bytes()))) {
     bytes.push_back(std::stoll(text));

@@ -1,11 +1,11 @@
-// Values that are not finite: found at their step in every exchange, with rank and tensor named by all ranks alike; and
-// left out where that is asked for.
+// Values that are not finite are found at their step in every exchange, and all ranks name the same rank and tensor.
+// The step is skipped where the options request it.
 
 #include "tutti/data/part_plan.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
 #include "support/scratch_folder.hpp"
-#include "train/course.hpp"
+#include "train/run_spec.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -27,10 +27,10 @@ constexpr ExchangeOptions kExchanges[] = {{},
                                           {.kind = Exchange::exact},
                                           {.kind = Exchange::exact, .shard_optimizer = true}};
 
-// Images of two channels, of which the second is 0 but for one pixel of one sample, which a recipe makes infinite.
+// Images of two channels. The second is 0 except one pixel of one sample, which the recipe makes infinite.
 struct SpoiltData {
   static constexpr std::int64_t kSamples = 100;
-  static constexpr std::int64_t kSpoilt = 70;  // among them; with batches of 16 in the file's order, in step 5
+  static constexpr std::int64_t kSpoilt = 70;  // with batches of 16 in the file's order, it is in step 5
   static constexpr int kStep = 5;
   static constexpr int kPart = 3;  // of 8
 
@@ -59,12 +59,12 @@ struct SpoiltData {
   DataPair pair;
 };
 
-Course spoilt_course(const NetworkSpec& model, const ExchangeOptions& exchange) {
-  Course course = small_course(model, exchange);
-  course.options.shuffle = Shuffle::none;
-  course.options.recipe.statistics = {.mean = {0, 0}, .deviation = {1, 0x1p-140}};
-  course.options.steps = 9;
-  return course;
+RunSpec spoilt_run(const NetworkSpec& model, const ExchangeOptions& exchange) {
+  RunSpec spec = small_run(model, exchange);
+  spec.options.shuffle = Shuffle::none;
+  spec.options.recipe.statistics = {.mean = {0, 0}, .deviation = {1, 0x1p-140}};
+  spec.options.steps = 9;
+  return spec;
 }
 
 constexpr const char* kRemedy = "lower --lr, or warm up with --warmup-epochs 1";
@@ -74,7 +74,7 @@ std::string ended(const std::string& what, const char* remedy = kRemedy) {
 
 std::string on_rank(int rank, int ranks) { return ranks == 1 ? "" : fmt::format(" on rank {}", rank); }
 
-// As the rank's own gradients are given away at step 3.
+// Overwrites a gradient of this rank at step 3, just before the exchange.
 class SpoiltGradient : public PhaseListener {
  public:
   SpoiltGradient(float& gradient, float value) : gradient_(gradient), value_(value) {}
@@ -97,15 +97,15 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
     const ParameterSlice& spoilt = network.layout().slices()[slice];
     for (const ExchangeOptions& exchange : std::span(kExchanges).first(3)) {
       for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
-        Course course = small_course(small_resnet(), exchange);
-        course.ranks = ranks;
-        course.options.bucket_bytes = 1024;
-        course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
+        RunSpec spec = small_run(small_resnet(), exchange);
+        spec.ranks = ranks;
+        spec.options.bucket_bytes = 1024;
+        spec.inject = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
           if (rank != ranks - 1) return nullptr;
           float& gradient = host_f32(trainer.replica().gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
           return std::make_unique<SpoiltGradient>(gradient, ranks % 2 == 0 ? kNan : -kInfinity);
         };
-        const std::string text = heard({course}, data.pair)[0];
+        const std::string text = reports_of({spec}, data.pair)[0];
         EXPECT_EQ(lines_of(text, "ended"),
                   ended(fmt::format("a gradient of {} is no longer a finite number at step 3{}", spoilt.name,
                                     on_rank(ranks - 1, ranks))));
@@ -115,13 +115,13 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
   }
 }
 
-TEST(FiniteCheck, NamesTheWeightThatIsBroken) {
+TEST(FiniteCheck, NamesTheWeightThatIsNotFinite) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
   for (const ExchangeOptions& exchange : kExchanges) {
     for (const int ranks : {1, kMostRanks}) {
-      Course course = small_course(small_resnet(), exchange);
-      course.ranks = ranks;
-      course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
+      RunSpec spec = small_run(small_resnet(), exchange);
+      spec.ranks = ranks;
+      spec.inject = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
         TrainState state = trainer.snapshot();
         if (rank == ranks - 1) {
           const auto conv = std::ranges::find(state.parameters, "block1.conv/weight", &NamedArray::name);
@@ -130,26 +130,26 @@ TEST(FiniteCheck, NamesTheWeightThatIsBroken) {
         }
         return nullptr;
       };
-      EXPECT_EQ(lines_of(heard({course}, data.pair)[0], "ended"),
+      EXPECT_EQ(lines_of(reports_of({spec}, data.pair)[0], "ended"),
                 ended(fmt::format("a value of block1.conv/weight is no longer a finite number at step 1{}",
                                   on_rank(ranks - 1, ranks))));
     }
   }
 }
 
-TEST(FiniteCheck, TellsThatTheBatchWasSpoilt) {
+TEST(FiniteCheck, NamesTheBatchThatIsNotFinite) {
   const SpoiltData data;
   for (const ExchangeOptions& exchange : kExchanges) {
     for (const int ranks : {1, 3, kMostRanks}) {
-      Course course = spoilt_course(built_in_model("mlp"), exchange);
-      course.ranks = ranks;
-      course.options.side_by_side = 1 + test_world().rank() % 3;  // hosts have more cores, or fewer
-      const std::string text = heard({course}, data.pair)[0];
+      RunSpec spec = spoilt_run(built_in_model("mlp"), exchange);
+      spec.ranks = ranks;
+      spec.options.max_workers = 1 + test_world().rank() % 3;  // hosts have more cores, or fewer
+      const std::string text = reports_of({spec}, data.pair)[0];
       EXPECT_EQ(lines_of(text, "ended"),
                 ended(fmt::format("the loss is no longer a finite number at step {}{}, and in its backward pass a "
                                   "gradient of dense2/weight; pixels of its batch are not finite either",
-                                  SpoiltData::kStep, on_rank(PartPlan(8, ranks).rank_of(SpoiltData::kPart), ranks)),
-                      "look at the data, and at --normalize"));
+                                  SpoiltData::kStep, on_rank(PartMap(8, ranks).rank_of(SpoiltData::kPart), ranks)),
+                      "check the data and --normalize"));
     }
   }
 }
@@ -158,59 +158,59 @@ TEST(FiniteCheck, GoesOnWhereOnlyTheTestLossIsNotFinite) {
   SpoiltData calm(false);
   SpoiltData spoilt;
   calm.pair.test = std::move(spoilt.pair.train);
-  Course course = spoilt_course(built_in_model("mlp"), {});
-  course.ranks = 2;
-  const std::string text = heard({course}, calm.pair)[0];
+  RunSpec spec = spoilt_run(built_in_model("mlp"), {});
+  spec.ranks = 2;
+  const std::string text = reports_of({spec}, calm.pair)[0];
   EXPECT_EQ(lines_of(text, "ended"), "");
   EXPECT_NE(text.find("epoch 2: "), std::string::npos) << text;
   EXPECT_NE(text.find("9 steps, 0 repeated"), std::string::npos) << text;
 }
 
-// No gradient is infinite before it meets the others, but their sum is; so are the weights then.
-TEST(FiniteCheck, FindsASumBeyondAllNumbersAtTheNextStep) {
+// All local gradients are finite, but their sum is not, and neither are the weights of the next step.
+TEST(FiniteCheck, FindsAnOverflowOfTheSumAtTheNextStep) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
   const Network network(small_resnet(), Shape{2, 8, 8}, 5);
   const auto place = static_cast<std::size_t>(network.layout().slices()[0].offset);
   for (const ExchangeOptions& exchange : std::span(kExchanges).first(3)) {
-    Course course = small_course(small_resnet(), exchange);
-    course.ranks = 2;
-    course.befall = [&](int, Trainer& trainer) {
+    RunSpec spec = small_run(small_resnet(), exchange);
+    spec.ranks = 2;
+    spec.inject = [&](int, Trainer& trainer) {
       return std::make_unique<SpoiltGradient>(host_f32(trainer.replica().gradients())[place], 3e38F);
     };
-    EXPECT_EQ(lines_of(heard({course}, data.pair)[0], "ended"),
+    EXPECT_EQ(lines_of(reports_of({spec}, data.pair)[0], "ended"),
               ended(fmt::format("a value of {} is no longer a finite number at step 4 on every rank",
                                 network.layout().slices()[0].name)));
   }
 }
 
-TEST(FiniteCheck, LeavesAStepOutAtAnyNumberOfRanksAlike) {
+TEST(FiniteCheck, SkipsTheSameStepOnAnyNumberOfRanks) {
   const SpoiltData data;
   for (const bool shards : {false, true}) {
     for (const auto optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
-      Course course = spoilt_course(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
-      course.options.safeguards.on_not_finite = OnNotFinite::skip;
-      course.options.optimizer.kind = optimizer;
-      const std::vector<std::string> texts = heard(on_ranks(course, {1, 2, 3, 4}), data.pair);
+      RunSpec spec = spoilt_run(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
+      spec.options.safeguards.on_not_finite = OnNotFinite::skip;
+      spec.options.optimizer.kind = optimizer;
+      const std::vector<std::string> texts = reports_of(on_ranks(spec, {1, 2, 3, 4}), data.pair);
       for (const std::string& text : texts) EXPECT_EQ(first_difference(text, texts[0]), "");
       if (test_world().rank() > 0) continue;
       EXPECT_NE(texts[0].find(fmt::format("step {}: left out\n", SpoiltData::kStep)), std::string::npos);
-      EXPECT_NE(texts[0].find(" of 84; test"), std::string::npos) << texts[0];  // 100 but for a batch
+      EXPECT_NE(texts[0].find(" of 84; test"), std::string::npos) << texts[0];  // 100 without a batch
       EXPECT_NE(texts[0].find("\n9 steps, 1 repeated\n"), std::string::npos) << texts[0];
     }
   }
 }
 
-// The same run, but that it is carried over the step by hand.
-TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
+// The other run advances its state past the step explicitly.
+TEST(FiniteCheck, LeavesTheStateUnchangedByASkippedStep) {
   const SpoiltData data;
   for (const ExchangeOptions& exchange : kExchanges) {
-    Course left_out = spoilt_course(small_resnet(), exchange);
+    RunSpec left_out = spoilt_run(small_resnet(), exchange);
     left_out.ranks = 3;
     left_out.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};
     left_out.options.safeguards.on_not_finite = OnNotFinite::skip;
-    Course without = left_out;
+    RunSpec without = left_out;
     without.stops = {SpoiltData::kStep - 1};
-    without.befall = [&](int, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
+    without.inject = [&](int, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
       if (trainer.steps_done() == 0) return nullptr;
       TrainState state = trainer.snapshot();
       EXPECT_EQ(state.progress.skipped_steps, 0);
@@ -221,8 +221,8 @@ TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
       trainer.restore(state);
       return nullptr;
     };
-    const std::vector<std::string> texts = heard({left_out}, data.pair);
-    const std::vector<std::string> others = heard({without}, data.pair);
+    const std::vector<std::string> texts = reports_of({left_out}, data.pair);
+    const std::vector<std::string> others = reports_of({without}, data.pair);
     for (int step = 1; step <= 9; ++step) {
       if (step == SpoiltData::kStep) continue;
       const std::string weights = fmt::format("step {}: weights", step);
@@ -233,40 +233,40 @@ TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
   }
 }
 
-TEST(FiniteCheck, CountsTheStepsLeftOutInTheFileFromWhichARunGoesOn) {
+TEST(FiniteCheck, CountsTheSkippedStepsInTheCheckpoint) {
   const SpoiltData data;
   std::optional<ScratchFolder> folder;
   if (test_world().rank() == 0) folder.emplace();
   const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
-  Course course = spoilt_course(small_resnet(), {});
-  course.ranks = 2;
-  course.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};  // goes by the count
-  course.options.safeguards.on_not_finite = OnNotFinite::skip;
-  const std::string unbroken = heard({course}, data.pair)[0];
-  std::string broken;
-  course.to = path;
+  RunSpec spec = spoilt_run(small_resnet(), {});
+  spec.ranks = 2;
+  spec.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};  // depends on the number of updates
+  spec.options.safeguards.on_not_finite = OnNotFinite::skip;
+  const std::string uninterrupted = reports_of({spec}, data.pair)[0];
+  std::string resumed;
+  spec.to = path;
   for (const std::int64_t steps : {SpoiltData::kStep + 1, 9}) {
-    course.options.steps = steps;
-    broken += lines_of(heard({course}, data.pair)[0], "step ");
-    course.from = fmt::format("{}/step-{:08}.h5", path, steps);
+    spec.options.steps = steps;
+    resumed += lines_of(reports_of({spec}, data.pair)[0], "step ");
+    spec.from = fmt::format("{}/step-{:08}.h5", path, steps);
     if (test_world().rank() > 0) continue;
-    EXPECT_EQ(load_checkpoint(course.from).state.progress.skipped_steps, 1);
+    EXPECT_EQ(load_checkpoint(spec.from).state.progress.skipped_steps, 1);
   }
-  EXPECT_EQ(first_difference(broken, lines_of(unbroken, "step ")), "");
+  EXPECT_EQ(first_difference(resumed, lines_of(uninterrupted, "step ")), "");
 }
 
-TEST(FiniteCheck, EndsARunThatLeavesOutStepAfterStep) {
+TEST(FiniteCheck, EndsARunThatSkipsTooManyStepsInARow) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
   for (const ExchangeOptions& exchange : kExchanges) {
-    Course course = small_course(built_in_model("mlp"), exchange);
-    course.ranks = 2;
-    course.options.safeguards.on_not_finite = OnNotFinite::skip;
-    course.options.learning_rate.base = 1e30;
-    course.options.test_every_epochs = 0;
-    const std::string text = heard({course}, data.pair)[0];
+    RunSpec spec = small_run(built_in_model("mlp"), exchange);
+    spec.ranks = 2;
+    spec.options.safeguards.on_not_finite = OnNotFinite::skip;
+    spec.options.learning_rate.base = 1e30;
+    spec.options.test_every_epochs = 0;
+    const std::string text = reports_of({spec}, data.pair)[0];
     EXPECT_EQ(lines_of(text, "step 10: left out"), "step 10: left out\n") << text;
     EXPECT_NE(lines_of(text, "ended").find(" at step 11 on every rank, "), std::string::npos) << text;
-    EXPECT_NE(lines_of(text, "ended").find(", and 10 steps in a row were left out: "), std::string::npos) << text;
+    EXPECT_NE(lines_of(text, "ended").find(", and 10 steps in a row were skipped: "), std::string::npos) << text;
   }
 }
 

@@ -18,7 +18,7 @@ class NoStream : public Stream {
   void synchronize() override {}
 };
 
-// Remembers which element ranges were given to it, and in which order.
+// Records the element ranges of its calls in their order.
 class RecordingCommunicator : public Communicator {
  public:
   explicit RecordingCommunicator(const float* block) : block_(block) {}
@@ -37,7 +37,7 @@ class RecordingCommunicator : public Communicator {
   void broadcast(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   bool progress() override { return false; }
   void finish(Stream&) override { ++finished; }
-  void abandon() noexcept override { ++abandoned; }
+  void abort() noexcept override { ++abandoned; }
   std::uint64_t bytes_sent() const override { return 0; }
 
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
@@ -60,7 +60,7 @@ class GradientExchangeTest : public testing::Test {
   }
 
   Ownership owned_by_everyone(std::size_t bucket_bytes) const {
-    return Ownership(Owners::all, layout, cut_buckets(layout, bucket_bytes), {.rank = 0, .size = 2});
+    return Ownership(Owners::all, layout, make_buckets(layout, bucket_bytes), {.rank = 0, .size = 2});
   }
 
   ParameterLayout layout;
@@ -72,35 +72,35 @@ class GradientExchangeTest : public testing::Test {
 
 using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
+TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheRequestedSize) {
   const Ownership own = owned_by_everyone(64);
   GradientExchange sync(*communicator, own, gradients, nullptr);
   EXPECT_EQ(own.bucket_ends(), (std::vector<std::int64_t>{16, 128, 144, 208}));
-  sync.ready(layout.block_elements(), stream);
+  sync.start_ready_buckets(layout.block_elements(), stream);
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {16, 128}, {128, 144}, {144, 208}}));
 }
 
-TEST_F(GradientExchangeTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
+TEST_F(GradientExchangeTest, StartsABucketAsSoonAsItsLastGradientIsFinal) {
   const Ownership own = owned_by_everyone(128 * sizeof(float));
   GradientExchange sync(*communicator, own, gradients, nullptr);
   EXPECT_FALSE(sync.is_due(16));
-  sync.ready(16, stream);
+  sync.start_ready_buckets(16, stream);
   EXPECT_TRUE(communicator->ranges.empty());
   EXPECT_TRUE(sync.is_due(128));
-  sync.ready(128, stream);
+  sync.start_ready_buckets(128, stream);
   EXPECT_FALSE(sync.is_due(144));
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}}));
-  sync.ready(layout.block_elements(), stream);
+  sync.start_ready_buckets(layout.block_elements(), stream);
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}, {128, 208}}));
   sync.finish(stream);
   EXPECT_EQ(communicator->finished, 1);
 }
 
-TEST_F(GradientExchangeTest, BeginsAnewWithEveryStep) {
+TEST_F(GradientExchangeTest, RestartsWithEveryStep) {
   const Ownership own = owned_by_everyone(1 << 20);
   GradientExchange sync(*communicator, own, gradients, nullptr);
   for (int step = 0; step < 3; ++step) {
-    sync.ready(layout.block_elements(), stream);
+    sync.start_ready_buckets(layout.block_elements(), stream);
     sync.finish(stream);
   }
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 208}, {0, 208}, {0, 208}}));
@@ -110,14 +110,14 @@ TEST_F(GradientExchangeTest, AbandonsSumsWhoseStepFailed) {
   {
     const Ownership own = owned_by_everyone(64);
     GradientExchange whole(*communicator, own, gradients, nullptr);
-    whole.ready(layout.block_elements(), stream);
+    whole.start_ready_buckets(layout.block_elements(), stream);
     whole.finish(stream);
   }
   EXPECT_EQ(communicator->abandoned, 0);
   {
     const Ownership own = owned_by_everyone(64);
     GradientExchange torn(*communicator, own, gradients, nullptr);
-    torn.ready(16, stream);
+    torn.start_ready_buckets(16, stream);
   }
   EXPECT_EQ(communicator->abandoned, 1);
 }
@@ -125,7 +125,7 @@ TEST_F(GradientExchangeTest, AbandonsSumsWhoseStepFailed) {
 TEST_F(GradientExchangeTest, RefusesToFinishWithGradientsMissing) {
   const Ownership own = owned_by_everyone(64);
   GradientExchange sync(*communicator, own, gradients, nullptr);
-  sync.ready(16, stream);
+  sync.start_ready_buckets(16, stream);
   EXPECT_THROW(sync.finish(stream), Error);
 }
 

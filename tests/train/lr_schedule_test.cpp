@@ -36,19 +36,19 @@ TEST(LrSchedule, CosineFallsOverTheStepsAfterTheWarmUp) {
 }
 
 TEST(LrSchedule, NeverFallsBelowTheLeastRate) {
-  const LrSchedule cosine({.schedule = Schedule::cosine, .base = 2, .warmup_epochs = 1, .least = 0.5}, 10, 110);
-  EXPECT_DOUBLE_EQ(cosine.at(0, 0), 0.2);  // the warm-up begins below it all the same
+  const LrSchedule cosine({.schedule = Schedule::cosine, .base = 2, .warmup_epochs = 1, .min = 0.5}, 10, 110);
+  EXPECT_DOUBLE_EQ(cosine.at(0, 0), 0.2);  // the warm-up still begins below it
   EXPECT_DOUBLE_EQ(cosine.at(10, 1), 2);
   EXPECT_NEAR(cosine.at(60, 6), 1.25, 1e-12);
   EXPECT_NEAR(cosine.at(109, 10), 0.5, 0.002);
-  const LrSchedule step({.schedule = Schedule::step, .base = 1, .period_epochs = {2}, .decay = 0.1, .least = 0.05}, 10,
+  const LrSchedule step({.schedule = Schedule::step, .base = 1, .period_epochs = {2}, .decay = 0.1, .min = 0.05}, 10,
                         100);
   EXPECT_EQ(step.at(20, 2), 0.1);
   EXPECT_EQ(step.at(99, 9), 0.05);
 }
 
-TEST(LrSchedule, RefusesPlansThatMakeNoSense) {
-  EXPECT_THROW(LrSchedule({.base = 0.1, .least = 0.2}, 10, 100), Error);
+TEST(LrSchedule, RefusesInvalidPlans) {
+  EXPECT_THROW(LrSchedule({.base = 0.1, .min = 0.2}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.schedule = Schedule::step}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.base = -1}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.warmup_epochs = 10}, 10, 100), Error);

@@ -23,7 +23,7 @@ using testing_support::random_floats;
 constexpr int kSteps = 4;
 constexpr double kRate = 0.1;
 
-// Odd extents, every kind, and one tensor longer than a block of the norms.
+// The layout has odd extents, every kind of parameter, and one tensor longer than a block of the norms.
 ParameterLayout odd_layout() {
   ParameterLayout layout;
   layout.add("head/weight", ParameterKind::weight, Shape{3, 7});
@@ -86,10 +86,10 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   ParameterLayout layout_;
   ParameterArena arena_;
   std::unique_ptr<Communicator> communicator_ = make_solo_communicator();
-  Ownership ownership_{Owners::all, layout_, cut_buckets(layout_, 1), {}};
+  Ownership ownership_{Owners::all, layout_, make_buckets(layout_, 1), {}};
 };
 
-TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
+TEST_P(OptimizerFormula, IsThatOfPyTorchOverMultipleSteps) {
   const OptimizerOptions& options = GetParam().options;
   const auto optimizer = make_optimizer(options, {device_.backend(), *communicator_, layout_, ownership_});
   const auto start = device_.download<float>(arena_.weights());
@@ -141,12 +141,12 @@ const std::vector<Case> kCases{
 INSTANTIATE_TEST_SUITE_P(Kinds, OptimizerFormula, testing::ValuesIn(kCases),
                          [](const auto& that) { return that.param.name; });
 
-TEST(Optimizer, RefusesOptionsThatMakeNoSense) {
+TEST(Optimizer, RefusesInvalidOptions) {
   const std::vector<std::pair<OptimizerOptions, std::string>> mistakes{
       {{.momentum = 1}, "--momentum 1"},
       {{.weight_decay = -1}, "--weight-decay -1"},
       {{.clip_norm = -2}, "--clip-norm -2"},
-      {{.momentum = 0, .nesterov = true}, "wants --momentum"},
+      {{.momentum = 0, .nesterov = true}, "requires --momentum"},
       {{.kind = OptimizerKind::adamw, .nesterov = true}, "--optimizer is adamw"},
       {{.kind = OptimizerKind::lars, .nesterov = true}, "--optimizer is lars"},
       {{.kind = OptimizerKind::adamw, .beta1 = 1}, "--adam-beta1 1"},

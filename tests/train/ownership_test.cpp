@@ -24,7 +24,7 @@ using testing_support::same_bits;
 constexpr int kSteps = 3;
 constexpr std::size_t kOneBucket = std::size_t{1} << 30;
 
-// Around the blocks of the norms, and padded.
+// The sizes are around the blocks of the norms, and padded.
 ParameterLayout uneven_layout() {
   ParameterLayout layout;
   layout.add("head/bias", ParameterKind::bias, Shape{5});
@@ -36,11 +36,11 @@ ParameterLayout uneven_layout() {
   return layout;
 }
 
-TEST(Ownership, CutsABucketIntoLikeSharesWhereBlocksOfTheNormsBegin) {
+TEST(Ownership, CutsABucketIntoEqualSharesAtBlocksOfTheNorms) {
   const ParameterLayout layout = uneven_layout();
   for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      const auto ends = cut_buckets(layout, bucket_bytes);
+      const auto ends = make_buckets(layout, bucket_bytes);
       std::vector<int> owners(static_cast<std::size_t>(layout.block_elements()));
       for (int rank = 0; rank < ranks; ++rank) {
         const Ownership ownership(Owners::sharded, layout, ends, {rank, ranks});
@@ -62,20 +62,20 @@ TEST(Ownership, CutsABucketIntoLikeSharesWhereBlocksOfTheNormsBegin) {
   }
 }
 
-TEST(Ownership, IsOfEverythingForEveryoneOrForTheFirst) {
+TEST(Ownership, IsOfAllElementsOnEveryRankOrOnTheFirst) {
   const ParameterLayout layout = uneven_layout();
   const std::vector<IndexRange> everything{{0, layout.block_elements()}};
   for (const int rank : {0, 2}) {
-    EXPECT_EQ(Ownership(Owners::all, layout, cut_buckets(layout, 1), {rank, 3}).owned(), everything);
-    EXPECT_EQ(Ownership(Owners::root, layout, cut_buckets(layout, 1), {rank, 3}).owned(),
+    EXPECT_EQ(Ownership(Owners::all, layout, make_buckets(layout, 1), {rank, 3}).owned(), everything);
+    EXPECT_EQ(Ownership(Owners::root, layout, make_buckets(layout, 1), {rank, 3}).owned(),
               rank == 0 ? everything : std::vector<IndexRange>{});
   }
 }
 
-TEST(Ownership, PlacesOneOwnedRangeBehindTheOther) {
+TEST(Ownership, PlacesOwnedRangesOneAfterTheOther) {
   ParameterLayout layout;
   for (const char* name : {"a", "b"}) layout.add(name, ParameterKind::weight, Shape{2 * kNormBlock});
-  const Ownership second(Owners::sharded, layout, cut_buckets(layout, 1), {1, 2});
+  const Ownership second(Owners::sharded, layout, make_buckets(layout, 1), {1, 2});
   const std::vector<IndexRange> slices{{0, 2 * kNormBlock}, {2 * kNormBlock, 4 * kNormBlock}};
   const auto pieces = second.pieces_of(slices);
   ASSERT_EQ(pieces.size(), 2U);
@@ -95,20 +95,20 @@ struct Manner {
   std::size_t bucket_bytes = 1;
 };
 
-// One rank's weights and optimizer, fed with the gradients of what it owns.
+// One rank's weights and optimizer, which gets the gradients of the elements that the rank owns.
 class OwnedRank {
  public:
   OwnedRank(std::unique_ptr<Communicator> communicator, const Manner& manner)
       : communicator_(std::move(communicator)),
         layout_(uneven_layout()),
-        ownership_(manner.owners, layout_, cut_buckets(layout_, manner.bucket_bytes),
+        ownership_(manner.owners, layout_, make_buckets(layout_, manner.bucket_bytes),
                    {communicator_->rank(), communicator_->size()}),
         arena_(layout_, device_.backend(), communicator_->allocate(layout_.block_bytes())),
         optimizer_(make_optimizer(manner.options, parts())) {
     set_weights(random_floats(layout_.block_elements(), "weights"));
   }
 
-  // What a rank does not own holds nothing that could be used; padding is zero.
+  // Elements that a rank does not own are poisoned. Padding is zero.
   void step(int step) {
     std::vector<float> block(static_cast<std::size_t>(layout_.block_elements()),
                              std::numeric_limits<float>::quiet_NaN());
@@ -117,7 +117,7 @@ class OwnedRank {
     }
     for (const ParameterSlice& slice : layout_.slices()) {
       const auto values = random_floats(slice.elements(), slice.name + std::to_string(step));
-      for (const IndexRange& own : within(ownership_.owned(), {slice.offset, slice.offset + slice.elements()})) {
+      for (const IndexRange& own : intersect(ownership_.owned(), {slice.offset, slice.offset + slice.elements()})) {
         std::copy_n(values.begin() + own.begin - slice.offset, own.size(), block.begin() + own.begin);
       }
     }
@@ -129,7 +129,7 @@ class OwnedRank {
   std::vector<float> weights() { return device_.download<float>(arena_.weights()); }
   void set_weights(const std::vector<float>& weights) { device_.upload(arena_.weights(), weights); }
   std::vector<NamedArray> state() {
-    ArrayShare all = share_arrays(FileShare{}, layout_, *optimizer_);
+    ShardSelector all = make_shard_selector(FileShard{}, layout_, *optimizer_);
     return gather_state(parts(), device_.stream(), *optimizer_, all);
   }
   void set_state(const std::vector<NamedArray>& state) { restore_state(parts(), device_.stream(), *optimizer_, state); }
@@ -170,7 +170,7 @@ const std::vector<OptimizerOptions> kOptimizers{
     {.kind = OptimizerKind::lars, .weight_decay = 0.05, .exempts_norms_and_biases = true, .clip_norm = 3},
 };
 
-TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
+TEST(Owners, UpdateTheirWeightsToTheBitsOfASingleRank) {
   for (const OptimizerOptions& options : kOptimizers) {
     OwnedRank alone(make_solo_communicator(), {options, Owners::all});
     for (int step = 1; step <= kSteps; ++step) alone.step(step);
@@ -187,7 +187,7 @@ TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
   }
 }
 
-TEST(Owners, KeepTheStateOfTheirElementsAlone) {
+TEST(Owners, AllocateTheStateOfTheirElementsOnly) {
   const OptimizerOptions adamw{.kind = OptimizerKind::adamw};
   const std::size_t whole = OwnedRank(make_solo_communicator(), {adamw}).state_bytes();
   EXPECT_EQ(whole, 2 * static_cast<std::size_t>(uneven_layout().trained_elements()) * sizeof(float));
@@ -211,7 +211,7 @@ TEST(Owners, KeepTheStateOfTheirElementsAlone) {
   EXPECT_EQ(bytes_by_rank(Owners::root), at_first);
 }
 
-TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
+TEST(Owners, RestoreTheStateOfAnyNumberOfRanks) {
   const OptimizerOptions options{.kind = OptimizerKind::adamw, .weight_decay = 0.1, .clip_norm = 3};
   OwnedRank alone(make_solo_communicator(), {options});
   OwnedRank before(ring_over(test_world()), {options, Owners::sharded, 17000});

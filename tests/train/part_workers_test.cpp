@@ -54,15 +54,16 @@ class Table {
                         .rank_status = rank_status_});
   }
 
-  // Twice, so that what a step leaves behind would show in the next.
+  // Computes twice, so that leftovers of a step would affect the next one.
   Computed compute(
-      PartWorkers& pool, const PartWorkers::Ready& also = [](std::int64_t) {}) {
+      PartWorkers& pool, const PartWorkers::OnGradientsFinal& also = [](std::int64_t) {}) {
     for (const Batch& batch : step_.batches) {
       if (batch.samples > 0) pool.plan(batch.samples, LayerMode::training);
     }
     Computed computed;
     computed.gradients.resize(static_cast<std::size_t>(elements()));
-    FloatTotal total(*backend_, {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
+    FloatAccumulator total(*backend_,
+                           {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(total, static_cast<std::int64_t>(step_.batches.size()));
     for (int again = 0; again < 2; ++again) {
       computed.ready.clear();
@@ -119,7 +120,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST(PartWorkers, AddsThePartsInTheirOrderWhoeverComputesThem) {
+TEST(PartWorkers, AddThePartsInTheirOrderWhicheverWorkerComputesThem) {
   for (const Sizes& sizes : std::vector<Sizes>{{5}, {4, 3}, {0, 4, 2}, {3, 0, 0, 6}, {1, 2, 3, 4, 5}, {2, 0}, {0, 0}}) {
     Table table(sizes);
     PartWorkers alone = table.workers_of(1);
@@ -133,7 +134,7 @@ TEST(PartWorkers, AddsThePartsInTheirOrderWhoeverComputesThem) {
   }
 }
 
-TEST(PartWorkers, ShowsASignOfProgressForEveryLayerOfEveryWorker) {
+TEST(PartWorkers, PublishProgressForEveryLayerOfEveryWorker) {
   Table table({2, 2, 2});
   PartWorkers pool = table.workers_of(2);
   StatusSlot slot;
@@ -145,7 +146,7 @@ TEST(PartWorkers, ShowsASignOfProgressForEveryLayerOfEveryWorker) {
   EXPECT_EQ(slot.progress - before, forwards_and_backwards + phases);
 }
 
-TEST(PartWorkers, SumIsThatOfThePartsComputedOneByOne) {
+TEST(PartWorkers, ComputeTheSumOfSequentialParts) {
   const Sizes sizes{3, 4, 2};
   Table table(sizes);
   PartWorkers pool = table.workers_of(2);
@@ -166,7 +167,7 @@ TEST(PartWorkers, SumIsThatOfThePartsComputedOneByOne) {
   EXPECT_TRUE(same_bits(together.gradients, sum));
 }
 
-TEST(PartWorkers, TellsOfFinishedElementsInOrderAndAtLastOfAll) {
+TEST(PartWorkers, ReportFinishedElementsInOrderAndAllAtTheEnd) {
   Table table({4, 4, 4});
   for (const int workers : {1, 2, 3}) {
     PartWorkers pool = table.workers_of(workers);
@@ -179,16 +180,16 @@ TEST(PartWorkers, TellsOfFinishedElementsInOrderAndAtLastOfAll) {
   }
 }
 
-TEST(PartWorkers, TellsOfAllElementsAlsoWhenTheOthersAreLongDone) {
+TEST(PartWorkers, ReportAllElementsAlsoWhenTheOtherPartsAreDoneEarlier) {
   Table table({1, 1});
   PartWorkers pool = table.workers_of(2);
-  // The calling thread dawdles, so that the other part is added while its own backward pass still goes on.
+  // The calling thread is slow, so that the other part is added while its own backward pass is still running.
   const Computed computed =
       table.compute(pool, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
   EXPECT_EQ(computed.ready.back(), table.elements());
 }
 
-TEST(PartWorkers, ThrowsWhatAWorkerThrewAndComputesOnAfterwards) {
+TEST(PartWorkers, RethrowTheExceptionOfAWorkerAndStayUsable) {
   for (const std::size_t part : {0u, 1u, 4u}) {
     Table table({2, 3, 2, 2, 3});
     for (const int workers : {1, 2, 3}) {
@@ -203,31 +204,31 @@ TEST(PartWorkers, ThrowsWhatAWorkerThrewAndComputesOnAfterwards) {
   }
 }
 
-TEST(PartWorkers, ThrowsWhatTheExchangeThrew) {
+TEST(PartWorkers, RethrowTheExceptionOfTheExchange) {
   Table table({2, 3, 2});
   PartWorkers pool = table.workers_of(3);
   const Computed expected = table.compute(pool);
-  EXPECT_THROW(table.compute(pool, [](std::int64_t) { throw Error(ErrorSource::mpi, "the neighbour is gone"); }),
+  EXPECT_THROW(table.compute(pool, [](std::int64_t) { throw Error(ErrorSource::mpi, "the neighbour has exited"); }),
                Error);
   EXPECT_TRUE(same_bits(table.compute(pool).gradients, expected.gradients));
 }
 
-TEST(PartWorkers, GivesEveryWorkerButTheFirstAThreadOfItsOwn) {
+TEST(PartWorkers, StartAThreadForEveryWorkerExceptTheFirst) {
   Table table({1});
   PartWorkers pool = table.workers_of(3);
   std::vector<std::thread::id> threads(3);
-  pool.each([&](Worker& worker) { threads[worker.number] = std::this_thread::get_id(); });
+  pool.each([&](Worker& worker) { threads[worker.index] = std::this_thread::get_id(); });
   EXPECT_EQ(threads[0], std::this_thread::get_id());
   EXPECT_EQ(std::set(threads.begin(), threads.end()).size(), 3u);
 }
 
-TEST(PartWorkers, HoldsOneMoreGradientBlockForEveryWorkerBeyondTheFirst) {
+TEST(PartWorkers, AllocateOneMoreGradientBlockForEveryWorkerAfterTheFirst) {
   Table table({2, 2, 2});
   const auto blocks = [&](int workers, int parts) {
     PartWorkers pool = table.workers_of(workers);
     const std::size_t before = pool.memory_bytes();
     std::vector<float> total(static_cast<std::size_t>(table.elements()));
-    FloatTotal sum(table.backend(), {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
+    FloatAccumulator sum(table.backend(), {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(sum, parts);
     return (pool.memory_bytes() - before) / (total.size() * sizeof(float));
   };

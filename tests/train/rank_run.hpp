@@ -1,5 +1,5 @@
 #pragma once
-// A trainer on one rank of a world, and all that it borrows but the data.
+// A trainer on one rank of a world, with all that it borrows except the data.
 
 #include "tutti/comm/communicator.hpp"
 

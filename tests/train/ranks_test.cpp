@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kParts = 8;
 
-struct Course {
+struct RunSpec {
   int ranks = 1;
   NetworkSpec model;
   int steps = 0;
@@ -29,11 +29,11 @@ struct Curve {
 };
 
 // Trains the network on the first ranks of the test's world; the others wait. The curve is rank 0's.
-Curve train_on(const Course& course, const DataPair& data, const TrainerOptions& options) {
-  const auto world = test_world().split(test_world().rank() < course.ranks ? 0 : -1);
+Curve train_on(const RunSpec& spec, const DataPair& data, const TrainerOptions& options) {
+  const auto world = test_world().split(test_world().rank() < spec.ranks ? 0 : -1);
   Curve curve;
   if (world) {
-    RankRun run(*world, course.model, data, options);
+    RankRun run(*world, spec.model, data, options);
     Trainer& trainer = run.trainer;
     curve.evaluation = evaluate({.backend = *run.backend,
                                  .communicator = *run.communicator,
@@ -42,7 +42,7 @@ Curve train_on(const Course& course, const DataPair& data, const TrainerOptions&
                                  .recipe = options.recipe},
                                 trainer.snapshot());
     LossSums before;
-    for (int step = 0; step < course.steps; ++step) {
+    for (int step = 0; step < spec.steps; ++step) {
       trainer.step();
       const LossSums now = epoch_sums(trainer);
       curve.losses.push_back(static_cast<double>(now.loss_quanta - before.loss_quanta) / LossSums::kLossScale /
@@ -70,7 +70,7 @@ TrainerOptions eight_parts(std::int64_t batch_size) {
   return options;
 }
 
-TEST(Ranks, AnyNumberOfThemFollowsTheSameLossCurve) {
+TEST(Ranks, InAnyNumberHaveTheSameLossCurve) {
   const OwnedData owned = open_small("glyphs");
   const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(64);
@@ -80,14 +80,15 @@ TEST(Ranks, AnyNumberOfThemFollowsTheSameLossCurve) {
     const Curve curve = train_on({ranks, built_in_model("lenet"), kSteps}, data, options);
     if (test_world().rank() != 0) continue;
     for (std::size_t step = 0; step < kSteps; ++step) {
-      // Sums in another order round otherwise, and convolutions by tiles make more of that than direct ones, by 2.
+      // Sums in another order are rounded differently, and tiled convolutions amplify that by 2 compared with direct
+      // ones.
       EXPECT_NEAR(curve.losses[step] / alone.losses[step], 1, 4e-5) << ranks << " ranks, step " << step;
     }
     EXPECT_EQ(curve.training.samples, alone.training.samples);
   }
 }
 
-TEST(Ranks, PartsWithoutSamplesContributeNothing) {
+TEST(Ranks, AddNothingForPartsWithoutSamples) {
   const OwnedData owned = open_small("synthetic:61x1x8x8:3");
   const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(5);
@@ -116,7 +117,7 @@ TEST(Ranks, EvaluateEverySampleExactlyOnce) {
   }
 }
 
-TEST(Ranks, OfAResidualNetworkFollowTheSameCurveAndAgreeOnItsStatistics) {
+TEST(Ranks, OfAResidualNetworkHaveTheSameCurveAndStatistics) {
   const OwnedData owned = open_small("glyphs");
   TrainerOptions options = eight_parts(64);
   options.num_parts = 4;

@@ -14,10 +14,10 @@
 namespace tutti {
 namespace {
 
-// The same tensors on every rank, in memory as a network's are.
-class ReplicaProofTest : public ::testing::Test {
+// The same tensors on every rank, laid out as those of a network.
+class ReplicaVerifierTest : public ::testing::Test {
  protected:
-  ReplicaProofTest() {
+  ReplicaVerifierTest() {
     backend_->enter_compute_thread(1);
     stream_ = backend_->make_stream();
     std::vector<ReplicatedTensor> tensors;
@@ -39,7 +39,7 @@ class ReplicaProofTest : public ::testing::Test {
     auto* const word = static_cast<std::uint32_t*>(tensors_[tensor].values.data) + element;
     *word ^= 1u << bit;
   }
-  // On this rank alone.
+  // Changes this rank only.
   std::optional<Divergence> compare_with_flip(int of, std::size_t tensor, std::int64_t element, int bit) {
     if (rank() == of) flip(tensor, element, bit);
     auto found = verifier_->compare();
@@ -57,14 +57,14 @@ class ReplicaProofTest : public ::testing::Test {
   std::optional<ReplicaVerifier> verifier_;
 };
 
-TEST_F(ReplicaProofTest, FindsNothingWhereAllAreEqual) {
+TEST_F(ReplicaVerifierTest, FindsNothingWhereAllAreEqual) {
   for (int i = 0; i < 3; ++i) {
     verifier_->record();
     EXPECT_FALSE(verifier_->compare()) << i;
   }
 }
 
-TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
+TEST_F(ReplicaVerifierTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
   for (int of = 0; of < size(); ++of) {
     for (const std::size_t tensor : {0U, 1U, 2U, 3U}) {
       const std::int64_t last = tensors_[tensor].values.elements() - 1;
@@ -81,7 +81,7 @@ TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
   EXPECT_FALSE(verifier_->compare());
 }
 
-TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
+TEST_F(ReplicaVerifierTest, DescribesWhichRanksDifferInWhichTensor) {
   if (rank() == size() - 1) flip(1, 3, 7);
   if (rank() == size() - 1) flip(3, 1000, 30);
   Divergence found = verifier_->compare().value();
@@ -94,7 +94,7 @@ TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
   EXPECT_TRUE(found.text().starts_with(whom[size() - 2])) << found.text();
 }
 
-TEST_F(ReplicaProofTest, NamesBothSidesWhereRanksAreOfTwoMindsAndAllTheMinorityElsewhere) {
+TEST_F(ReplicaVerifierTest, NamesBothSidesOfATieAndOtherwiseTheMinority) {
   if (rank() % 2 == 1) flip(2, 5, 3);
   const Divergence found = verifier_->compare().value();
   const std::vector<int> odd = size() % 2 == 1 ? std::vector{1} : std::vector<int>{};
@@ -102,7 +102,7 @@ TEST_F(ReplicaProofTest, NamesBothSidesWhereRanksAreOfTwoMindsAndAllTheMinorityE
   EXPECT_EQ(found.ranks().size(), size() % 2 == 1 ? odd.size() : static_cast<std::size_t>(size()));
 }
 
-TEST_F(ReplicaProofTest, FindsWhatWasNotedThoughItIsEqualAgain) {
+TEST_F(ReplicaVerifierTest, FindsARecordedDifferenceOfTensorsThatAreEqualAgain) {
   verifier_->record();
   if (rank() == 0) flip(3, 77, 12);
   verifier_->record();
@@ -113,8 +113,8 @@ TEST_F(ReplicaProofTest, FindsWhatWasNotedThoughItIsEqualAgain) {
   EXPECT_FALSE(verifier_->compare());
 }
 
-// All ranks have had the same, but not at the same time.
-TEST_F(ReplicaProofTest, FindsNotesThatChangedPlaces) {
+// All ranks have recorded the same values, but in another order.
+TEST_F(ReplicaVerifierTest, FindsRecordsInAnotherOrder) {
   for (const bool first : {true, false}) {
     if ((rank() == 0) == first) flip(3, 77, 12);
     verifier_->record();

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kData = "synthetic:11000x1x8x8:3";  // 1,100 test images: four chunks and a short one
 
-// Of a short training, which is the same on every rank.
+// The state after a short training, which is the same on every rank.
 const TrainState& trained() {
   static const TrainState state = [] {
     TrainerOptions options;
@@ -35,12 +35,12 @@ const TrainState& trained() {
 struct Scores {
   LossSums sums;
   std::vector<std::int64_t> firsts;
-  std::vector<SampleScore> samples;
+  std::vector<SampleResult> samples;
   std::vector<float> logits;
 };
 
-// All ranks of `world`, each with so many players; only rank 0 has more in the end than the sums.
-Scores score(World& world, int players, const std::function<void(const ChunkScores&)>& also = {}) {
+// Evaluates on all ranks of `world`, each with `workers` workers. Only rank 0 gets more than the sums.
+Scores score(World& world, int workers, const std::function<void(const ChunkScores&)>& also = {}) {
   static const OwnedData data = open_small(kData);
   const auto backend = make_cpu_backend();
   const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_communicator(world, {});
@@ -58,7 +58,7 @@ Scores score(World& world, int players, const std::function<void(const ChunkScor
                           .network = network,
                           .data = *data.pair.test,
                           .recipe = recipe,
-                          .side_by_side = players,
+                          .max_workers = workers,
                           .scores = &outlet},
                          trained());
   world.barrier();
@@ -67,7 +67,7 @@ Scores score(World& world, int players, const std::function<void(const ChunkScor
 
 std::unique_ptr<World> first_ranks(int count) { return test_world().split(test_world().rank() < count ? 0 : -1); }
 
-TEST(SampleScores, ComeInOrderAndAddUpToTheEvaluation) {
+TEST(SampleScores, AreInOrderAndAddUpToTheEvaluation) {
   const auto world = first_ranks(1);
   if (world) {
     double losses = 0;
@@ -90,12 +90,12 @@ TEST(SampleScores, ComeInOrderAndAddUpToTheEvaluation) {
   test_world().barrier();
 }
 
-TEST(SampleScores, AreTheSameBitsOnAnyRanksAndPlayers) {
+TEST(SampleScores, AreTheSameBitsOnAnyRanksAndWorkers) {
   Scores alone;
   if (const auto world = first_ranks(1)) alone = score(*world, 1);
   for (int ranks = 1; ranks <= test_world().size(); ++ranks) {
     const auto world = first_ranks(ranks);
-    // As many players as the rank's number tells: ranks need not have equally many.
+    // The number of workers differs between ranks.
     const Scores scores = world ? score(*world, world->rank() + 2) : Scores{};
     if (test_world().rank() == 0) {
       EXPECT_EQ(scores.sums, alone.sums) << ranks;
@@ -114,7 +114,7 @@ TEST(SampleScores, AreTheSameBitsOnAnyRanksAndPlayers) {
   }
 }
 
-TEST(SampleScores, LeaveNoRankBehindWhenTheirReceiverFails) {
+TEST(SampleScores, EndOnAllRanksWhenTheirReceiverFails) {
   int caught = 0;
   try {
     score(test_world(), 1, [](const ChunkScores& chunk) {
@@ -122,7 +122,7 @@ TEST(SampleScores, LeaveNoRankBehindWhenTheirReceiverFails) {
     });
   } catch (const Error& error) {
     ++caught;
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_EQ(error.source(), ErrorSource::save);
     EXPECT_NE(std::string(error.what()).find("the disk is full"), std::string::npos);
   }
@@ -130,8 +130,8 @@ TEST(SampleScores, LeaveNoRankBehindWhenTheirReceiverFails) {
   test_world().barrier();
 }
 
-TEST(ChunkScores, AreNoNumbersWhereALogitIsNone) {
-  const std::vector<SampleScore> samples{{.exponentials = std::numeric_limits<double>::quiet_NaN()}};
+TEST(ChunkScores, AreNanWhereALogitIsNan) {
+  const std::vector<SampleResult> samples{{.exponentials = std::numeric_limits<double>::quiet_NaN()}};
   const std::vector<float> logits{1, std::numeric_limits<float>::quiet_NaN()};
   const ChunkScores chunk{.classes = 2, .samples = samples, .logits = logits};
   EXPECT_TRUE(std::isnan(chunk.probability(0, 0)));

@@ -1,4 +1,4 @@
-// What ranks hand over of one state, each its share.
+// The shares of one state that each rank saves.
 
 #include "tutti/base/error.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -23,14 +23,14 @@ class SnapshotRanks : public testing::Test {
   SnapshotRanks() {
     options_.num_parts = test_world().size();
     options_.batch_size = 16;
-    options_.file_share = share();
+    options_.file_shard = share();
   }
 
-  // Of two files, made by the second rank and the last.
-  static std::optional<FileShare> share() {
+  // The second rank and the last one write two files.
+  static std::optional<FileShard> share() {
     const int rank = test_world().rank();
     if (rank == 0) return std::nullopt;
-    return FileShare{.file = rank - 1, .files = 2};
+    return FileShard{.file = rank - 1, .files = 2};
   }
   static std::size_t arrays(const TrainState& state) {
     return state.parameters.size() + state.statistics.size() + state.optimizer.size() + state.exchange.size();
@@ -40,7 +40,7 @@ class SnapshotRanks : public testing::Test {
   OwnedData data_ = open_small("synthetic:100x1x8x8:3");
 };
 
-TEST_F(SnapshotRanks, HoldOnlyTheArraysOfTheirShareUnderEveryExchange) {
+TEST_F(SnapshotRanks, HaveOnlyTheArraysOfTheirShareWithEveryExchange) {
   for (const Exchange kind : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
     options_.exchange.kind = kind;
     options_.checkpoint_every_steps = 2;
@@ -72,7 +72,7 @@ TEST_F(SnapshotRanks, HoldOnlyTheArraysOfTheirShareUnderEveryExchange) {
   }
 }
 
-TEST_F(SnapshotRanks, MakeTogetherWhatIsLoadedAsOne) {
+TEST_F(SnapshotRanks, SaveSharesThatLoadAsOneState) {
   RankRun run(test_world(), small_resnet(), data_.pair, options_);
   run.trainer.step();
   std::optional<ScratchFolder> folder;
@@ -88,19 +88,19 @@ TEST_F(SnapshotRanks, MakeTogetherWhatIsLoadedAsOne) {
   EXPECT_EQ(loaded->state.progress.step, 1);
 }
 
-// Weight decay that carries the weights beyond all bounds, of which one rank has some; velocities are still within.
-TEST_F(SnapshotRanks, RefuseAStateThatIsNoLongerFiniteAllTogether) {
+// Weight decay makes weights infinite that only one rank saves. The velocities are still finite.
+TEST_F(SnapshotRanks, AllRefuseAStateThatIsNoLongerFinite) {
   options_.learning_rate.base = 1e30;
   options_.optimizer.weight_decay = 1e30;
   RankRun run(test_world(), small_resnet(), data_.pair, options_);
   run.trainer.step();
   const Error error = thrown_by([&] { run.trainer.snapshot(share()); });
   EXPECT_EQ(error.source(), ErrorSource::not_finite);
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   const std::string words = error.what();
   const bool knows = test_world().rank() == 1;
-  EXPECT_EQ(words.starts_with("the state on another rank holds"), !knows) << words;
-  EXPECT_EQ(words.find("/weight holds") != std::string::npos, knows) << words;
+  EXPECT_EQ(words.starts_with("the state on another rank contains"), !knows) << words;
+  EXPECT_EQ(words.find("/weight contains") != std::string::npos, knows) << words;
 }
 
 }  // namespace

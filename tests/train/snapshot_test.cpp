@@ -1,4 +1,4 @@
-// What a trainer hands over for a checkpoint, and what it takes back.
+// The state that a trainer saves and restores.
 
 #include "tutti/data/split_batch_sampler.hpp"
 
@@ -66,11 +66,11 @@ class Snapshot : public testing::Test {
   TrainState whole_;
 };
 
-TEST_F(Snapshot, OfSeveralSharesMakesTheWholeState) {
+TEST_F(Snapshot, OfMultipleSharesIsTheWholeState) {
   for (const int files : {2, 3}) {
     TrainState merged;
     for (int file = 0; file < files; ++file) {
-      TrainState share = run_->trainer.snapshot(FileShare{.file = file, .files = files});
+      TrainState share = run_->trainer.snapshot(FileShard{.file = file, .files = files});
       EXPECT_EQ(share.progress, whole_.progress);
       EXPECT_EQ(share.command_line, "trainer");
       EXPECT_EQ(share.exchange.empty(), file > 0);
@@ -88,7 +88,7 @@ TEST_F(Snapshot, OfSeveralSharesMakesTheWholeState) {
   }
 }
 
-TEST_F(Snapshot, WithoutAShareHoldsNoArrays) {
+TEST_F(Snapshot, WithoutAShareHasNoArrays) {
   const TrainState state = run_->trainer.snapshot({});
   EXPECT_EQ(state.progress, whole_.progress);
   EXPECT_EQ(state.configuration, whole_.configuration);
@@ -96,7 +96,7 @@ TEST_F(Snapshot, WithoutAShareHoldsNoArrays) {
               state.exchange.empty());
 }
 
-TEST(Progress, TellsWhereTheSamplerStands) {
+TEST(Progress, HasThePositionOfTheSampler) {
   for (const LastBatch last : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     TrainerOptions options = small();
     options.last_batch = last;
@@ -131,7 +131,7 @@ TEST(Progress, TellsWhereTheSamplerStands) {
   }
 }
 
-TEST(Progress, ThatDoesNotFitIsRefusedByNameWithBothValues) {
+TEST(Progress, ThatDoesNotMatchIsRefusedByNameWithBothValues) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   options.checkpoint_every_steps = 9;
@@ -160,7 +160,7 @@ TEST(Progress, ThatDoesNotFitIsRefusedByNameWithBothValues) {
 }
 
 // Batches of more than the data set: every third epoch has a step.
-TEST(Progress, GoesOnBehindEpochsWithoutSteps) {
+TEST(Progress, SkipsEpochsWithoutSteps) {
   TrainerOptions options = small();
   options.batch_size = 250;
   options.last_batch = LastBatch::rollover;
@@ -183,13 +183,13 @@ TEST(Progress, GoesOnBehindEpochsWithoutSteps) {
 constexpr std::array kSchedules{Schedule::constant, Schedule::step, Schedule::cosine};
 constexpr std::array kLastBatches{LastBatch::keep, LastBatch::discard, LastBatch::rollover};
 
-TEST(Progress, OfLegsThatStepsEndGivesTheBitsOfTheUnbrokenRun) {
+TEST(Progress, OfAResumedRunGivesTheBitsOfAnUninterruptedOne) {
   std::minstd_rand random(31);
   const auto below = [&](std::int64_t limit) { return static_cast<std::int64_t>(random()) % limit; };
-  for (int course = 0; course < 30; ++course) {
+  for (int run = 0; run < 30; ++run) {
     TrainerOptions options = small();
     options.last_batch = kLastBatches.at(static_cast<std::size_t>(below(3)));
-    options.learning_rate = {.schedule = kSchedules.at(static_cast<std::size_t>(course % 3)),
+    options.learning_rate = {.schedule = kSchedules.at(static_cast<std::size_t>(run % 3)),
                              .period_epochs = {1 + below(2)},
                              .warmup_epochs = 0.25 * static_cast<double>(below(5))};
     if (below(3) == 0) options.schedule_epochs = 2 + below(4);
@@ -205,12 +205,12 @@ TEST(Progress, OfLegsThatStepsEndGivesTheBitsOfTheUnbrokenRun) {
       state = leg.trainer.snapshot();
       done = state->progress.step;
     }
-    EXPECT_EQ(state->progress.learning_rate, whole.trainer.snapshot().progress.learning_rate) << course;
+    EXPECT_EQ(state->progress.learning_rate, whole.trainer.snapshot().progress.learning_rate) << run;
     expect_equal(state->parameters, whole.trainer.snapshot().parameters);
   }
 }
 
-TEST(Progress, OfARunMadeLongerFollowsTheScheduleThatItBeganWith) {
+TEST(Progress, OfAnExtendedRunFollowsItsFirstSchedule) {
   TrainerOptions options = small();
   options.learning_rate.schedule = Schedule::cosine;
   options.schedule_epochs = 6;
@@ -227,17 +227,17 @@ TEST(Progress, OfARunMadeLongerFollowsTheScheduleThatItBeganWith) {
   EXPECT_EQ(longer.trainer.weights_digest(), whole.trainer.weights_digest());
 }
 
-TEST(Progress, OfAnOlderRunFollowsTheScheduleThatItsStepsEnd) {
+TEST(Progress, OfAnOlderRunFollowsTheScheduleThatEndsWithItsSteps) {
   TrainerOptions options = small();
   options.learning_rate.schedule = Schedule::cosine;
-  options.schedule_epochs = kScheduleOfLaunch;
+  options.schedule_epochs = kScheduleOfInvocation;
   options.steps = 12;
   TrainingRun run(options);
   for (int step = 0; step < 6; ++step) run.trainer.step();
   EXPECT_DOUBLE_EQ(run.trainer.learning_rate(), 0.05 / 2);
 }
 
-TEST(BestTest, IsTheEarliestEvaluationOfTheMostCorrectAnswersAndIsKeptInACheckpoint) {
+TEST(BestTest, IsTheEarliestEvaluationWithTheMostCorrectAnswersAndIsSaved) {
   TrainerOptions options = small();
   options.epochs = 12;
   options.checkpoint_at_best = true;
@@ -252,45 +252,45 @@ TEST(BestTest, IsTheEarliestEvaluationOfTheMostCorrectAnswersAndIsKeptInACheckpo
     improved.push_back(epoch.step);
   }
   EXPECT_LT(improved.size(), seen.epochs.size());
-  std::vector<std::int64_t> kept;
+  std::vector<std::int64_t> saved;
   for (const TrainState& state : seen.checkpoints) {
-    kept.push_back(state.progress.best.step);
+    saved.push_back(state.progress.best.step);
     EXPECT_EQ(state.progress.step, state.progress.best.step);
   }
-  EXPECT_EQ(kept, improved);
+  EXPECT_EQ(saved, improved);
   EXPECT_EQ(run.trainer.snapshot().progress.best, best);
   TrainingRun rest(options);
   rest.trainer.restore(seen.checkpoints.at(0));
   Recorder after;
   rest.trainer.run(after);
-  EXPECT_EQ(after.checkpoints.size() + 1, kept.size());
+  EXPECT_EQ(after.checkpoints.size() + 1, saved.size());
   EXPECT_EQ(rest.trainer.snapshot().progress.best, best);
 }
 
-TEST(Samples, AreToldOfEveryStepAsTheSamplerDealsThem) {
+TEST(Samples, AreReportedForEveryStepAsTheSamplerAssignsThem) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   options.shuffle = Shuffle::partition;
   options.seed = 5;
-  const OrderRule rule{.shuffle = options.shuffle, .seed = options.seed};
+  const ShuffleOptions rule{.shuffle = options.shuffle, .seed = options.seed};
   Recorder silent;
   TrainingRun(options).trainer.run(silent);
   EXPECT_TRUE(silent.samples.empty());
   options.reports_samples = true;
   Recorder seen;
   TrainingRun(options).trainer.run(seen);
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const auto parts = SplitBatchSampler::for_parts(kSamples, kBatch, 3, {0, 3}, options.last_batch, rule);
     for (std::int64_t step = 0; step < parts[0].steps(epoch); ++step) {
-      const SampleReport& report = seen.samples.at(told++);
-      EXPECT_EQ(report.step, static_cast<std::int64_t>(told));
+      const SampleReport& report = seen.samples.at(reported++);
+      EXPECT_EQ(report.step, static_cast<std::int64_t>(reported));
       EXPECT_EQ(report.epoch, epoch + 1);
       ASSERT_EQ(report.parts.size(), 3u);
       for (std::size_t part = 0; part < 3; ++part) EXPECT_EQ(report.parts[part], parts[part].indices(epoch, step));
     }
   }
-  EXPECT_EQ(told, seen.samples.size());
+  EXPECT_EQ(reported, seen.samples.size());
 }
 
 class StartFrom : public testing::Test {
@@ -303,7 +303,7 @@ class StartFrom : public testing::Test {
   NamedArray& array(const std::string& name) { return *std::ranges::find(state_.parameters, name, &NamedArray::name); }
   std::string refusal() {
     TrainingRun run(small(), {.model = small_resnet()});
-    const Error error = thrown_by([&] { run.trainer.start_from(state_); });
+    const Error error = thrown_by([&] { run.trainer.initialize_from(state_); });
     EXPECT_EQ(error.source(), ErrorSource::input);
     return error.what();
   }
@@ -314,7 +314,7 @@ class StartFrom : public testing::Test {
 
 TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
   TrainingRun run(small(), {.model = small_resnet()});
-  EXPECT_TRUE(run.trainer.start_from(state_).empty());
+  EXPECT_TRUE(run.trainer.initialize_from(state_).empty());
   const TrainState started = run.trainer.snapshot();
   expect_equal(started.parameters, state_.parameters);
   expect_equal(started.statistics, state_.statistics);
@@ -323,7 +323,7 @@ TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
   EXPECT_EQ(run.evaluate(), trained_.evaluate());
 }
 
-TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {
+TEST_F(StartFrom, KeepsTheInitialValuesOfAHeadWithOtherClassesOrName) {
   const RunData five{.name = "synthetic:100x1x8x8:5", .model = small_resnet()};
   const std::vector<std::string> head{"head/weight", "head/bias"};
   const auto drawn = TrainingRun(small(), five).trainer.snapshot().parameters;
@@ -332,7 +332,7 @@ TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {
       for (const std::string& name : head) array(name).name.replace(0, 4, "fc");
     }
     TrainingRun run(small(), five);
-    EXPECT_EQ(run.trainer.start_from(state_), head);
+    EXPECT_EQ(run.trainer.initialize_from(state_), head);
     const auto started = run.trainer.snapshot().parameters;
     for (std::size_t i = 0; i < started.size(); ++i) {
       EXPECT_EQ(started[i].values, i < 2 ? drawn[i].values : state_.parameters[i].values) << started[i].name;
@@ -340,7 +340,7 @@ TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {
   }
 }
 
-TEST_F(StartFrom, RefusesAnyOtherMisfitByNameAndShapes) {
+TEST_F(StartFrom, RefusesAnyOtherMismatchByNameAndShapes) {
   array("stem.conv/weight").shape = Shape{8, 3, 3, 3};
   EXPECT_TRUE(refusal().starts_with("stem.conv/weight is 8x3x3x3 in the checkpoint, but 8x1x3x3 in this model"))
       << refusal();

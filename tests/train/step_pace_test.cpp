@@ -9,13 +9,13 @@ namespace {
 using testing_support::LateDevice;
 using testing_support::MemoryBackend;
 
-TEST(StepPace, LetsTheHostBeSoManyStepsAheadAndNoMore) {
+TEST(StepThrottle, LetsTheHostBeAtMostNStepsAhead) {
   for (const int steps_ahead : {0, 1, 2}) {
     int furthest = 0;
     for (unsigned seed = 0; seed < 20; ++seed) {
       LateDevice device(seed);
       const auto stream = device.make_stream();
-      StepPace pace(device, *stream, steps_ahead);
+      StepThrottle pace(device, *stream, steps_ahead);
       int done = 0;
       for (int step = 1; step <= 10; ++step) {
         pace.begin_step();
@@ -31,10 +31,10 @@ TEST(StepPace, LetsTheHostBeSoManyStepsAheadAndNoMore) {
   }
 }
 
-TEST(StepPace, CountsNoTimeWhileNoStepIsUnderWay) {
+TEST(StepThrottle, CountsNoTimeBetweenSteps) {
   MemoryBackend host;
   const auto stream = host.make_stream();
-  StepPace pace(host, *stream, 1);
+  StepThrottle pace(host, *stream, 1);
   EXPECT_EQ(pace.synchronize(), 0);
   pace.begin_step();
   pace.end_step();

@@ -1,10 +1,10 @@
-// Steps whose phases are timed.
+// Steps with timed phases.
 
 #include "tutti/train/replica.hpp"
 
 #include "support/mpi_world.hpp"
-#include "train/course.hpp"
 #include "train/rank_run.hpp"
+#include "train/run_spec.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,13 +15,13 @@ constexpr const char* kData = "synthetic:203x1x16x16:5";
 constexpr std::array kExchanges{Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central};
 
 TrainerOptions options_of(Exchange kind) {
-  TrainerOptions options = small_course(small_resnet(), {.kind = kind}).options;
+  TrainerOptions options = small_run(small_resnet(), {.kind = kind}).options;
   options.num_parts = test_world().size();
   options.bucket_bytes = 4096;
   return options;
 }
 
-TEST(TimedStep, ComputesWhatAnyStepDoes) {
+TEST(TimedStep, ComputesTheSameAsAnyStep) {
   const OwnedData data = open_small(kData);
   for (const Exchange kind : kExchanges) {
     RankRun timed(test_world(), small_resnet(), data.pair, options_of(kind));
@@ -36,7 +36,7 @@ TEST(TimedStep, ComputesWhatAnyStepDoes) {
   }
 }
 
-TEST(TimedStep, TellsWhenEachBucketIsFinal) {
+TEST(TimedStep, ReportsWhenEachBucketIsFinal) {
   const OwnedData data = open_small(kData);
   RankRun run(test_world(), small_resnet(), data.pair, options_of(Exchange::exact));
   StepTimes times;

@@ -42,7 +42,7 @@ TEST(Trainer, ReportsEveryEpochWithItsSums) {
   EXPECT_EQ(seen.epochs[1].weights_digest, run.trainer.weights_digest());
 }
 
-TEST(Trainer, EndedByStepsInsideAnEpochReportsTheStretch) {
+TEST(Trainer, EndedByStepsInsideAnEpochReportsThePartialEpoch) {
   TrainerOptions options = small();
   options.steps = 9;
   TrainingRun run(options);
@@ -53,7 +53,7 @@ TEST(Trainer, EndedByStepsInsideAnEpochReportsTheStretch) {
   EXPECT_TRUE(seen.epochs[1].test);
 }
 
-TEST(Trainer, TriesAFewStepsOfAPlanWhoseWarmUpIsLonger) {
+TEST(Trainer, RunsFewerStepsThanTheWarmUpOfItsPlan) {
   TrainerOptions options = small();
   options.learning_rate.base = 0.07;
   options.learning_rate.warmup_epochs = 1;
@@ -65,7 +65,7 @@ TEST(Trainer, TriesAFewStepsOfAPlanWhoseWarmUpIsLonger) {
   EXPECT_DOUBLE_EQ(seen.epochs[0].learning_rate, 0.07 * 3 / 7);
 }
 
-TEST(Trainer, StretchesAddUpToTheEpoch) {
+TEST(Trainer, ReportsPartialEpochsThatAddUpToTheEpoch) {
   TrainerOptions options = small();
   options.epochs = 1;
   options.log_every_steps = 1;
@@ -78,7 +78,7 @@ TEST(Trainer, StretchesAddUpToTheEpoch) {
   EXPECT_EQ(loss_quanta, seen.epochs[0].train.loss_quanta);
 }
 
-TEST(Trainer, SumsDoNotDependOnHowTheRankPlaysItsParts) {
+TEST(Trainer, HasSumsThatDoNotDependOnTheWorkers) {
   // The first step starts from equal weights, so its gradients agree up to rounding.
   const auto first_loss = [](int parts) {
     TrainerOptions options = small();
@@ -94,7 +94,7 @@ TEST(Trainer, SumsDoNotDependOnHowTheRankPlaysItsParts) {
   EXPECT_NEAR(first_loss(40) / whole, 1, 1e-5);
 }
 
-TEST(Trainer, RestoredGoesOnToTheSameDigest) {
+TEST(Trainer, ResumesToTheSameDigest) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   options.epochs = 3;
@@ -128,7 +128,7 @@ TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
   EXPECT_THROW(run.trainer.restore(state), Error);
 }
 
-TEST(Trainer, RefusesGridLevelsThatNoGradientHas) {
+TEST(Trainer, RefusesImpossibleGridLevels) {
   TrainerOptions options;
   options.exchange.kind = Exchange::exact;
   TrainingRun run(options);
@@ -140,7 +140,7 @@ TEST(Trainer, RefusesGridLevelsThatNoGradientHas) {
   }
 }
 
-TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
+TEST(Trainer, ReportsTheSamplesThatRolloverLeavesAfterWholeEpochs) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   RunObserver silent;
@@ -153,7 +153,7 @@ TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
   EXPECT_EQ(interval.trainer.samples_left_over(), 0);
 }
 
-TEST(Trainer, StretchesGoOnOverTheEndsOfEpochs) {
+TEST(Trainer, ReportsPartialEpochsAcrossTheEndsOfEpochs) {
   TrainerOptions options = small();
   options.log_every_steps = 4;
   TrainingRun run(options);
@@ -166,7 +166,7 @@ TEST(Trainer, StretchesGoOnOverTheEndsOfEpochs) {
   EXPECT_EQ(seen.intervals[2].train.samples, 64);
 }
 
-TEST(Trainer, RefusesABatchThatNoEpochFills) {
+TEST(Trainer, RefusesABatchLargerThanAnEpoch) {
   TrainerOptions options = small();
   options.batch_size = 101;
   options.last_batch = LastBatch::discard;
@@ -193,14 +193,14 @@ TEST(Trainer, RepeatsItsDigestsBitForBit) {
   EXPECT_NE(once[0].weights, once[1].weights);
 }
 
-TEST(Trainer, ComputesPartsSideBySideToTheSameBits) {
+TEST(Trainer, ComputesPartsInParallelToTheSameBits) {
   for (const int parts : {1, 3, 5}) {
     TrainerOptions options = small();
     options.num_parts = parts;
     options.batch_size = 14;
     options.steps = 3;
     const auto train = [&](int workers) {
-      options.side_by_side = workers;
+      options.max_workers = workers;
       // 300 test samples: two chunks.
       TrainingRun run(options, {.name = "synthetic:3000x1x8x8:3", .model = small_resnet()});
       EXPECT_EQ(run.trainer.workers(), std::min(parts, workers));
@@ -214,7 +214,7 @@ TEST(Trainer, ComputesPartsSideBySideToTheSameBits) {
   }
 }
 
-TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
+TEST(Trainer, ResumesFromAFileToTheSameBitsWithEveryOptimizer) {
   const std::vector<OptimizerOptions> optimizers{
       {.kind = OptimizerKind::sgd, .weight_decay = 0.01, .nesterov = true, .clip_norm = 0.5},
       {.kind = OptimizerKind::adamw, .weight_decay = 0.01, .exempts_norms_and_biases = true},
@@ -251,7 +251,7 @@ TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
   }
 }
 
-TEST(Trainer, TellsTheDigestOfStatisticsOnlyWhereThereAreAny) {
+TEST(Trainer, ReportsTheDigestOfStatisticsOnlyWhereThereAreAny) {
   TrainerOptions options = small();
   options.digest_every_steps = 7;
   Recorder plain;
@@ -263,7 +263,7 @@ TEST(Trainer, TellsTheDigestOfStatisticsOnlyWhereThereAreAny) {
   EXPECT_NE(normed.digests.at(0).statistics, normed.digests.at(1).statistics);
 }
 
-TEST(Trainer, SmoothsTheLabelsOfTheTrainingLossAlone) {
+TEST(Trainer, SmoothsTheLabelsOfTheTrainingLossOnly) {
   const auto first_losses = [](double smoothing) {
     TrainerOptions options = small();
     options.label_smoothing = smoothing;
@@ -276,8 +276,8 @@ TEST(Trainer, SmoothsTheLabelsOfTheTrainingLossAlone) {
   EXPECT_EQ(first_losses(0.2).second, first_losses(0).second);
 }
 
-// A share per part: whatever the parts, the first layer's mean is that of the whole batch.
-TEST(Trainer, RunningStatisticsAreThoseOfTheWholeBatchAlsoWithEmptyParts) {
+// With any number of parts, the first layer's mean is that of the whole batch.
+TEST(Trainer, HasTheRunningStatisticsOfTheWholeBatchAlsoWithEmptyParts) {
   const auto mean_after_a_step = [](int parts) {
     TrainerOptions options = small();
     options.batch_size = 5;
@@ -318,7 +318,7 @@ TEST(Evaluation, OfACheckpointIsThatOfTheRun) {
                         .network = network,
                         .data = *data.pair.test,
                         .recipe = options.recipe,
-                        .side_by_side = workers},
+                        .max_workers = workers},
                        state),
               expected);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// One rank's run on small data, and an observer that keeps what it is told.
+// One rank's run on small data, and an observer that records its reports.
 
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/model_file.hpp"
@@ -21,7 +21,7 @@ inline OwnedData open_small(const std::string& name) {
   return open_data(request);
 }
 
-// Two residual blocks with batch norm behind a stem, for images of 8 x 8 or more.
+// A stem and two residual blocks with batch norm, for images of 8 x 8 or more.
 inline NetworkSpec small_resnet() {
   return parse_model(R"(
 name = "small-resnet"

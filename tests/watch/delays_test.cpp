@@ -61,11 +61,11 @@ struct RunTimes {
 
 class Reader : public RunObserver {
  public:
-  Reader(TimeAccount& account, const Sleeper& sleeper) : account_(account), sleeper_(sleeper) {}
-  void on_step(const StepProgress&) override { account_.count_step(); }
+  Reader(TimeProfile& time_profile, const Sleeper& sleeper) : time_profile_(time_profile), sleeper_(sleeper) {}
+  void on_step(const StepProgress&) override { time_profile_.count_step(); }
   void on_epoch_end(const EpochEnd&) override {
     times.requested = watch_.seconds();
-    const TimeReport epoch = account_.report();
+    const TimeReport epoch = time_profile_.report();
     times.reported = watch_.seconds();
     times.epochs.push_back(epoch.ranks);
     times.slept.push_back(sleeper_.seconds);
@@ -74,7 +74,7 @@ class Reader : public RunObserver {
   RunTimes times;
 
  private:
-  TimeAccount& account_;
+  TimeProfile& time_profile_;
   const Sleeper& sleeper_;
   Stopwatch watch_;
 };
@@ -88,9 +88,9 @@ RunTimes train(const Planned& planned, const DataPair& data) {
   options.checkpoint_every_steps = 1;
   RankStatus rank_status;
   RankRun run(world, built_in_model("mlp"), data, options, &rank_status);
-  TimeAccount account(world, rank_status);
+  TimeProfile time_profile(world, rank_status);
   Sleeper sleeper(planned);
-  Reader reader(account, sleeper);
+  Reader reader(time_profile, sleeper);
   rank_status.add(sleeper);
   run.trainer.run(reader);
   reader.times.slept = all_gather_doubles(world, reader.times.slept).at(static_cast<std::size_t>(planned.rank));

@@ -92,7 +92,7 @@ class TwoHosts : public ::testing::Test {
 TEST_F(TwoHosts, AreKnownByWhatTheySend) {
   view_.record_own(report_of(1).states, 0);
   EXPECT_EQ(contacts(0), (std::vector{Contact::good, Contact::never, Contact::good, Contact::never}));
-  EXPECT_EQ(view_.hosts_never_heard(), std::vector<std::string>{"n2"});
+  EXPECT_EQ(view_.hosts_never_contacted(), std::vector<std::string>{"n2"});
   view_.record(report_of(4, 1), 1'000'000'000);
   EXPECT_EQ(contacts(1'500'000'000), std::vector(4, Contact::good));
   EXPECT_EQ(contacts(4'000'000'000), (std::vector{Contact::good, Contact::lost, Contact::good, Contact::lost}));
@@ -114,7 +114,7 @@ TEST_F(TwoHosts, KnowOfAFailureOnTheOther) {
   EXPECT_TRUE(view_.has_failed());
 }
 
-TEST(Interfaces, AreSharedWhenAllHostsHaveAddressesOfTheirOwnInOneNetwork) {
+TEST(Interfaces, AreSharedWhenAllHostsHaveDifferentAddressesInOneNetwork) {
   constexpr std::uint32_t kMask = 0xffffff00;
   const Interface bridge{.name = "docker0", .address = 0xac110001, .mask = kMask};
   const auto cable = [&](std::uint32_t host) {

@@ -67,9 +67,9 @@ TEST_F(OwnStatus, ReportsDeadProcessesUnlessTheirRanksHadFinished) {
   SharedStatusReader reader(shared_, 0);
   EXPECT_EQ(reader.find_gone(0), nullptr);
   sleeper.kill(SIGKILL);
-  const RankState* const gone = reader.find_gone(0);
-  ASSERT_NE(gone, nullptr);
-  EXPECT_EQ(gone->activity, Activity::gone);
+  const RankState* const exited = reader.find_gone(0);
+  ASSERT_NE(exited, nullptr);
+  EXPECT_EQ(exited->activity, Activity::gone);
   shared_.own().end = RankEnd::finished;
   EXPECT_EQ(reader.find_gone(0), nullptr);
 }

@@ -25,13 +25,13 @@ RehearsedRun run_of(int ranks) {
 
 std::string planned(const std::string& text) {
   std::string texts;
-  for (const Incident& incident : plan_incidents(text, run_of(4))) {
-    texts += (texts.empty() ? "" : "; ") + text_of(incident);
+  for (const Fault& fault : plan_faults(text, run_of(4))) {
+    texts += (texts.empty() ? "" : "; ") + text_of(fault);
   }
   return texts;
 }
 
-TEST(Incident, HappensAsItIsWritten) {
+TEST(FaultSpec, HappensAsItIsWritten) {
   EXPECT_EQ(planned("kill:rank=2,step=17,phase=backward"), "rank 2 is killed at step 17 in backward");
   EXPECT_EQ(planned("stop:rank=0,phase=starting"), "rank 0 is stopped in starting");
   EXPECT_EQ(planned("stop:rank=3,step=9,phase=evaluation"), "rank 3 is stopped in the first evaluation from step 9 on");
@@ -51,7 +51,7 @@ TEST(Incident, HappensAsItIsWritten) {
 
 std::string refusal(const std::string& text) {
   try {
-    plan_incidents(text, run_of(4));
+    plan_faults(text, run_of(4));
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
     return error.what();
@@ -59,13 +59,13 @@ std::string refusal(const std::string& text) {
   return "none";
 }
 
-TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
+TEST(FaultSpec, IsRefusedWithTheWrongWordAndTheAllowedOnes) {
   const auto expect = [](const std::string& text, const std::string& part) {
     EXPECT_NE(refusal(text).find(part), std::string::npos) << text << ": " << refusal(text);
   };
-  expect("kil:rank=1", "--rehearse kil:rank=1: 'kil' is not an incident; choose one of kill, stop, delay, flip,");
+  expect("kil:rank=1", "--rehearse kil:rank=1: 'kil' is not a fault; choose one of kill, stop, delay, flip,");
   expect("kill:rank=1;", "none");
-  expect(";", "'' is not an incident");
+  expect(";", "'' is not a fault");
   expect("kill:bit=1", "'bit' is not one of seed, rank, step, phase");
   expect("kill:rank=one", "--rehearse rank=one: give 0 to");
   expect("kill:rank=-1", "--rehearse rank=-1: give 0 to");
@@ -88,26 +88,26 @@ TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
   expect("seed=7,rank=2", "'rank' is not one of seed");
 }
 
-TEST(Incident, FitsTheRunWhateverTheSeed) {
-  std::set<IncidentKind> kinds;
+TEST(FaultSpec, FitsTheRunWhateverTheSeed) {
+  std::set<FaultKind> kinds;
   std::set<Phase> phases;
   std::set<std::string> flipped;
   for (int ranks = 1; ranks <= 64; ++ranks) {
     const RehearsedRun run = run_of(ranks);
     for (int seed = 0; seed < 300; ++seed) {
-      const Incident it = plan_incidents("seed=" + std::to_string(seed), run).front();
+      const Fault it = plan_faults("seed=" + std::to_string(seed), run).front();
       EXPECT_TRUE(it.rank >= 0 && it.rank < ranks);
       EXPECT_TRUE(it.first_step >= 3 && it.first_step <= it.last_step && it.last_step <= 40);
       EXPECT_TRUE(it.bucket >= 0 && it.bucket < 4);
       EXPECT_TRUE(it.flip.bit >= 0 && it.flip.bit < 32);
-      EXPECT_EQ(it.seconds > 0, it.kind == IncidentKind::delay);
-      EXPECT_EQ(it.mbps > 0, it.kind == IncidentKind::slow_link);
-      if (it.kind == IncidentKind::flip) {
-        const auto held = std::ranges::find_if(
-            run.tensors, [&](const FlipTarget& t) { return t.of == it.flip.of && t.name == it.flip.tensor; });
-        ASSERT_NE(held, run.tensors.end());
-        EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < held->elements);
-        flipped.insert(it.flip.of + it.flip.tensor);
+      EXPECT_EQ(it.seconds > 0, it.kind == FaultKind::delay);
+      EXPECT_EQ(it.mbps > 0, it.kind == FaultKind::slow_link);
+      if (it.kind == FaultKind::flip) {
+        const auto tensor = std::ranges::find_if(
+            run.tensors, [&](const FlipTarget& t) { return t.block == it.flip.block && t.name == it.flip.tensor; });
+        ASSERT_NE(tensor, run.tensors.end());
+        EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < tensor->elements);
+        flipped.insert(it.flip.block + it.flip.tensor);
       }
       kinds.insert(it.kind);
       phases.insert(it.phase);
@@ -118,12 +118,12 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
   EXPECT_EQ(flipped.size(), 6u);
 }
 
-TEST(Incident, IsTheSameWithTheSameSeedAndNamingOneThingChangesNoOther) {
+TEST(FaultSpec, IsTheSameWithTheSameSeedAndNamingOneFieldChangesNoOther) {
   EXPECT_EQ(planned("stop:seed=7"), planned("stop:seed=7"));
   EXPECT_NE(planned("stop:seed=7"), planned("stop:seed=8"));
-  const auto plan = [](const std::string& text) { return plan_incidents(text, run_of(4)).front(); };
-  const Incident drawn = plan("stop:seed=7");
-  const Incident named = plan("stop:seed=7,rank=" + std::to_string(3 - drawn.rank));
+  const auto plan = [](const std::string& text) { return plan_faults(text, run_of(4)).front(); };
+  const Fault drawn = plan("stop:seed=7");
+  const Fault named = plan("stop:seed=7,rank=" + std::to_string(3 - drawn.rank));
   EXPECT_NE(named.rank, drawn.rank);
   EXPECT_EQ(named.first_step, drawn.first_step);
   EXPECT_EQ(named.phase, drawn.phase);

@@ -15,14 +15,14 @@
 namespace tutti::test {
 namespace {
 
-// Rank 1 with one incident, stepped as a run does it.
+// Rank 1 with one fault, stepped as a run does it.
 class RehearsedRank {
  public:
-  explicit RehearsedRank(Incident incident) {
-    incident.rank = 1;
+  explicit RehearsedRank(Fault fault) {
+    fault.rank = 1;
     communicator_ = injector_.wrap(make_solo_communicator());
     rank_status_.add(injector_);
-    injector_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.current()); });
+    injector_.begin({fault}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.current()); });
   }
 
   void step(std::int64_t number) {
@@ -39,7 +39,7 @@ class RehearsedRank {
   }
   void enter(Phase phase) { rank_status_.enter(phase); }
   Communicator& communicator() { return *communicator_; }
-  std::size_t missed() const { return injector_.missed().size(); }
+  std::size_t untriggered() const { return injector_.untriggered().size(); }
 
   std::vector<StepPhase> flipped_in;
 
@@ -52,20 +52,20 @@ class RehearsedRank {
 using FaultInjectorDeathTest = testing::Test;
 
 TEST(FaultInjectorDeathTest, KillsItsRankInThatPhaseOfThatStepAndReportsItBefore) {
-  RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::backward});
+  RehearsedRank rank({.kind = FaultKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::backward});
   rank.step(1);
   EXPECT_EXIT(rank.step(2), testing::KilledBySignal(SIGKILL),
-              "rank 1 host. warning: rehearsal, now in step 2: rank 1 is killed at step 2 in backward");
-  EXPECT_EQ(rank.missed(), 1u);
+              "rank 1 host. warning: rehearsal \\(step 2\\): rank 1 is killed at step 2 in backward");
+  EXPECT_EQ(rank.untriggered(), 1u);
 }
 
 TEST(FaultInjectorDeathTest, KillsBeforeTheFirstStep) {
-  EXPECT_EXIT(RehearsedRank rank({.kind = IncidentKind::kill, .phase = Phase::starting}),
-              testing::KilledBySignal(SIGKILL), "in starting");
+  EXPECT_EXIT(RehearsedRank rank({.kind = FaultKind::kill, .phase = Phase::starting}), testing::KilledBySignal(SIGKILL),
+              "in starting");
 }
 
 TEST(FaultInjectorDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {
-  RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::evaluation});
+  RehearsedRank rank({.kind = FaultKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::evaluation});
   rank.step(1);
   rank.enter(Phase::evaluation);
   rank.step(2);
@@ -75,7 +75,7 @@ TEST(FaultInjectorDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {
 
 TEST(FaultInjector, DelaysOnceInEachStepOfItsRange) {
   RehearsedRank rank(
-      {.kind = IncidentKind::delay, .first_step = 2, .last_step = 3, .phase = Phase::exchange, .seconds = 0.2});
+      {.kind = FaultKind::delay, .first_step = 2, .last_step = 3, .phase = Phase::exchange, .seconds = 0.2});
   EXPECT_LT(rank.milliseconds_of_step(1), 200);
   for (const int step : {2, 3}) {
     const std::int64_t taken = rank.milliseconds_of_step(step);
@@ -83,12 +83,12 @@ TEST(FaultInjector, DelaysOnceInEachStepOfItsRange) {
   }
   EXPECT_LT(rank.milliseconds_of_step(4), 200);
   EXPECT_LT(rank.milliseconds_of_step(2), 200) << "a repeated step is not delayed again";
-  EXPECT_EQ(rank.missed(), 0u);
+  EXPECT_EQ(rank.untriggered(), 0u);
 }
 
 TEST(FaultInjector, FlipsGradientsBeforeTheUpdateAndTheRestAtTheStepsEnd) {
   for (const auto& [of, phase] : {std::pair("gradients", Phase::update), std::pair("weights", Phase::reports)}) {
-    RehearsedRank rank({.kind = IncidentKind::flip, .first_step = 2, .last_step = 2, .flip = {.of = of}});
+    RehearsedRank rank({.kind = FaultKind::flip, .first_step = 2, .last_step = 2, .flip = {.block = of}});
     for (const int step : {1, 2, 3}) rank.step(step);
     ASSERT_EQ(rank.flipped_in.size(), 1u);
     EXPECT_EQ(rank.flipped_in.front().step, 2);
@@ -107,7 +107,7 @@ class Collectives : public testing::Test {
 using CollectivesDeathTest = Collectives;
 
 TEST_F(CollectivesDeathTest, WithADroppedOneNeverEnd) {
-  RehearsedRank rank({.kind = IncidentKind::drop_bucket, .first_step = 2, .last_step = 2, .bucket = 1});
+  RehearsedRank rank({.kind = FaultKind::drop_bucket, .first_step = 2, .last_step = 2, .bucket = 1});
   const auto run_step = [&](int step) {
     rank.step(step);
     for (int i = 0; i < 3; ++i) sum(rank);
@@ -118,7 +118,7 @@ TEST_F(CollectivesDeathTest, WithADroppedOneNeverEnd) {
 }
 
 TEST_F(Collectives, TakeAsLongAsASlowLinkSendsTheirBytes) {
-  RehearsedRank rank({.kind = IncidentKind::slow_link, .first_step = 2, .last_step = 2, .mbps = 0.1});
+  RehearsedRank rank({.kind = FaultKind::slow_link, .first_step = 2, .last_step = 2, .mbps = 0.1});
   const auto milliseconds = [&](int step) {
     rank.step(step);
     const std::int64_t begin = now_ns();

@@ -19,7 +19,7 @@ TEST(RehearsedCollectives, CompleteOverASlowLinkWithAndWithoutAHelperThread) {
     FaultInjector injector(Log(world.rank(), world.host(), true));
     const auto communicator = injector.wrap(make_mpi_communicator(world, {.helper_thread = helper_thread}));
     injector.begin(
-        {{.kind = IncidentKind::slow_link, .rank = world.size() - 1, .first_step = 1, .last_step = 9, .seconds = 0.01}},
+        {{.kind = FaultKind::slow_link, .rank = world.size() - 1, .first_step = 1, .last_step = 9, .seconds = 0.01}},
         {});
     const Buffer memory = communicator->allocate(3 * 64);
     InlineStream stream;

@@ -53,7 +53,7 @@ TEST_F(StallWatchDeathTest, RunsTheEndCallbackAndTheEndActionEvenIfTheyHang) {
   EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "reported data\nend action");
 }
 
-TEST_F(StallWatchDeathTest, HoldsARankBackThatFailsBecauseTheJobEnds) {
+TEST_F(StallWatchDeathTest, DelaysARankThatFailsBecauseTheJobEnds) {
   const auto fail_as_it_ends = [](StallWatch& watch) {
     std::atomic<bool> is_ending = false;
     watch.set_end_action([&] {
@@ -61,7 +61,7 @@ TEST_F(StallWatchDeathTest, HoldsARankBackThatFailsBecauseTheJobEnds) {
       std::this_thread::sleep_for(kLong);
     });
     while (!is_ending) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    watch.fail();
+    watch.report_failure();
     std::_Exit(70);
   };
   EXPECT_EXIT(stall(Phase::data, fail_as_it_ends), ::testing::ExitedWithCode(86), "is stuck");
@@ -88,7 +88,7 @@ TEST(StallWatch, DoesNotEndARankThatMakesProgressOrHasFinished) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
-  watch.leave();
+  watch.finish();
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
 }
 
@@ -98,7 +98,7 @@ TEST(StallWatch, RefusesTooShortTimeouts) {
   const Error refusal = thrown_by([&] { watch.begin(*world, {.timeout_seconds = 0.5}, {}); });
   EXPECT_EQ(refusal.source(), ErrorSource::usage);
   EXPECT_NE(std::string(refusal.what()).find("--stall-timeout 0.5: must be 1 to"), std::string::npos);
-  watch.leave();
+  watch.finish();
 }
 
 }  // namespace

@@ -65,18 +65,17 @@ TEST(Stragglers, AreThoseOfASilentHost) {
     ranks[there].silent_seconds = 30;
   }
   const Stragglers late = find_stragglers(ranks);
-  EXPECT_EQ(late.lateness, Lateness::silent);
+  EXPECT_EQ(late.lateness, Lateness::lost_contact);
   EXPECT_EQ(late.ranks, (Ranks{1, 3}));
   const std::string text = late_text(late, ranks, true);
-  EXPECT_NE(text.find("rank 1 on n2, rank 3 on n2 are out of reach: nothing was heard of n2 for 30.0 s"),
-            std::string::npos)
+  EXPECT_NE(text.find("rank 1 on n2, rank 3 on n2 are unreachable: no message from n2 for 30.0 s"), std::string::npos)
       << text;
 }
 
 TEST(Stragglers, AreTheUnheardWhenAllThatAreHeardWait) {
   auto ranks = waiting_ranks(2);
   ranks[1].contact = Contact::never;
-  EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::unheard);
+  EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::never_contacted);
   EXPECT_TRUE(find_stragglers(ranks).is_slow);
   ranks[0].state.phase = Phase::data;
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{0});
@@ -201,7 +200,7 @@ TEST_F(Checked, TimeStartsAgainWhenTheWatchWasSuspended) {
 
 TEST_F(Checked, TimeDoesNotCountUnderADebugger) {
   beat();
-  ranks_[1].state.activity = Activity::traced;
+  ranks_[1].state.activity = Activity::in_debugger;
   EXPECT_EQ(first_within(10 * kTimeout).first, Kind::nothing);
 }
 

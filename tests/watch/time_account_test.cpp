@@ -17,7 +17,7 @@ class TimeAccountTest : public testing::Test {
  protected:
   // Spans far longer than real time in the test.
   void spend(Phase phase, std::int64_t seconds) {
-    account.on_end({.at = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
+    time_profile.on_end({.at = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
     now_ += seconds * kSecond;
   }
   // A step whose all-reduce takes two seconds after the last rank has arrived; it has the same length on all ranks.
@@ -32,7 +32,7 @@ class TimeAccountTest : public testing::Test {
   const int rank = world.rank();
   const bool alone = world.size() == 1;
   RankStatus rank_status;
-  TimeAccount account{world, rank_status};
+  TimeProfile time_profile{world, rank_status};
 
  private:
   std::int64_t now_ = 0;
@@ -49,7 +49,7 @@ TEST_F(TimeAccountTest, SeparatesTransfersFromWaitingForTheLastRank) {
   seconds.front() = 101;
   step(Phase::checkpoint, seconds);
   spend(Phase::exchange, 5);
-  const TimeReport report = account.report();
+  const TimeReport report = time_profile.report();
   const int last = world.size() - 1;
   for (int each = 0; each <= last; ++each) {
     const TimeShares& shares = report.ranks.at(static_cast<std::size_t>(each));
@@ -74,14 +74,14 @@ TEST_F(TimeAccountTest, ComparesWaitsWithinALongEpochThoughSomeRanksHaveMore) {
     seconds[static_cast<std::size_t>(i) % seconds.size()] = 4;
     // On some ranks the recorded collectives lag behind, as with asynchronous work, and catch up later.
     if (rank == 0 || i % 3 != 0) step(Phase::data, seconds);
-    account.count_step();
+    time_profile.count_step();
     if (rank != 0 && i % 3 == 2) {
       std::ranges::fill(seconds, 1);
       seconds[static_cast<std::size_t>(i - 2) % seconds.size()] = 4;
       step(Phase::data, seconds);
     }
   }
-  const TimeReport report = account.report();
+  const TimeReport report = time_profile.report();
   double waited = 0;
   for (const TimeShares& shares : report.ranks) {
     EXPECT_NEAR(shares.sum(), kSteps * (10.0 + 2 + 4), 2 * kReal);
@@ -92,9 +92,9 @@ TEST_F(TimeAccountTest, ComparesWaitsWithinALongEpochThoughSomeRanksHaveMore) {
 
 TEST_F(TimeAccountTest, StartsAgainWithEveryReport) {
   spend(Phase::evaluation, 50);
-  account.report();
+  time_profile.report();
   spend(Phase::update, 7);
-  const TimeReport report = account.report();
+  const TimeReport report = time_profile.report();
   EXPECT_NEAR(report.ranks.front()[TimeShare::evaluation], 0, kReal);
   EXPECT_NEAR(report.seconds(), 7, kReal);
 }
@@ -121,7 +121,7 @@ TEST(TimeReportTest, IsWorthALookWhereWaitingOrInputExceedATenth) {
 }
 
 TEST(TimeReportTest, OfAWholeRunNamesTheRankThatMostWasWaitedFor) {
-  TimeTotal total;
+  TimeProfileSum total;
   total.add(two_ranks(1, 0, {.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2}));
   total.add(two_ranks(1, 1, {.rank = 0, .host = "n0", .cause = TimeShare::compute, .seconds = 3}));
   total.add(two_ranks(1, 0, {.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2}));

@@ -24,7 +24,7 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 
-# Ampere, Hopper with its PTX for what comes after, and Blackwell workstations where the compiler knows them.
+# Ampere, Hopper with PTX for later generations, and Blackwell workstations where the compiler supports them.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(architectures 80-real 90)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known)

@@ -1,7 +1,7 @@
-# The manual page and the shells' completion, printed by the program under the name by which it is installed; it may
-# have been linked without a way to the library beside it.
+# The program prints the manual page and the shells' completion under the name of its installation. LD_LIBRARY_PATH
+# names the folder of its library, since it may have been linked without an rpath.
 set(documents ${PROJECT_BINARY_DIR}/documents)
-set(say ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}:$ENV{LD_LIBRARY_PATH}
+set(print ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}:$ENV{LD_LIBRARY_PATH}
         ./tutti)
 file(GLOB_RECURSE companions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/companions/*)
 list(FILTER companions EXCLUDE REGEX __pycache__)
@@ -11,11 +11,11 @@ file(CREATE_LINK ../trainer ${documents}/tutti SYMBOLIC)
 
 add_custom_command(
   OUTPUT ${documents}/tutti.1.gz ${documents}/tutti.bash ${documents}/_tutti ${documents}/tutti.fish
-  COMMAND ${say} --man-page > tutti.1
+  COMMAND ${print} --man-page > tutti.1
   COMMAND ${pack} tutti.1
-  COMMAND ${say} --completion bash > tutti.bash
-  COMMAND ${say} --completion zsh > _tutti
-  COMMAND ${say} --completion fish > tutti.fish
+  COMMAND ${print} --completion bash > tutti.bash
+  COMMAND ${print} --completion zsh > _tutti
+  COMMAND ${print} --completion fish > tutti.fish
   DEPENDS trainer tutti ${companions}
   WORKING_DIRECTORY ${documents}
   COMMENT "Manual page and completion"

@@ -15,7 +15,7 @@ if(TUTTI_SANITIZE)
     tutti_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TUTTI_SANITIZE}>"
                           "$<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
-  if(TUTTI_SANITIZE MATCHES address.*undefined) # the first tells of null pointers as well, and in less code
+  if(TUTTI_SANITIZE MATCHES address.*undefined) # the first reports null pointers as well, with less code
     target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null>)
   endif()
   # The lines of tests themselves, which would need most of the compiler's time, are watched for their addresses alone,

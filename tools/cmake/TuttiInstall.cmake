@@ -1,9 +1,9 @@
 # cmake --install, in two components: `program` is what runs (bin/tutti; libexec/tutti/trainer, the same under its name
 # in the checkout; tutti-export and tutti-plot; the libraries; jobs, documents, manual page and completion),
-# `development` what programs of one's own are built with.
+# `development` has everything that other programs need to build against it.
 include(CMakePackageConfigHelpers)
 
-# One binary serves both places: it looks for libtutti.so beside itself, then where it is installed.
+# One binary serves both places: it looks for libtutti.so in its own folder, then where it is installed.
 set_target_properties(tutti PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON EXPORT_NAME tutti)
 install(
   TARGETS tutti
@@ -14,7 +14,7 @@ if(TARGET tutti_cuda)
   install(TARGETS tutti_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program)
 endif()
 
-# find_package(tutti), from wherever the prefix comes to lie. Below 1.0 each minor version may break programs.
+# find_package(tutti) works with any prefix. Below 1.0 each minor version may break programs.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_folder} COMPONENT development)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
@@ -37,18 +37,18 @@ endif()" COMPONENT program)
 endif()
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/run DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti-run COMPONENT program)
 
-# A link that holds wherever the prefix, or DESTDIR before it, comes to lie.
+# A relative link is valid for any prefix and DESTDIR.
 set(alias_folder ${CMAKE_INSTALL_LIBEXECDIR}/tutti)
 file(RELATIVE_PATH program_from_alias /${alias_folder} /${CMAKE_INSTALL_BINDIR}/tutti)
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/alias)
 file(CREATE_LINK ${program_from_alias} ${PROJECT_BINARY_DIR}/alias/trainer SYMBOLIC)
 install(FILES ${PROJECT_BINARY_DIR}/alias/trainer DESTINATION ${alias_folder} COMPONENT program)
 
-# Commands that are programs of their own (src/app/companion.cpp).
+# Commands that are separate programs (src/app/companion.cpp).
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/companions/ DESTINATION ${alias_folder} COMPONENT program
         USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 
-# The tools in Python lie beside the trainer that they call, and bin has links to them.
+# The Python tools are in the folder of the trainer that they call, and bin has links to them.
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/export ${PROJECT_SOURCE_DIR}/tools/plot DESTINATION ${alias_folder}
         COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/exporting ${PROJECT_SOURCE_DIR}/tools/plotting
@@ -79,11 +79,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${jobs_folder} COMPONEN
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/chain ${PROJECT_SOURCE_DIR}/jobs/hosts DESTINATION ${jobs_folder}/jobs
         COMPONENT program)
 
-# module use PREFIX/share/modulefiles; packages have no need of it.
+# module use PREFIX/share/modulefiles; packages do not need it.
 install(FILES ${PROJECT_SOURCE_DIR}/tools/packaging/modulefile RENAME ${PROJECT_VERSION}
         DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/modulefiles/tutti COMPONENT module)
 
-# What the program itself says, where it can be run here: under a sanitizer it may want more than a build gives.
+# Texts that the program prints, if it can run here: under a sanitizer it may need more than a build has.
 find_program(TUTTI_GZIP gzip)
 find_program(TUTTI_PYTHON3 python3)
 if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE AND TUTTI_GZIP AND TUTTI_PYTHON3)

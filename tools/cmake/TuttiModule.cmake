@@ -1,6 +1,6 @@
-# tutti_add_module(NAME SOURCES ... [LIBRARIES ...] [OPTIONS ...]): one object library whose vendor libraries are private
-# to it, so that a vendor header elsewhere does not compile where the distribution keeps it off the default path.
-# Modules without compiler OPTIONS of their own share what base has precompiled.
+# tutti_add_module(NAME SOURCES ... [LIBRARIES ...] [OPTIONS ...]): one object library. Its vendor libraries are private
+# to it, so that including a vendor's header elsewhere fails where the distribution keeps it off the default path.
+# Modules without compiler OPTIONS share the precompiled header of base.
 function(tutti_add_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;OPTIONS" ${ARGN})
   add_library(tutti_${name} OBJECT ${ARG_SOURCES})

@@ -1,5 +1,5 @@
-# cpack in a build folder makes Debian packages: tutti, which runs, and libtutti-dev, with which programs of one's own
-# are built. The preset `package` lays the files out as Debian does.
+# cpack in a build folder makes Debian packages: tutti with the programs, and libtutti-dev for building other programs.
+# The preset `package` lays the files out as Debian does.
 set(CPACK_GENERATOR DEB)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_PACKAGE_NAME tutti)
@@ -33,6 +33,6 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libtutti-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "tutti (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
-    "training with a network and data set of one's own
+    "training with a custom network and data set
 The headers of Tutti's library, and what find_package(tutti) reads.")
 include(CPack)

@@ -5,9 +5,9 @@
 # MODULE.SUBJECT; with a VARIANT once more under another name, and with FILTER for these tests only. Without RANKS: one
 # test, label `unit`, in MODULE_tests. With RANKS: one test per rank count, label `mpi`, started by mpiexec, in
 # MODULE_rank_tests, with one result over all ranks (tests/support/mpi_main.cpp). PROGRAM: another program of the
-# module, as for sources that are compiled or linked in another way. Open MPI's consent to root and to more
-# ranks than cores is given by environment, so that MPICH needs no other line; and Open MPI does not look for a network,
-# which takes a quarter of a second at every start.
+# module, for sources with other compile or link options. Variables permit Open MPI to run as root and with more ranks
+# than cores, so that MPICH needs no other line. Open MPI does not look for a network, which takes a quarter of a second
+# at every start.
 set(TUTTI_MPI_TEST_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -18,14 +18,14 @@ set(TUTTI_SANITIZER_ENVIRONMENT
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0"
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp:ignore_noninstrumented_modules=1")
 
-# Every program of GoogleTest's is compiled alike, so that they can share what tests/support has precompiled for them.
+# All test programs have the same compile options, so that they can share the precompiled header of tests/support.
 function(tutti_compile_as_test target)
   target_link_libraries(${target} PRIVATE tutti GTest::gmock fmt::fmt Threads::Threads)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # its own lines run once: what they test is fast
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # the tested code is optimised more
   set_target_properties(${target} PROPERTIES TUTTI_IS_TEST ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 endfunction()
 
-# What the tests labelled `mpi` start, which target mpi_tests builds (tests/CMakeLists.txt).
+# Targets that tests labelled `mpi` start. Target mpi_tests builds them (tests/CMakeLists.txt).
 function(tutti_needed_by_mpi_tests)
   set_property(GLOBAL APPEND PROPERTY TUTTI_NEEDED_BY_MPI_TESTS ${ARGN})
 endfunction()
@@ -51,7 +51,7 @@ function(tutti_filter_of_suites file result)
   set(${result} ${filter} PARENT_SCOPE)
 endfunction()
 
-# Creates a test program where there is none of that name yet, and adds a source to it once.
+# Creates a test program if there is none of that name yet, and adds a source to it once.
 function(tutti_add_to_test_program target source has_ranks)
   if(NOT TARGET ${target})
     add_executable(${target})
@@ -124,8 +124,8 @@ function(tutti_add_test path)
   endif()
 endfunction()
 
-# tutti_add_cuda_test(MODULE/SUBJECT [as above]): a suite for libtutti_cuda.so, where that is built. Label `gpu` on a
-# device; and with the labels it would have otherwise on the stand-in for one (tests/standin).
+# tutti_add_cuda_test(MODULE/SUBJECT [as above]): a suite for libtutti_cuda.so, if that is built. It has the label `gpu`
+# on a device, and the labels of tutti_add_test on the stand-in for one (tests/standin).
 function(tutti_add_cuda_test path)
   if(TARGET tutti_cuda)
     cmake_parse_arguments(ARG "" "PROGRAM" "" ${ARGN})

@@ -34,7 +34,7 @@ function end_figure() {
   if (!alone || text !~ /^(   |$)/) end_figure()
   column = 0
   if (alone) {
-    if (!told_file++) print "/// \\file"
+    if (!has_file++) print "/// \\file"
     if (text ~ /^   /) { # laid out by hand
       if (!in_figure) print "/// \\verbatim"
       in_figure = 1

@@ -1,7 +1,7 @@
 """Checkpoints, as include/tutti/storage/checkpoint_store.hpp describes them field by field.
 
-What is written here is sealed, and has no manifest and no optimizer state: `trainer eval`, `predict`, `inspect`, `diff`
-and --init-from take it, --resume does not."""
+Checkpoints that are written here have a seal, but no manifest and no optimizer state: `trainer eval`, `predict`,
+`inspect`, `diff` and --init-from read them, --resume does not."""
 
 import dataclasses
 import hashlib
@@ -21,14 +21,14 @@ from exporting.whole_file import write_atomically
 
 FORMAT = 2
 DIGESTS = "/run/digests"
-KEPT = ("/parameters/", "/statistics/", "/progress/", "/run/", "/format_version")  # in what is written here
+SAVED = ("/parameters/", "/statistics/", "/progress/", "/run/", "/format_version")  # groups that are written
 Value = np.ndarray | str
 
 
 @dataclasses.dataclass
 class Checkpoint:
     path: pathlib.Path
-    values: dict[str, Value]  # all datasets by their places, but for their digests
+    values: dict[str, Value]  # all datasets by their paths, except their digests
 
     def __post_init__(self) -> None:
         self.model: Model = parse(self.text("/run/model"), str(self.path))
@@ -57,7 +57,7 @@ class Checkpoint:
         return int(self.array("/progress/step"))
 
     def option(self, name: str) -> object:
-        """Of the run, as it was resolved."""
+        """A resolved option of the run."""
         try:
             return tomllib.loads(self.text("/run/configuration")).get(name)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -68,14 +68,14 @@ class Checkpoint:
         if "/run/data" not in self.values:
             return {}
         try:
-            told = json.loads(self.text("/run/data"))
-            image, classes, names = told["image"], told["classes"], told["class_names"]
-            right = all(type(extent) is int and extent > 0 for extent in [*image, classes]) and len(image) == 3 and \
+            data = json.loads(self.text("/run/data"))
+            image, classes, names = data["image"], data["classes"], data["class_names"]
+            is_valid = all(type(extent) is int and extent > 0 for extent in [*image, classes]) and len(image) == 3 and \
                 all(isinstance(name, str) for name in names) and len(names) in (0, classes)
         except (ValueError, KeyError, TypeError, RecursionError):
-            right = False
-        if not right:
-            raise ExportError(f"{self.path}: /run/data is not what a checkpoint has there")
+            is_valid = False
+        if not is_valid:
+            raise ExportError(f"{self.path}: /run/data is not that of a checkpoint")
         return {"image": image, "classes": classes, "class_names": names}
 
     def statistics(self, channels: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -94,8 +94,8 @@ class Checkpoint:
 
 
 def read(path: pathlib.Path) -> Checkpoint:
-    """A file, the newest good one of a run's folder, or RUN@best or RUN@STEP. All is proven: by the manifest where
-    there is one, and by the digests that each file holds."""
+    """Reads a file, the newest good one of a run's folder, or RUN@best or RUN@STEP. Everything is verified: by the
+    manifest if there is one, and by the digests in each file."""
     choice = re.fullmatch(r"(.+)@(best|\d+)", str(path))
     if choice and not path.exists():
         return read_choice(pathlib.Path(choice[1]), choice[2])
@@ -114,7 +114,7 @@ def read_choice(path: pathlib.Path, which: str) -> Checkpoint:
 
 
 def manifests(path: pathlib.Path) -> list[pathlib.Path]:
-    """Of whole checkpoints, the newest first."""
+    """The manifests of complete checkpoints, the newest first."""
     folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     return [found for found in sorted(folder.glob("step-*.json"), reverse=True) if "." not in found.stem]
 
@@ -138,8 +138,8 @@ def read_file(path: pathlib.Path) -> Checkpoint:
 
 
 def contents(path: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
-    """Of a checkpoint's files, which are several where the state is very large; a file without a manifest is one,
-    with a seal."""
+    """The contents of a checkpoint's files. A very large state has more than one file. A file without a manifest needs
+    a seal."""
     manifest = path.with_suffix(".json")
     try:
         if not manifest.exists():
@@ -159,7 +159,7 @@ def contents(path: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
 def sealed(path: pathlib.Path) -> bytes:
     content = path.read_bytes()
     if fault := seals.fault(content):
-        raise ExportError(f"{path}: {fault}, and it has no manifest beside it; a file of an early version that you "
+        raise ExportError(f"{path}: {fault}, and it has no manifest; a file of an early version that you "
                           f"trust gets a seal by trainer inspect '{path}' --seal NEW.h5")
     return content
 
@@ -193,14 +193,14 @@ def digest_lines(values: dict[str, Value]) -> str:
 
 
 def weights_digest(checkpoint: Checkpoint) -> str:
-    """As trainer prints it."""
+    """Returns the digest that trainer prints."""
     return digests.text_of(sum(digests.digest(place.removeprefix("/parameters/"), value)
                                for place, value in checkpoint.values.items() if place.startswith("/parameters/")))
 
 
 def write(checkpoint: Checkpoint) -> None:
-    """Whole or not at all."""
-    values = {place: value for place, value in checkpoint.values.items() if place.startswith(KEPT)}
+    """Writes the file atomically."""
+    values = {place: value for place, value in checkpoint.values.items() if place.startswith(SAVED)}
     for place, value in values.items():
         if isinstance(value, np.ndarray) and not np.isfinite(value).all():
             raise ExportError(f"{checkpoint.path}: {place} holds values that are not finite, which no checkpoint does")

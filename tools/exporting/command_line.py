@@ -1,16 +1,16 @@
-"""Takes a trained network to ONNX and PyTorch, and back.
+"""Converts a trained network to ONNX and PyTorch, and back.
 
-  tools/export runs/a --to-onnx a.onnx                      the run's newest checkpoint, as many runtimes take it
+  tools/export runs/a --to-onnx a.onnx                      the run's newest checkpoint, for many runtimes
   tools/export runs/a --to-torch a.pt --module a.py         as a PyTorch state dict, and the module that loads it
   tools/export runs/a --to-onnx a.onnx --verify ~/data      and compares both on 1,000 images
 
-  tools/export a.onnx --to-checkpoint back.h5               of a file that was written so
+  tools/export a.onnx --to-checkpoint back.h5               of a file that tools/export wrote
   tools/export a.pt --to-checkpoint back.h5 --like runs/a   of a state dict, for the network of that run
 
-Weights and statistics go to and fro without a bit changed. What comes back is a checkpoint without optimizer state,
-for `trainer --init-from`, eval, predict, inspect and diff. The networks are those of evaluation: dropout does nothing,
-batch norm goes by its running statistics. Needs Python 3.11 with numpy and h5py (tools/setup --export); torch for state
-dicts; onnxruntime to verify ONNX. Where this Python lacks them, the one in $TUTTI_PYTHON is taken.
+Conversions do not change a bit of weights and statistics. A conversion back gives a checkpoint without optimizer state,
+for `trainer --init-from`, eval, predict, inspect and diff. The networks are in evaluation mode: dropout does nothing,
+batch norm uses its running statistics. Needs Python 3.11 with numpy and h5py (tools/setup --export); torch for state
+dicts; onnxruntime to verify ONNX. If this Python lacks them, the one in $TUTTI_PYTHON is used.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from exporting.errors import ExportError
 from peers import peer_python
 
 PLACES = pathlib.Path(__file__).resolve().parents
-# Installed, the trainer lies beside the tools; in a checkout, above them.
+# The installed trainer is in the folder of the tools; in a checkout, it is above them.
 TRAINER = next((place for place in (PLACES[1] / "trainer", PLACES[2] / "trainer") if place.exists()),
                PLACES[2] / "trainer")
 PROGRAM = "tutti-export" if pathlib.Path(sys.argv[0]).name == "tutti-export" else "tools/export"
@@ -37,7 +37,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
                         "RUN@best, RUN@STEP, .onnx, .pt or .pth")
     parser.add_argument("--to-onnx", type=path, metavar="F.onnx", help="write it as an ONNX file")
     parser.add_argument("--to-torch", type=path, metavar="F.pt", help="write its tensors as a PyTorch state dict")
-    parser.add_argument("--module", type=path, metavar="F.py", help="with --to-torch: the network's source beside it")
+    parser.add_argument("--module", type=path, metavar="F.py", help="with --to-torch: also write the network's source")
     parser.add_argument("--to-checkpoint", type=path, metavar="F.h5", help="make a checkpoint of an ONNX file that was "
                         "written here, or of a state dict")
     parser.add_argument("--like", type=path, metavar="RUN", help="of a state dict: the run or checkpoint whose "
@@ -62,7 +62,7 @@ def image(word: str) -> tuple[int, int, int]:
 
 
 def program(word: str) -> pathlib.Path:
-    """Its whole path, since a path forgets a leading "./", without which the shell's folders would be searched."""
+    """Returns the absolute path, since pathlib drops a leading "./", and PATH would be searched without it."""
     found = shutil.which(word)
     return pathlib.Path(found or word).absolute()
 
@@ -72,9 +72,9 @@ def refuse_contradictions(parser: argparse.ArgumentParser, options: argparse.Nam
     if goes_back and (options.to_onnx or options.to_torch):
         parser.error(f"{options.source.name} becomes a checkpoint first: --to-checkpoint F.h5, and go on from that")
     if not goes_back and options.to_checkpoint:
-        parser.error("--to-checkpoint wants an .onnx, .pt or .pth file")
+        parser.error("--to-checkpoint needs an .onnx, .pt or .pth file")
     if not (options.to_onnx or options.to_torch or options.to_checkpoint):
-        parser.error("say what to make of it: " + ("--to-checkpoint F.h5" if goes_back else "--to-onnx or --to-torch"))
+        parser.error("choose the output: " + ("--to-checkpoint F.h5" if goes_back else "--to-onnx or --to-torch"))
     if options.module and not options.to_torch:
         parser.error("--module goes with --to-torch")
     if (options.source.suffix in TORCH_ENDINGS) != bool(options.like):

@@ -1,4 +1,4 @@
-"""What the command line asks for, one after another: read, written, told of, and verified."""
+"""The steps of the command line: reads, writes, reports and verifies networks."""
 
 import argparse
 
@@ -14,7 +14,7 @@ USUAL_SIDE = 32  # of small images
 
 
 def carry_out(options: argparse.Namespace) -> bool:
-    """False where it was to be verified and is not equal."""
+    """Returns False if a verification found a difference."""
     checkpoint = bring_back(options) if options.to_checkpoint else checkpoints.read(options.source)
     print(f"{checkpoint.path}: {checkpoint.model.name} after {checkpoint.step} steps, weights "
           f"{checkpoints.weights_digest(checkpoint)}{', no optimizer state' if options.to_checkpoint else ''}",
@@ -55,30 +55,30 @@ def write_torch(checkpoint: Checkpoint, image: Extents, normalizes: bool, option
 
 
 def meaning(checkpoint: Checkpoint, normalizes: bool) -> str:
-    """Of the values that an image has."""
+    """Describes the values of an image."""
     normalize = checkpoint.option("normalize") or "none"
     return "pixel / 255" if normalizes or normalize == "none" else f"(pixel / 255 - M) / S, M/S = {normalize}"
 
 
-def image_of(checkpoint: Checkpoint, asked: Image | None) -> Extents:
-    """What the network takes: as asked, or as the checkpoint tells; a name stands for an extent that it leaves open."""
+def image_of(checkpoint: Checkpoint, requested: Image | None) -> Extents:
+    """The input of the network: the requested one, or that of the checkpoint. A name stands for an open extent."""
     shapes = checkpoint.shapes()
-    if asked:
-        if not nets.fits(checkpoint.model, shapes, asked):
-            raise ExportError(f"--image {'x'.join(map(str, asked))} does not fit the network of {checkpoint.path}")
-        return asked
+    if requested:
+        if not nets.fits(checkpoint.model, shapes, requested):
+            raise ExportError(f"--image {'x'.join(map(str, requested))} does not fit the network of {checkpoint.path}")
+        return requested
     possible = possible_images(checkpoint)
     if len(possible) == 1:
         return possible[0]
     channels = {image[0] for image in possible} or {nets.image_channels(checkpoint.model, shapes)}
     if len(channels) > 1 or None in channels:
-        raise ExportError(f"{checkpoint.path}: its weights do not tell what images it takes: give --image CxHxW")
+        raise ExportError(f"{checkpoint.path}: its weights do not determine the size of its images: give --image CxHxW")
     return *channels, "height", "width"
 
 
 def possible_images(checkpoint: Checkpoint) -> list[Image]:
-    if told := checkpoint.trained_on():
-        return [tuple(told["image"])]
+    if data := checkpoint.trained_on():
+        return [tuple(data["image"])]
     side = checkpoint.option("image-size") or 0
     return [image for image in nets.fitting_images(checkpoint.model, checkpoint.shapes())
             if side in (0, image[1])]
@@ -100,7 +100,7 @@ def verify(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: ar
 
 
 def drawn_image(checkpoint: Checkpoint, image: Extents) -> Image | None:
-    """One size for images that are drawn, where several will do."""
+    """The size of random images, if more than one is possible."""
     if all(isinstance(extent, int) for extent in image):
         return image
     return min(possible_images(checkpoint), key=lambda one: abs(one[1] - USUAL_SIDE), default=None)

@@ -1,4 +1,4 @@
-"""The digests of include/tutti/base/digest.hpp: sums over elements, so long arrays go piece by piece."""
+"""The digests of include/tutti/base/digest.hpp: sums over elements, so long arrays are processed in pieces."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def hash64(name: str) -> int:
 
 
 def digest(name: str, value: np.ndarray | str) -> int:
-    """Of an array, or of the bytes of a text."""
+    """The digest of an array, or of the bytes of a text."""
     array = np.frombuffer(value.encode(), np.uint8) if isinstance(value, str) else np.ascontiguousarray(value).ravel()
     bits = array.view(np.dtype(f"u{array.dtype.itemsize}"))
     start, total = hash64(name), 0

@@ -1,5 +1,5 @@
-"""How images become what a network takes, as `trainer predict` does it (include/tutti/data/image_recipe.hpp): what
-tools/export writes as JSON beside an ONNX file, F.onnx.json, and as the metadata "image_rule" in it."""
+"""The conversion of images to a network's input, as in `trainer predict` (include/tutti/data/image_recipe.hpp).
+tools/export writes it as JSON next to an ONNX file, F.onnx.json, and as the metadata "image_rule" in it."""
 
 import json
 
@@ -28,7 +28,7 @@ def text_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> str:
             "rounding": "resized pixels are not rounded to bytes",
             "cut": "the centre, from (resized - wanted) / 2 on, rounded towards 0"},
         "values": "(pixel / 255 - mean) / deviation", "mean": mean, "deviation": deviation,
-        "normalize_in_graph": normalizes,  # then the network takes pixel / 255
+        "normalize_in_graph": normalizes,  # then the network's input is pixel / 255
         "output": "logits; softmax makes probabilities of them", "classes": checkpoint.classes(),
         "class_names": checkpoint.trained_on().get("class_names", [])}
     return json.dumps(rule, ensure_ascii=False, indent=2)

@@ -1,7 +1,7 @@
 """Networks as the text of a model file (include/tutti/nn/model_file.hpp), layer for layer.
 
-Checkpoints hold that text, which may come from anywhere: what is not a number, a name or a flag where trainer writes
-one is refused, since modules are made of it."""
+Checkpoints contain that text, and may come from anywhere. A value that is not a number, a name or a flag where trainer
+writes one is refused, since the text becomes source of modules."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ from typing import Iterator
 
 from exporting.errors import ExportError
 
-IMAGE = "image"  # the name under which a layer may take the image itself
+IMAGE = "image"  # the name of the image as a layer's input
 EPSILON = 1e-5  # of batch norm
 MOMENTUM = 0.1  # likewise: the share of each step's statistics in the running ones
 
@@ -41,7 +41,7 @@ class AveragePool2d:
 
 @dataclasses.dataclass(frozen=True)
 class Linear:
-    units: int | str  # "classes": as many as the data have
+    units: int | str  # "classes": the number of classes of the data
     bias: bool = True
     relu: bool = False
 
@@ -76,11 +76,11 @@ SPECS = {"conv2d": Conv2d, "max-pool2d": MaxPool2d, "average-pool2d": AveragePoo
 class Layer:
     name: str
     spec: Spec
-    source: str  # the layer whose output it takes, or IMAGE
+    source: str  # the layer whose output is its input, or IMAGE
     residual: str | None  # and the one whose output it adds
 
     def kinds(self) -> tuple[str, ...]:
-        """Of its arrays, as checkpoints name them."""
+        """The kinds of its arrays, as checkpoints name them."""
         match self.spec:
             case Conv2d(bias=bias) | Linear(bias=bias):
                 return ("weight", "bias") if bias else ("weight",)
@@ -95,7 +95,7 @@ class Model:
     layers: tuple[Layer, ...]
 
     def arrays(self) -> Iterator[tuple[Layer, str, str]]:
-        """Of each array: its layer, its kind and its place in a checkpoint."""
+        """Yields the layer, the kind and the path in a checkpoint of each array."""
         for layer in self.layers:
             for kind in layer.kinds():
                 group = "statistics" if kind in ("mean", "variance") else "parameters"
@@ -148,28 +148,28 @@ def layer_of(table: dict, earlier: list[str], origin: str) -> Layer:
             raise ExportError(f"{origin}: layer {name} has {field} = {value!r}, which is no {FIELDS[field]} that a "
                               "layer can have: trainer has not written this model")
     if word not in SPECS:
-        raise ExportError(f"{origin}: layer {name} is of the type '{word}', which is not known here: use the "
-                          "tools/export that came with the trainer")
+        raise ExportError(f"{origin}: layer {name} is of the type '{word}', but tools/export knows only "
+                          f"{', '.join(SPECS)}")
     if word.endswith("-pool2d"):
         keys.setdefault("stride", keys["kernel"])
     return Layer(name, SPECS[word](**keys), source, residual)
 
 
 Image = tuple[int, int, int]  # channels, height, width
-Extents = tuple[int, int | str, int | str]  # likewise; a name for one that is left open
-Shapes = dict[str, tuple[int, ...]]  # of a checkpoint's arrays, by their places in it
+Extents = tuple[int, int | str, int | str]  # likewise; a name for an open extent
+Shapes = dict[str, tuple[int, ...]]  # of a checkpoint's arrays, by their paths in it
 GREATEST_SIDE = 1024
 
 
 def fitting_images(model: Model, shapes: Shapes) -> list[Image]:
-    """The square images that the weights leave possible. Where a linear layer comes first, gray and coloured ones."""
+    """The square images that fit the weights: gray and coloured ones if the first layer is linear."""
     channels = image_channels(model, shapes)
     return [(count, side, side) for count in ([channels] if channels else [1, 3])
             for side in range(1, GREATEST_SIDE + 1) if fits(model, shapes, (count, side, side))]
 
 
 def image_channels(model: Model, shapes: Shapes) -> int | None:
-    """As the first weights that an image meets tell; a linear layer's do not."""
+    """The number of channels from the first weights, or None if they are those of a linear layer."""
     unchanged = {IMAGE}
     for layer in model.layers:
         if layer.source not in unchanged:
@@ -209,7 +209,7 @@ def fits(model: Model, shapes: Shapes, image: Image) -> bool:
 
 
 def vectors(model: Model) -> set[str]:
-    """The layers whose outputs are no images."""
+    """The layers whose outputs are vectors."""
     found: set[str] = set()
     for layer in model.layers:
         if isinstance(layer.spec, Linear) or layer.source in found:

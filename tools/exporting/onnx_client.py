@@ -1,4 +1,4 @@
-"""Classifies image files by an ONNX file of tools/export and the F.onnx.json beside it, as `trainer predict` does:
+"""Classifies image files by an ONNX file of tools/export and its F.onnx.json, as `trainer predict` does:
 
   python3 onnx_client.py F.onnx images ..        needs numpy, Pillow and onnxruntime, and nothing of Tutti
 """

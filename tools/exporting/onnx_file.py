@@ -1,7 +1,7 @@
-"""ONNX files: written from checkpoints, and read back into them.
+"""Converts checkpoints to ONNX files and back.
 
-Besides the graph they hold the checkpoint's progress and texts as metadata, "tutti/progress/step" or "tutti/run/model",
-values as JSON. So one that was written here makes a checkpoint again, and none other does."""
+In addition to the graph, a file has the checkpoint's progress and texts as metadata, such as "tutti/progress/step" or
+"tutti/run/model", with values as JSON. So only files that were written here can be converted back."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 
 from exporting import image_rule, protobuf
-from exporting.checkpoint import KEPT, Checkpoint, Value
+from exporting.checkpoint import SAVED, Checkpoint, Value
 from exporting.errors import ExportError
 from exporting.model import Extents
 from exporting.onnx_graph import graph_of
@@ -23,20 +23,20 @@ ARRAYS = ("/parameters/", "/statistics/")
 
 
 def write(checkpoint: Checkpoint, path: pathlib.Path, image: Extents, normalizes: bool) -> None:
-    told = [{"key": PREFIX + place, "value": json_of(value)} for place, value in checkpoint.values.items()
-            if place.startswith(KEPT) and not place.startswith(ARRAYS)]
+    metadata = [{"key": PREFIX + place, "value": json_of(value)} for place, value in checkpoint.values.items()
+            if place.startswith(SAVED) and not place.startswith(ARRAYS)]
     normalize = str(checkpoint.option("normalize") or "none")
-    told.append({"key": "normalize", "value": f"in the graph: {normalize}" if normalizes else normalize})
+    metadata.append({"key": "normalize", "value": f"in the graph: {normalize}" if normalizes else normalize})
     if names := checkpoint.trained_on().get("class_names"):
-        told.append({"key": "class_names", "value": json.dumps(names, ensure_ascii=False)})
+        metadata.append({"key": "class_names", "value": json.dumps(names, ensure_ascii=False)})
     rule = image_rule.text_of(checkpoint, image, normalizes)
-    told.append({"key": "image_rule", "value": rule})
+    metadata.append({"key": "image_rule", "value": rule})
     content = protobuf.encode(MODEL, {
         "ir_version": IR_VERSION, "producer_name": "tutti",
         "producer_version": checkpoint.text("/run/versions").partition(";")[0].removeprefix("tutti "),
         "doc_string": f"{checkpoint.model.name} after {checkpoint.step} steps",
         "graph": graph_of(checkpoint, image, normalizes),
-        "opset_import": [{"domain": "", "version": OPSET}], "metadata_props": told})
+        "opset_import": [{"domain": "", "version": OPSET}], "metadata_props": metadata})
     if len(content) > MOST_BYTES:
         raise ExportError(f"{path}: the network takes {len(content)} bytes, and an ONNX file holds at most "
                           f"{MOST_BYTES}: use --to-torch")
@@ -50,7 +50,7 @@ def json_of(value: Value) -> str:
 
 
 def value_of(text: str) -> Value:
-    """JSON keeps apart what is a whole number, as counts are, from what is none, as seconds are."""
+    """JSON distinguishes whole numbers, such as counts, from others, such as seconds."""
     value = json.loads(text)
     return value if isinstance(value, str) else np.array(value, np.int64 if is_whole(value) else np.float64)
 
@@ -60,16 +60,16 @@ def is_whole(value: object) -> bool:
 
 
 def read(path: pathlib.Path, target: pathlib.Path) -> Checkpoint:
-    """The checkpoint from which the file was written, to lie at `target`."""
+    """The checkpoint from which the file was written, with the path `target`."""
     try:
         message = protobuf.decode(MODEL, path.read_bytes())
     except OSError as error:
         raise ExportError(f"{path}: {error.strerror}") from error
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from error
-    told = {entry.get("key", ""): entry.get("value", "") for entry in message.get("metadata_props", [])}
+    metadata = {entry.get("key", ""): entry.get("value", "") for entry in message.get("metadata_props", [])}
     try:
-        values = {key.removeprefix(PREFIX): value_of(text) for key, text in told.items()
+        values = {key.removeprefix(PREFIX): value_of(text) for key, text in metadata.items()
                   if key.startswith(f"{PREFIX}/")}
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ExportError(f"{path}: tools/export has not written its metadata ({error})") from error
@@ -88,7 +88,7 @@ def read(path: pathlib.Path, target: pathlib.Path) -> Checkpoint:
 
 def array_of(tensor: dict, what: str) -> np.ndarray:
     if tensor.get("data_type") != FLOAT_ARRAY or tensor.get("data_location"):
-        raise ExportError(f"{what}: it is not held in this file as fp32: give the file as tools/export wrote it")
+        raise ExportError(f"{what}: it is not in this file as fp32: give the file as tools/export wrote it")
     shape = tuple(tensor.get("dims", []))
     values = np.frombuffer(tensor["raw_data"], "<f4") if "raw_data" in tensor else \
         np.array(tensor.get("float_data", []), np.float32)

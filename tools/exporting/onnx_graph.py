@@ -1,7 +1,7 @@
 """A network in evaluation as an ONNX graph: every layer becomes one operator, or a few.
 
-Arrays keep the checkpoint's names, "conv1/weight"; a node is called as its layer is, "conv1", or besides as what it
-does there, "conv1/relu", and what it gives, "conv1/relu/output"."""
+Arrays have the checkpoint's names, "conv1/weight". A node has the name of its layer, "conv1", for further operators
+with a suffix, "conv1/relu", and its output is "conv1/relu/output"."""
 
 import dataclasses
 
@@ -18,9 +18,9 @@ INPUT, OUTPUT = nets.IMAGE, "logits"
 @dataclasses.dataclass(frozen=True)
 class Step:
     operator: str
-    inputs: list[str]  # besides what the step before it gives
+    inputs: list[str]  # in addition to the output of the step before
     attributes: dict = dataclasses.field(default_factory=dict)
-    word: str = ""  # for what it does besides the layer's main work
+    word: str = ""  # suffix of its name, unless it is the layer's main operator
 
 
 def graph_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> dict:

@@ -1,5 +1,4 @@
-"""The messages of ONNX files that a network in evaluation needs, as protobuf.py takes them, by the numbers of ONNX's
-own onnx.proto."""
+"""Schemas for protobuf.py of the ONNX messages that a network in evaluation needs, with the numbers of onnx.proto."""
 
 from exporting.protobuf import BYTES, FLOAT, INT, TEXT
 

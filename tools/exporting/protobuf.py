@@ -1,7 +1,7 @@
-"""Protocol buffers' wire format, of messages that a schema describes: for each field its name, number and type.
+"""Protocol buffers' wire format of messages. A schema has the name, number and type of each field.
 
-A message is a dict of the fields that are there. A type is one of the words below, another message's schema, or a list
-of one of these for a field that may come several times. What a schema does not name is left out in reading."""
+A message is a dict of the existing fields. A type is one of the words below, another message's schema, or a list of one
+of these for a repeated field. Reading skips fields that are not in the schema."""
 
 import struct
 from typing import Iterator
@@ -11,7 +11,7 @@ from exporting.errors import ExportError
 INT, FLOAT, BYTES, TEXT = "int", "float", "bytes", "text"
 Schema = dict[str, tuple[int, object]]
 
-VARINT, EIGHT, MEASURED, FOUR = 0, 1, 2, 5  # how long a field is: until its last byte, 8, as many as it says, 4
+VARINT, EIGHT, MEASURED, FOUR = 0, 1, 2, 5  # wire types: varint, 8 bytes, with a length, 4 bytes
 
 
 def varint(value: int) -> bytes:
@@ -60,7 +60,7 @@ def decode(schema: Schema, content: bytes | memoryview) -> dict:
 
 
 def fields(content: memoryview) -> Iterator[tuple[int, int, object]]:
-    """Yields each field's number, how its length is told, and its bytes or, of a varint, its value."""
+    """Yields each field's number, its wire type, and its bytes or, of a varint, its value."""
     at = 0
     while at < len(content):
         key, at = read_varint(content, at)
@@ -70,7 +70,7 @@ def fields(content: memoryview) -> Iterator[tuple[int, int, object]]:
         else:
             count, at = read_varint(content, at) if length == MEASURED else ({EIGHT: 8, FOUR: 4}[length], at)
             if count > len(content) - at:
-                raise ValueError(f"{count} bytes are said to be where {len(content) - at} are left")
+                raise ValueError(f"a field has {count} bytes where {len(content) - at} are left")
             value, at = content[at:at + count], at + count
         yield key >> 3, length, value
 
@@ -88,7 +88,7 @@ def read_varint(content: memoryview, at: int) -> tuple[int, int]:
 
 
 def decode_values(kind: object, length: int, value: object) -> list:
-    """Numbers that may come several times may come packed, one behind the other in one field."""
+    """Repeated numbers may be packed, one after the other in one field."""
     if kind == INT:
         if length == VARINT:
             return [signed(value)]

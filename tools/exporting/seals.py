@@ -1,5 +1,5 @@
-"""The seal at the end of a file, as include/tutti/storage/array_file.hpp describes it: whether a file is as its writer
-left it, found out before HDF5, which crashes on some damaged files, gets to see it."""
+"""The seal at the end of a file, as include/tutti/storage/array_file.hpp describes it. It is verified before HDF5 reads
+the file, since HDF5 crashes on some damaged files."""
 
 import pathlib
 import struct
@@ -15,7 +15,7 @@ Run = tuple[int, int]  # offset and length of bytes that the seal leaves out
 
 
 def add(path: pathlib.Path) -> None:
-    """It leaves out arrays of f32, whose digests a checkpoint holds besides."""
+    """The seal leaves out arrays of f32, which have digests in the checkpoint."""
     runs: list[Run] = []
 
     def take(_: str, item: h5py.HLObject) -> None:
@@ -32,7 +32,7 @@ def add(path: pathlib.Path) -> None:
 
 
 def fault(content: bytes) -> str:
-    """Empty where the seal fits."""
+    """Returns what is wrong, or "" if the seal matches."""
     if len(content) < TAIL.size or content[-len(MARK):] != MARK:
         return "it has no seal: it was not written by this program, or is cut short"
     count, length, expected, _ = TAIL.unpack(content[-TAIL.size:])

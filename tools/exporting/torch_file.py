@@ -1,4 +1,4 @@
-"""PyTorch state dicts: written from checkpoints, and read back into them. Needs PyTorch."""
+"""Converts checkpoints to PyTorch state dicts and back. Needs PyTorch."""
 
 import json
 import pathlib
@@ -34,7 +34,7 @@ def write(checkpoint: Checkpoint, path: pathlib.Path) -> None:
 
 
 def read(path: pathlib.Path, like: Checkpoint, target: pathlib.Path) -> Checkpoint:
-    """What `like` is, with the values of the state dict, to lie at `target`. Only a layer that has a unit for each
+    """A copy of `like` with the values of the state dict and the path `target`. Only a layer that has a unit for each
     class may have another number of them."""
     state = load(path)
     values = dict(like.values)
@@ -60,11 +60,11 @@ def read(path: pathlib.Path, like: Checkpoint, target: pathlib.Path) -> Checkpoi
 
 
 def with_classes(checkpoint: Checkpoint) -> Checkpoint:
-    """What the checkpoint tells of its data fits its last layer, which may be a new one."""
-    told, classes = checkpoint.trained_on(), checkpoint.classes()
-    if told and told["classes"] != classes:
-        told |= {"classes": classes, "class_names": []}
-        checkpoint.values["/run/data"] = json.dumps(told, separators=(",", ":"))
+    """Adapts the checkpoint's description of its data to its last layer, which may be a new one."""
+    data, classes = checkpoint.trained_on(), checkpoint.classes()
+    if data and data["classes"] != classes:
+        data |= {"classes": classes, "class_names": []}
+        checkpoint.values["/run/data"] = json.dumps(data, separators=(",", ":"))
     return checkpoint
 
 
@@ -73,7 +73,7 @@ def load(path: pathlib.Path) -> dict:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ExportError(f"{path}: {error.strerror or error}") from error
-    except Exception as error:  # whatever its reader stumbles over
+    except Exception as error:  # its reader may throw any exception
         raise ExportError(f"{path}: PyTorch cannot read it as a state dict: "
                           f"{str(error).strip().splitlines()[0]}") from error
     if not isinstance(state, dict):

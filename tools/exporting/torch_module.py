@@ -1,4 +1,4 @@
-"""A network as the source of a small PyTorch module, readable and on its own, whose state dict is torch_file.py's."""
+"""A network as the source of a small, self-contained PyTorch module for the state dict of torch_file.py."""
 
 import keyword
 import re
@@ -65,7 +65,7 @@ class Writer:
         return text and "\n" + text
 
     def makes(self) -> list[str]:
-        """The lines of __init__: folders for names with dots, and the layers that hold arrays."""
+        """The lines of __init__: submodules for names with dots, and the layers with arrays."""
         lines = []
         made: set[str] = set()
         for layer in self.model.layers:
@@ -95,7 +95,7 @@ class Writer:
         return self.checkpoint.array(f"/parameters/{layer.name}/{kind}")
 
     def statements(self) -> list[str]:
-        """The lines of forward. What only the next layer takes is called x."""
+        """The lines of forward. An output that only the next layer uses is named x."""
         lines = []
         if self.normalizes:
             lines.append("image = (image - MEAN.to(image)) / DEVIATION.to(image)")
@@ -113,7 +113,7 @@ class Writer:
         return lines
 
     def variable(self, name: str) -> str:
-        """Of its own, whatever the layers are called."""
+        """Returns a unique name of a variable."""
         plain = re.sub(r"\W", "_", name)
         plain = f"_{plain}" if not plain.isidentifier() or keyword.iskeyword(plain) else plain
         while plain in TAKEN or plain in self.variables.values():
@@ -158,7 +158,7 @@ def window(spec: nets.Conv2d | nets.MaxPool2d | nets.AveragePool2d, usual_stride
 
 
 def is_plain(word: str) -> bool:
-    """Whether it can stand behind a dot; a module of any other name is reached by it as a text."""
+    """Whether it can follow a dot. A module of any other name needs getattr."""
     if not word or hasattr(nn.Module(), word):
         raise ExportError(f"no module can be called '{word}' inside another in PyTorch, as a layer of this network "
                           "would be: leave out --module, or use --to-onnx")
@@ -179,7 +179,7 @@ def assignment(name: str, made: str) -> str:
 
 
 def place_of(name: str) -> str:
-    """How a method reaches a module: self.stem.conv."""
+    """The expression for a module in a method: self.stem.conv."""
     words = name.split(".") if name else []
     if all(is_plain(word) for word in words):
         return ".".join(["self", *words])

@@ -1,4 +1,4 @@
-"""Plays the same images in trainer and elsewhere, and compares what comes out, number by number."""
+"""Evaluates the same images in trainer and in another runtime, and compares the outputs number by number."""
 
 import csv
 import dataclasses
@@ -22,10 +22,10 @@ FP32 = 'precision = "fp32"'
 
 
 class Network(Protocol):
-    """A network outside trainer."""
+    """A network in another runtime."""
 
     name: str
-    normalizes: bool  # takes pixel / 255, whatever the run was trained on
+    normalizes: bool  # its input is always pixel / 255
 
     def logits(self, images: np.ndarray) -> np.ndarray: ...
 
@@ -43,7 +43,7 @@ class OnnxNetwork:
 
 
 class TorchNetwork:
-    """The module that is written, with the state dict that is written."""
+    """The written module with the written state dict."""
 
     def __init__(self, state: pathlib.Path, source: str, normalizes: bool):
         import torch
@@ -67,8 +67,8 @@ class TorchNetwork:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    data: str  # a source of images for trainer, or how many to draw
-    image: Image | None  # drawn ones; None: nobody knows
+    data: str  # a source of images for trainer, or the number of random ones
+    image: Image | None  # of random images; None: unknown
     trainer: pathlib.Path
 
 
@@ -82,15 +82,15 @@ def verify(checkpoint: Checkpoint, networks: list[Network], request: Request) ->
 
 
 def images_for(checkpoint: Checkpoint, request: Request, folder: pathlib.Path) -> np.ndarray:
-    """Of bytes."""
+    """Returns images of bytes."""
     if request.data.isdigit():
         if request.image is None:
-            raise ExportError(f"{checkpoint.path}: nobody knows what images it takes: give --image CxHxW, or images "
+            raise ExportError(f"{checkpoint.path}: the size of its images is unknown: give --image CxHxW, or images "
                               "with --verify DATA")
         return np.random.default_rng(1).integers(256, size=(int(request.data), *request.image), dtype=np.uint8)
     converted = folder / "data.h5"
     _, height, width = checkpoint.trained_on().get("image", [0, 0, 0])
-    size = height if height == width else 0  # 0: as they are
+    size = height if height == width else 0  # 0: unchanged
     run([request.trainer, "data", "convert", request.data, converted, "--image-size", size])
     return data_file.read_images(converted, MOST_IMAGES)
 
@@ -107,17 +107,17 @@ def compare(checkpoint: Checkpoint, network: Network, images: np.ndarray, ours: 
         raise ExportError(f"trainer predicted {len(ours)} of {len(theirs)} images, so that nothing can be compared")
     if theirs.shape != ours.shape:
         raise ExportError(f"{network.name} gives {theirs.shape[1]} values for an image, trainer {ours.shape[1]}")
-    alike = int((theirs.argmax(1) == ours.argmax(1)).sum())
+    equal = int((theirs.argmax(1) == ours.argmax(1)).sum())
     apart = float(np.abs(theirs - ours).max())
-    good = alike == len(images) and apart < LIMIT
-    print(f"  {network.name}: {alike} of {len(images)} have the same label, probabilities differ by {apart:.1e} at most"
+    good = equal == len(images) and apart < LIMIT
+    print(f"  {network.name}: {equal} of {len(images)} have the same label, probabilities differ by {apart:.1e} at most"
           + ("" if good else f": NOT EQUAL (all, and below {LIMIT:.0e})"), flush=True)
     return good
 
 
 def trainer_probabilities(checkpoint: Checkpoint, images: np.ndarray, trainer: pathlib.Path,
                           folder: pathlib.Path) -> np.ndarray:
-    """In fp32, whatever the run computed in: that is what the weights are."""
+    """Computed in fp32, the precision of the weights, whatever the run computed in."""
     data, table = folder / "images.h5", folder / "predictions.csv"
     data_file.write_images(data, images, checkpoint.classes())
     path = in_fp32(checkpoint, folder / "fp32.h5")

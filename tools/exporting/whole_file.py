@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written atomically."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ from exporting.errors import ExportError
 
 
 def write_atomically(path: pathlib.Path, write: Callable[[pathlib.Path], object]) -> None:
-    """Gives `write` another name to write to. Symbolic links stay, and devices and pipes are written to."""
+    """Calls `write` with a temporary path and renames it. Keeps symbolic links, and writes to devices and pipes."""
     target = path.resolve()
     is_stream = path.exists() and not path.is_file()
     unfinished = path if is_stream else target.with_name(f".{target.name}.{os.getpid()}")

@@ -1,8 +1,8 @@
-"""Packs a build with everything it needs except glibc, the C++ runtime and CUDA, to run from any folder elsewhere.
+"""Packs a build with everything it needs except glibc, the C++ runtime and CUDA, to run in any folder elsewhere.
 
-The archive holds bin/ (trainer, test programs, Open MPI's launcher), lib/ (our libraries and the closure of what all
-these need), Open MPI's and PMIx's plug-ins, and bundle.json: the tests with their commands, and what is left to the
-other machine. It wants an x86-64 Linux with a glibc at least as new, and nothing else.
+The archive has bin/ (trainer, test programs, Open MPI's launcher), lib/ (our libraries and all their dependencies),
+Open MPI's and PMIx's plug-ins, and bundle.json: the tests with their commands, and the libraries that the other
+machine must have. It needs only an x86-64 Linux with a glibc at least as new.
 """
 
 import datetime
@@ -16,7 +16,7 @@ import sys
 import tarfile
 
 PATCHELF_REMEDY = "patchelf is missing: tools/setup --dev"
-# Plug-ins of other launchers, networks and tools: one node is all that is wanted.
+# Plug-ins of other launchers, networks and tools, which a single node does not need.
 UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|"
                              r"atomic|vprotocol|simulator|treematch")
 LEFT_TO_THE_TARGET = re.compile(
@@ -51,7 +51,7 @@ def open_mpi_folder(kind: str) -> pathlib.Path:
 
 
 class Bundle:
-    """The tree while it is being filled."""
+    """The folder of the bundle while it is being filled."""
 
     def __init__(self, build: pathlib.Path, root: pathlib.Path):
         self.build = build
@@ -68,7 +68,7 @@ class Bundle:
         return [path for path in sorted(self.root.rglob("*")) if path.is_file() and is_elf(path)]
 
     def word(self, text: str) -> str:
-        """A word of a test's command or environment as it reads there; files of the build are taken along."""
+        """Translates a word of a test's command or environment to the bundle, and adds its files of the build."""
         if "=" in text and not text.startswith("/"):
             name, _, value = text.partition("=")
             return f"{name}={self.word(value)}"
@@ -125,7 +125,7 @@ class Bundle:
             shutil.copytree(folder / "../share/pmix", self.root / "share/pmix")
 
     def add_libraries(self) -> None:
-        """ldd tells the whole chain, so once over all files is enough."""
+        """ldd lists indirect dependencies, too, so one pass over all files is enough."""
         needed, missing = {}, set()
         for line in output_of("ldd", *self.elves()).splitlines():
             match = re.match(r"\s+(\S+) => (/\S+|not found)", line)
@@ -141,7 +141,7 @@ class Bundle:
             self.add(path.resolve(), "lib", name)
 
     def make_relocatable(self) -> None:
-        """Every file looks for its libraries beside itself, wherever the tree lies."""
+        """Makes every file look for its libraries relative to itself, so that the folder can be moved."""
         for path in self.elves():
             subprocess.run(["strip", "--strip-unneeded", path], check=False, capture_output=True)
             folder = path.parent.relative_to(self.root).as_posix()
@@ -166,7 +166,7 @@ def commit_of(folder: pathlib.Path) -> str:
 
 
 def make_bundle(build: pathlib.Path, root: pathlib.Path, label: str) -> None:
-    """Fills `root`, which is replaced, and writes root.tar.xz beside it."""
+    """Replaces `root`, fills it, and writes root.tar.xz next to it."""
     for tool in ("patchelf", "--version"), ("objdump", "--version"):
         output_of(*tool)
     build, root = build.resolve(), root.resolve()

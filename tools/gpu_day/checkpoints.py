@@ -1,4 +1,4 @@
-"""The part that stops trainings and lets them go on: on the GPU with other ranks, and between the GPU and CPUs."""
+"""The part that stops and resumes trainings: on the GPU with other ranks, and between the GPU and CPUs."""
 
 import json
 import shutil
@@ -10,21 +10,21 @@ from gpu_day.training import on_ranks, records_of, run_folder, trainer
 STOP, END = 6, 12  # steps
 
 
-def go_on(session: Session, processor: dict[str, object], end: int, ranks: int = 1) -> dict[int, tuple]:
-    """Trains, or goes on, to that step: loss and weights after each step of this stretch."""
+def train_to(session: Session, processor: dict[str, object], end: int, ranks: int = 1) -> dict[int, tuple]:
+    """Trains, or resumes, to step `end`. Returns loss and weights after each of these steps."""
     session.run(trainer(session, {**processor, "steps": end, "resume": True}, ranks), session.environment)
     losses = {record["step"]: record["train_loss"] for record in records_of(run_folder(session), "step")}
     weights = {record["step"]: record["weights"] for record in records_of(run_folder(session), "digest")}
     return {step: (losses.get(step), weights[step]) for step in weights}
 
 
-def stretches(session: Session, model: str, *parts: tuple) -> tuple:
-    """The last loss and weights of one run in stretches: of each, the processor, its last step and the ranks."""
+def resumed_run(session: Session, model: str, *parts: tuple) -> tuple:
+    """The last loss and weights of one run that is resumed: each part has a processor, its last step and the ranks."""
     shutil.rmtree(run_folder(session), ignore_errors=True)
     options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 128, "parts": 4, "lr": 0.01,
                "log-every": 1, "digest-every": 1, "test-every": 0, "allow-mixed-processors": True}
     for processor, end, ranks in parts:
-        after = go_on(session, {**options, **processor}, end, ranks)
+        after = train_to(session, {**options, **processor}, end, ranks)
     return after[max(after)]
 
 
@@ -32,18 +32,18 @@ def checkpoints(session: Session, result: PartResult) -> None:
     gpu, two, cpu = on_ranks(session, 1), on_ranks(session, 2), {"device": "cpu"}
     differing, rows = 0, []
     for model in session.full(["lenet", "resnet18"], ["lenet"]):
-        whole = stretches(session, model, (gpu, END, 1))
-        again = stretches(session, model, (gpu, STOP, 1), (two, END, 2))
+        whole = resumed_run(session, model, (gpu, END, 1))
+        again = resumed_run(session, model, (gpu, STOP, 1), (two, END, 2))
         differing += again[1] != whole[1]
         rows.append([f"{model}, GPU, then 2 ranks", again[1], "same" if again[1] == whole[1] else "DIFFERS"])
-        beside = stretches(session, model, (gpu, STOP + 1, 1))
+        reference = resumed_run(session, model, (gpu, STOP + 1, 1))
         for name, first, then in (("GPU, then CPU", gpu, cpu), ("CPU, then GPU", cpu, gpu)):
-            loss = stretches(session, model, (first, STOP, 1), (then, STOP + 1, 1))[0]
-            apart = abs(loss - beside[0]) / abs(beside[0])
+            loss = resumed_run(session, model, (first, STOP, 1), (then, STOP + 1, 1))[0]
+            apart = abs(loss - reference[0]) / abs(reference[0])
             rows.append([f"{model}, {name}", number(loss), f"next loss apart {apart:.1e}"])
             result.figure(f"{model}_{name.replace(', then ', '_to_').lower()}_loss_apart", apart)
     result.figure("digests_differ", differing)
-    result.table(f"Stopped after {STOP} steps, gone on", ["", "weights or loss", ""], rows)
+    result.table(f"Stopped after {STOP} steps, resumed", ["", "weights or loss", ""], rows)
     measured = session.folder / "checkpoint.json"
     session.run(session.trainer("bench", "checkpoint", "--model", session.full("resnet18", "lenet"), "--folder",
                                 session.folder, "--json", measured, *session.processor_words()), session.environment)

@@ -1,4 +1,4 @@
-"""The parts that look at the machine and at our programs one by one: versions, ceilings, tests, sanitizers, profile."""
+"""The parts that check the machine and our programs one by one: versions, ceilings, tests, sanitizers, profile."""
 
 import collections
 import csv
@@ -11,9 +11,9 @@ from gpu_day.session import PEERS, PartFailed, PartResult, Session
 from gpu_day.tables import number
 from peers import peer_python
 
-# Under a sanitizer everything is many times slower: kernels alone, one program at a time.
+# Under a sanitizer everything is many times slower, so only kernels are tested, one program at a time.
 KERNEL_TEST = re.compile(r"^backend\.cuda")
-PHASES = [  # of a step, by what kernels are called; the first that matches
+PHASES = [  # of a step, by the names of kernels; the first match counts
     ("convolutions", r"cudnn|conv|xmma|implicit|wgrad|dgrad|fprop|nhwc"),
     ("dense layers", r"gemm|cublas|cutlass|nvjet|splitK|linear"),
     ("batch norms", r"norm|statistic"), ("pooling", r"pool"), ("loss", r"loss|softmax|cross_entropy"),
@@ -32,7 +32,7 @@ def versions(session: Session, result: PartResult) -> None:
         rows.append(["trainer --version", line])
     words = ["bench", "step", *session.processor_words(), "--warmup-steps", 1, "--timed-steps", 1]
     figures = session.folder / "versions.json"
-    try:  # what it finds when it computes
+    try:  # it reports the libraries that it finds
         session.run(session.trainer(*words, "--json", figures))
         rows.append(["trainer's libraries", json.loads(figures.read_text(encoding="utf-8"))["libraries"]])
     finally:
@@ -43,7 +43,7 @@ def versions(session: Session, result: PartResult) -> None:
 
 
 def python(session: Session, *words: object) -> str:
-    """This Python has torch; its environment is the machine's, not the bundle's."""
+    """Runs this Python, which has torch, in the environment of the machine, not of the bundle."""
     return session.run([peer_python.interpreter(), *words], environment=dict(os.environ))
 
 
@@ -81,7 +81,7 @@ def tests(session: Session, result: PartResult) -> None:
         failures += [] if good else [test["name"]]
         rows.append([test["name"], "passed" if good else f"FAILED ({status})", str(cases_passed(output)),
                      (failed or ["-"])[0] + (f" and {len(failed) - 1} more" if len(failed) > 1 else "")])
-    result.table("Tests", ["program", "verdict", "cases passed", "failed"], rows)
+    result.table("Tests", ["program", "result", "cases passed", "failed"], rows)
     if not rows:
         raise PartFailed("the bundle holds no tests: was it made of a build with CUDA?")
     result.figure("programs_passed", len(rows) - len(failures))
@@ -99,7 +99,7 @@ def toolkit_program(name: str) -> str:
 
 
 def sanitizers(session: Session, result: PartResult) -> None:
-    """Our kernels alone: those of libraries would take most of the time, and are not ours to mend."""
+    """Checks our kernels only: those of libraries would take most of the time, and we cannot fix them."""
     kernel_tests = [test for test in session.bundle["tests"] if KERNEL_TEST.match(test["name"])]
     if not kernel_tests:
         raise PartFailed("the bundle holds no tests of kernels (backend.cuda...)")
@@ -116,13 +116,13 @@ def sanitizers(session: Session, result: PartResult) -> None:
         rows.append([f"{check} {test['name']}", "clean" if clean else f"NOT CLEAN ({status})", summary])
     unclean = sum(row[1] != "clean" for row in rows)
     result.figure("unclean", unclean)
-    result.table("compute-sanitizer on our kernels", ["check", "verdict", "summary"], rows)
+    result.table("compute-sanitizer on our kernels", ["check", "result", "summary"], rows)
     if unclean:
         raise PartFailed(f"{unclean} of {len(rows)} checks are not clean")
 
 
 def read_profile(text: str) -> dict[str, list[float]]:
-    """By kernel, from ncu's table of values in base units: launches, seconds, bytes."""
+    """Returns launches, seconds and bytes by kernel, from ncu's table of values in base units."""
     lines = text.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if begin is None:
@@ -146,13 +146,13 @@ def phase_of(kernel: str) -> str:
 
 
 def profile_step(session: Session, model: str, shape: str, batch: int) -> dict[str, list[float]]:
-    """Of one step: what four steps took beyond three, so that nothing of start-up is in it."""
+    """The profile of one step: the difference of four steps and three, which excludes start-up."""
     def words(steps: int) -> list:
         return session.trainer("bench", "step", *session.processor_words(), "--model", model, "--precision", "bf16",
                                "--data", f"synthetic:{4 * batch}x{shape}:10", "--batch-size", batch, "--in-flight", 0,
                                "--record-steps", "off", "--warmup-steps", 1, "--timed-steps", steps)
 
-    session.run(words(1))  # fills the cache of plans: the search shall not be in the profile
+    session.run(words(1))  # fills the plan cache, so that the search is not in the profile
     ncu = [toolkit_program("ncu"), "--clock-control", "none", "--csv", "--print-units", "base", "--print-kernel-base",
            "function", "--metrics", "gpu__time_duration.sum,dram__bytes.sum"]
     fewer, more = (read_profile(session.run([*ncu, *words(steps)])) for steps in (2, 3))

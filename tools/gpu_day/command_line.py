@@ -1,13 +1,13 @@
-"""The command line of tools/gpu-day: what only a GPU can show, run on a machine that has one and nothing of ours.
+"""The command line of tools/gpu-day: tests and measurements that need a GPU, on a machine that has only a GPU.
 
-  tools/gpu-day bundle build/release gpu-bundle   where it was built: writes gpu-bundle.tar.xz, to carry there
-  tools/gpu-day run --bundle gpu-bundle.tar.xz --data DATA --out RESULTS    there: runs all parts
-  tools/gpu-day run --bundle ... speed-lenet ranks                          or some
+  tools/gpu-day bundle build/release gpu-bundle   where it was built: writes gpu-bundle.tar.xz
+  tools/gpu-day run --bundle gpu-bundle.tar.xz --data DATA --out RESULTS    on the other machine: runs all parts
+  tools/gpu-day run --bundle ... speed-lenet ranks                          or only some
   tools/gpu-day exec --bundle ... -- mpirun -np 2 trainer --device cuda     any command in the bundle's environment
-  tools/gpu-day status RESULTS...                 where the project is: adds results to tools/GPU-STATUS.md
+  tools/gpu-day status RESULTS...                 in the project: adds results to tools/GPU-STATUS.md
 
 RESULTS gets results.json, gpu-day.log and GPU-STATUS.md; parts run again replace their earlier results. DATA is a
-folder that holds fashion-mnist/ (idx files).
+folder with fashion-mnist/ (idx files).
 """
 
 import argparse
@@ -27,7 +27,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     pack = commands.add_parser("bundle", help="pack a build")
     pack.add_argument("build", type=pathlib.Path)
-    pack.add_argument("folder", type=pathlib.Path, help="is replaced; the archive is written beside it")
+    pack.add_argument("folder", type=pathlib.Path, help="is replaced; the archive is written next to it")
     pack.add_argument("--label", default="gpu", help="CTest label of the tests to take; default: %(default)s")
     run = commands.add_parser("run", help="run parts", formatter_class=argparse.RawDescriptionHelpFormatter,
                               epilog="parts:\n" + "\n".join(f"  {one.name:<18} {one.purpose}" for one in parts.PARTS))
@@ -61,7 +61,7 @@ def run_parts(options: argparse.Namespace, root: pathlib.Path) -> int:
 
 def main(words: list[str] | None = None) -> int:
     options = parse(words)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and with it all that was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # which also stops all child processes
     if options.command == "bundle":
         bundle.make_bundle(options.build, options.folder, options.label)
         return 0

@@ -1,11 +1,11 @@
-"""The part that holds the ways in which gradients meet to their promises, over NCCL with ranks that share the GPU."""
+"""The part that checks the guarantees of the gradient exchanges, over NCCL with ranks that share the GPU."""
 
 from gpu_day.session import PartFailed, PartResult, Session
 from gpu_day.tables import number
 from gpu_day.training import next_losses, on_ranks, train, trainer
 
 RING = "ring"
-# Sums to shares have no trees, and a list of trees alone would leave NCCL without a way.
+# Reduce-scatter has no tree algorithm, and NCCL fails if only trees are allowed.
 OTHERS = "ring,pat;allreduce:tree"
 EXACT = [  # ranks, NCCL_ALGO, options
     (1, RING, {"bucket-mib": 16}), (1, RING, {"bucket-mib": 1}),
@@ -16,7 +16,7 @@ INEXACT = ("sharded", "central")
 
 
 def bits_of(session: Session, model: str, ranks: int, algorithm: str, options: dict[str, object]) -> list[tuple]:
-    """What the network is after each step."""
+    """The digests of the network after each step."""
     common = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 128, "parts": 8, "exchange": "exact",
               "steps": 6, "digest-every": 1, "test-every": 0, **on_ranks(session, ranks), **options}
     records = train(session, trainer(session, common, ranks), "digest", {"NCCL_ALGO": algorithm})
@@ -30,8 +30,8 @@ def exact_keeps_its_bits(session: Session, result: PartResult) -> list[str]:
         for ranks, algorithm, options in EXACT:
             bits = bits_of(session, model, ranks, algorithm, options)
             first = first or bits
-            told = ", ".join(f"{name} {value}".removesuffix(" True") for name, value in options.items())
-            rows.append([f"{ranks}", algorithm, told, bits[-1][1], "same" if bits == first else "DIFFERS"])
+            option_text = ", ".join(f"{name} {value}".removesuffix(" True") for name, value in options.items())
+            rows.append([f"{ranks}", algorithm, option_text, bits[-1][1], "same" if bits == first else "DIFFERS"])
         result.table(f"{model}, exact, 8 parts: weights after each of 6 steps",
                      ["ranks", "NCCL_ALGO", "options", "the last", "all"], rows)
         differing += [model] if any(row[-1] == "DIFFERS" for row in rows) else []
@@ -48,7 +48,7 @@ def others_stay_near(session: Session, result: PartResult) -> None:
             apart = max(abs(a - b) / abs(b) for a, b in zip(together, alone, strict=True))
             rows.append([f"{exchange}, {ranks} ranks", number(alone[-1]), number(together[-1]), f"{apart:.1e}"])
             result.figure(f"{exchange}_loss_apart_{ranks}", apart)
-    result.table("lenet: losses of the first two steps, fp32, 4 parts", ["", "1 rank", "several", "relative, most"],
+    result.table("lenet: losses of the first two steps, fp32, 4 parts", ["", "1 rank", "ranks", "relative, most"],
                  rows)
 
 

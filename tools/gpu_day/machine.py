@@ -1,4 +1,4 @@
-"""The machine at hand: the environment in which a bundle runs there, and what its GPU and libraries are."""
+"""The environment in which a bundle runs on this machine, and its GPU and libraries."""
 
 import glob
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 
-# One node, perhaps as root, perhaps more ranks than cores, no ssh, no memory shared by way of the kernel.
+# Runs on one node, perhaps as root, perhaps with more ranks than cores, without ssh and without CMA.
 OPEN_MPI_SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm": "isolated",
     "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
@@ -22,13 +22,13 @@ BUNDLE_FOLDERS = {
     "PMIX_PKGDATADIR": "share/pmix", "PMIX_SYSCONFDIR": "etc", "PMIX_LIBDIR": "lib", "PMIX_PKGLIBDIR": "lib/pmix",
     "HWLOC_PLUGINS_PATH": "lib/none"}
 TOOLKIT_FOLDERS = ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib")
-DRIVER_FOLDER = "/usr/local/nvidia/lib64"  # where containers mount it, off the loader's cache
+DRIVER_FOLDER = "/usr/local/nvidia/lib64"  # containers mount it there, outside of the loader's cache
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/nsight-compute/*",
                 "/usr/local/nvidia/bin")
 
 
 def library_folders() -> list[str]:
-    """Where Python packages keep CUDA's libraries (nvidia/cudnn/lib, ...), this Python's first; then toolkits."""
+    """Folders of CUDA's libraries: of Python packages (nvidia/cudnn/lib, ...), this Python's first; then toolkits."""
     roots = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path, *site.getsitepackages()]
     patterns = [f"{root or '.'}/nvidia/*/lib" for root in roots]
     patterns += [f"/opt/{place}/lib/python3*/site-packages/nvidia/*/lib" for place in ("*/.venv", "*")]
@@ -45,7 +45,7 @@ def loader_knows(name: str) -> bool:
 
 
 def environment(root: pathlib.Path, cuda_libraries: list[str]) -> tuple[dict[str, str], list[str]]:
-    """That in which the bundle's programs run, and a line for each thing that is missing."""
+    """Returns the environment for the bundle's programs, and a line for each missing library."""
     folders = library_folders()
     if not loader_knows("libcuda.so.1") and os.path.exists(f"{DRIVER_FOLDER}/libcuda.so.1"):
         folders.append(DRIVER_FOLDER)
@@ -61,7 +61,7 @@ def environment(root: pathlib.Path, cuda_libraries: list[str]) -> tuple[dict[str
 
 
 def find_tool(name: str) -> str | None:
-    """A program of the CUDA toolkit, which may lie off the PATH."""
+    """Finds a program of the CUDA toolkit, which may not be in PATH."""
     places = [place for pattern in TOOL_FOLDERS for place in sorted(glob.glob(pattern), reverse=True)]
     return shutil.which(name) or shutil.which(name, path=":".join(places))
 

@@ -1,4 +1,4 @@
-"""The parts of a GPU day in the order in which they run, and how one is run: whatever it does, the next follows."""
+"""The parts of a GPU day in their order. If a part fails, the next one still runs."""
 
 import dataclasses
 import functools
@@ -15,19 +15,19 @@ from gpu_day.session import PartFailed, PartResult, Results, Session
 class Part:
     name: str
     purpose: str
-    play: Callable[[Session, PartResult], None]
+    run: Callable[[Session, PartResult], None]
 
 
 PARTS = [
-    Part("versions", "GPU, driver, libraries, tools, and what the trainer says of itself", checks.versions),
+    Part("versions", "GPU, driver, libraries, tools, and the trainer's versions", checks.versions),
     Part("ceilings", "bandwidth of a copy and rate of a matrix product", checks.ceilings),
-    Part("tests", "the bundle's tests, one verdict each", checks.tests),
-    *(Part(name, f"images/s beside PyTorch's, {len(workloads)} workloads", functools.partial(speed.speed, name=name))
+    Part("tests", "the bundle's tests, one result each", checks.tests),
+    *(Part(name, f"images/s and PyTorch's, {len(workloads)} workloads", functools.partial(speed.speed, name=name))
       for name, workloads in speed.WORKLOADS.items()),
     Part("convergence", "resnet18 on Fashion-MNIST, 10 epochs", training.convergence),
     Part("ranks", "2 and 4 ranks on the one GPU; one of them stopped", training.ranks),
     Part("exchange", "exact on 1, 2 and 4 ranks: equal bits; sharded and central: near losses", exchange.exchange),
-    Part("checkpoints", "stopped and gone on: with other ranks, equal bits; between GPU and CPU; the stall",
+    Part("checkpoints", "stopped and resumed: with other ranks, equal bits; between GPU and CPU; the stall",
          checkpoints.checkpoints),
     Part("in-flight", "--in-flight 0, 1, 2: speed and equal bits", training.in_flight),
     Part("graphs", "--record-steps on, off: speed and equal bits", training.graphs),
@@ -53,10 +53,10 @@ def run(part: Part, session: Session, results: Results) -> None:
     result = PartResult(results, part.name, session.facts())
     outcome = "ran"
     try:
-        part.play(session, result)
+        part.run(session, result)
     except PartFailed as error:
         outcome = f"failed: {error}"
-    except Exception as error:  # a mistake of ours must not cost the parts that follow
+    except Exception as error:  # the next parts must run even after a bug
         session.note(traceback.format_exc())
         outcome = f"failed: {type(error).__name__}: {error}"
     result.end(outcome, time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""One call of `tools/gpu-day run`: how processes are started, logged and stopped in time, and where results go."""
+"""One call of `tools/gpu-day run`: it starts, logs and stops processes in time, and saves results."""
 
 import argparse
 import datetime
@@ -17,11 +17,11 @@ PEERS = pathlib.Path(__file__).resolve().parents[1] / "peers"
 
 
 class PartFailed(Exception):
-    """Why a part could not give (all of) its figures."""
+    """A part could not give (all of) its figures."""
 
 
 class Results:
-    """What each part gave, by name; in one file, which is written anew after every figure."""
+    """The results of each part by name, in one file, which is rewritten after every figure."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -34,7 +34,7 @@ class Results:
 
 
 class PartResult:
-    """Figures for the targets, and tables for people; kept at once, so that a part cut short keeps what it has."""
+    """Figures for the targets, and tables for people. Saved at once, so that an interrupted part keeps its results."""
 
     def __init__(self, results: Results, name: str, facts: dict):
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -72,7 +72,7 @@ class Session:
         self._folder = tempfile.TemporaryDirectory(prefix="gpu-day-")
         self.folder = pathlib.Path(self._folder.name)
         self.device = "cpu" if options.rehearse else "cuda"
-        # What is chosen by timing is chosen once, for all parts.
+        # Choices by timing are made once, for all parts.
         self.processor: dict[str, object] = {"device": self.device, "plan-cache": options.out.resolve() / "plans.txt"}
         if options.rehearse:
             self.processor["threads"] = 1
@@ -89,7 +89,7 @@ class Session:
         self._folder.cleanup()
 
     def facts(self) -> dict:
-        """What ran without a GPU counts for no more than a rehearsal."""
+        """A run without a GPU counts as a rehearsal."""
         return {"gpu": self.gpu.get("gpu", "none"), "driver": self.gpu.get("driver", "none"),
                 "commit": self.bundle["commit"], "rehearsal": self.rehearses or not self.gpu}
 
@@ -100,7 +100,7 @@ class Session:
         return self.deadline - time.monotonic()
 
     def full(self, real, rehearsed):
-        """A size: as on a GPU day, or as in a rehearsal."""
+        """Returns the first value on a GPU day, the second one in a rehearsal."""
         return rehearsed if self.rehearses else real
 
     def note(self, text: str) -> None:
@@ -108,7 +108,7 @@ class Session:
         self.log.flush()
 
     def start(self, command: list, environment: dict[str, str] | None = None, **pipes) -> subprocess.Popen:
-        """In a process group of its own, so that all of it can be ended."""
+        """Starts a process in its own process group, so that all of it can be ended."""
         self.note(f"\n$ {' '.join(map(str, command))}")
         try:
             return subprocess.Popen([str(word) for word in command], env=environment or self.environment, text=True,
@@ -117,7 +117,7 @@ class Session:
             raise PartFailed(f"{command[0]} cannot be started: {error.strerror}") from error
 
     def run(self, command: list, environment: dict[str, str] | None = None, seconds: float = 1e9) -> str:
-        """What the command printed. Fails when it ends with anything but 0, or not in time."""
+        """Returns the output of the command. Fails if its status is not 0, or if it does not end in time."""
         status, output = self.status_of(command, environment, seconds)
         if status != 0:
             lines = [line for line in output.strip().splitlines() if line.strip()]
@@ -127,7 +127,7 @@ class Session:
 
     def status_of(self, command: list, environment: dict[str, str] | None = None,
                   seconds: float = 1e9) -> tuple[int | str, str]:
-        """How the command ended, and what it printed; "time" where it was stopped at its limit or the part's."""
+        """Returns the status of the command and its output; "time" if it was stopped at its limit or the part's."""
         process = self.start(command, environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT)
         try:
@@ -138,7 +138,7 @@ class Session:
             status = "time"
             try:
                 output, _ = process.communicate(timeout=10)
-            except subprocess.TimeoutExpired:  # something of it lives on and holds the pipe
+            except subprocess.TimeoutExpired:  # a child process is still running and has the pipe open
                 output = ""
         finally:
             end_group(process)
@@ -157,12 +157,12 @@ class Session:
             return "glyphs"
         folder = self.data / "fashion-mnist" if self.data else None
         if folder is None or not folder.is_dir():
-            raise PartFailed("wants --data, a folder with fashion-mnist/ in it")
+            raise PartFailed("needs --data, a folder with fashion-mnist/ in it")
         return str(folder)
 
 
 def end_group(process: subprocess.Popen) -> None:
-    """Stopped processes as well. Programs that a launcher has put into other groups die with it."""
+    """Ends stopped processes as well. Programs in other groups end with their launcher."""
     if process.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):

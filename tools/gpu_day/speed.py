@@ -1,7 +1,7 @@
-"""The parts that hold our speed against PyTorch's: same workload, same batch, by turns, on the same GPU.
+"""The parts that compare our speed with PyTorch's: same workload, same batch, alternating, on the same GPU.
 
-PyTorch's processes stay for a workload, each waiting while another computes, so that what it compiles is compiled once;
-ours starts anew for each round. All keep their data on the device and are timed over many steps after a warm-up.
+PyTorch's processes run for a whole workload, so that they compile once, and wait while another one computes. Ours is
+restarted for each round. All have their data on the device and are timed over many steps after a warm-up.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ ROUNDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    name: str  # as the figures are called
+    name: str  # prefix of its figures
     model: str
     shape: str
     batch: int
     steps: int  # timed in a round
     samples: int  # of our synthetic set
-    graph: bool = False  # is PyTorch's step also recorded as a CUDA graph? It helps where launches cost most
+    graph: bool = False  # also measure PyTorch's step as a CUDA graph, which helps most where launches are expensive
 
     def __str__(self) -> str:
         return f"{self.model}, batch {self.batch} of {self.shape}, bf16"
@@ -47,7 +47,7 @@ PEER_FLAGS = {"eager": [], "compiled": ["--compile"], "graph": ["--compile", "--
 
 
 class Peer:
-    """A process of pytorch_step.py that plays a round when asked."""
+    """A process of pytorch_step.py that runs a round per request."""
 
     def __init__(self, session: Session, side: str, workload: Workload):
         self.session = session
@@ -77,12 +77,12 @@ class Peer:
         self.session.note("".join(self.errors))
         raise PartFailed("PyTorch ended early: " + " / ".join(line.strip() for line in self.errors[-2:])[-300:])
 
-    def play(self) -> dict:
+    def run_round(self) -> dict:
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # answer() tells why
+            pass  # answer() reports the reason
         return self.answer()
 
     def close(self) -> None:
@@ -108,9 +108,9 @@ class Ours:
             f"synthetic:{samples}x{workload.shape}:10", "--batch-size", workload.batch, "--lr", 0.01, "--momentum", 0.9,
             "--warmup-steps", workload.steps // 10 + 1, "--timed-steps", workload.steps,
             "--json", self.figures)
-        self.play()  # chooses the plans, which later rounds find in their cache
+        self.run_round()  # chooses the plans, which later rounds find in the cache
 
-    def play(self) -> dict:
+    def run_round(self) -> dict:
         self.session.run(self.words)
         return json.loads(self.figures.read_text(encoding="utf-8"))
 
@@ -119,7 +119,7 @@ class Ours:
 
 
 def open_sides(session: Session, workload: Workload, sides: dict[str, Ours | Peer], problems: list[str]) -> None:
-    """One after the other: cuDNN's choice by timing wants the GPU for itself."""
+    """Opens one side after the other: cuDNN's choice by timing needs the GPU for itself."""
     for name in ["tutti", "eager", "compiled"] + (["graph"] if workload.graph and not session.rehearses else []):
         try:
             sides[name] = Ours(session, workload) if name == "tutti" else Peer(session, name, workload)
@@ -127,15 +127,15 @@ def open_sides(session: Session, workload: Workload, sides: dict[str, Ours | Pee
             problems.append(f"{workload.name}, {name}: {error}")
 
 
-def play_rounds(sides: dict[str, Ours | Peer], rounds: int, problems: list[str]) -> dict[str, list[float]]:
-    """Images/s of each side by round, in an order that turns; a side that fails is left out from there on."""
+def run_rounds(sides: dict[str, Ours | Peer], rounds: int, problems: list[str]) -> dict[str, list[float]]:
+    """Images/s of each side by round, in a rotating order. A side that fails is skipped from then on."""
     figures: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         names = list(sides)
         first = turn % max(1, len(names))
         for name in names[first:] + names[:first]:
             try:
-                figures[name].append(sides[name].play()["images_per_second"])
+                figures[name].append(sides[name].run_round()["images_per_second"])
             except PartFailed as error:
                 problems.append(f"{name}: {error}")
                 sides.pop(name).close()
@@ -143,7 +143,7 @@ def play_rounds(sides: dict[str, Ours | Peer], rounds: int, problems: list[str])
 
 
 def ratio_to(figures: dict[str, list[float]], side: str) -> float | None:
-    """Of ours, the median over the rounds."""
+    """The median over the rounds of the ratio of ours to `side`."""
     if "tutti" not in figures or side not in figures:
         return None
     return statistics.median(ours / theirs for ours, theirs in zip(figures["tutti"], figures[side]))
@@ -159,7 +159,7 @@ def compare(session: Session, result: PartResult, workload: Workload, problems: 
     sides: dict[str, Ours | Peer] = {}
     try:
         open_sides(session, workload, sides, problems)
-        figures = play_rounds(dict(sides), session.full(ROUNDS, 2), problems)
+        figures = run_rounds(dict(sides), session.full(ROUNDS, 2), problems)
     finally:
         for side in sides.values():
             side.close()

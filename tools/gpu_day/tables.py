@@ -2,7 +2,7 @@
 
 
 def number(value: object) -> str:
-    """Four digits that count; whole thousands grouped."""
+    """Formats with four significant digits, and groups thousands."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if value == int(value) and abs(value) < 1e15:
@@ -11,7 +11,7 @@ def number(value: object) -> str:
 
 
 def text_table(header: list[str], rows: list[list[str]]) -> str:
-    """The first column to the left, all others to the right."""
+    """Aligns the first column to the left, all others to the right."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
                        for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in [header, *rows]]

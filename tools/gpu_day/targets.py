@@ -1,4 +1,4 @@
-"""What a GPU is asked to show, and the verdict on each: met, missed, or never run."""
+"""Targets on a GPU, and the result of each: met, missed, or never run."""
 
 import dataclasses
 from typing import Callable
@@ -14,7 +14,7 @@ class Target:
     text: str
     part: str
     value: Callable[[Figures], float | None]
-    limit: float | None  # none: the figure is asked for, whatever it is
+    limit: float | None  # none: any figure is a result
     at_least: bool
     stretch: float | None = None
 
@@ -33,7 +33,7 @@ def figure(part: str, name: str) -> Callable[[Figures], float | None]:
 
 
 def of_workloads(part: str, name: str, choose: Callable) -> Callable[[Figures], float | None]:
-    """The least or greatest of a part's workloads; none where one is lacking."""
+    """The least or greatest figure of a part's workloads, or None if one is missing."""
     def value(figures: Figures) -> float | None:
         found = [figures(part, f"{workload.name}.{name}") for workload in speed.WORKLOADS[part]]
         return None if None in found else choose(found)
@@ -48,7 +48,7 @@ def most(part: str, names: tuple[str, ...]) -> Callable[[Figures], float | None]
 
 
 def ratio_to_the_faster(figures: Figures) -> float | None:
-    """lenet's, batch 64, to eager or compiled PyTorch."""
+    """The ratio of lenet with batch 64 to eager or compiled PyTorch."""
     found = [figures("speed-lenet", f"lenet_64.ratio_{side}") for side in ("eager", "compiled")]
     return None if None in found else min(found)
 
@@ -86,9 +86,9 @@ TARGETS = [
            AT_MOST),
     Target("sharded and central on 2 and 4 ranks: losses of the first steps apart, relative", "exchange",
            most("exchange", APART), 1e-5, AT_MOST),
-    Target("stopped, and gone on with 2 ranks: networks whose bits differ", "checkpoints",
+    Target("stopped, and resumed with 2 ranks: networks whose bits differ", "checkpoints",
            figure("checkpoints", "digests_differ"), 0, AT_MOST),
-    Target("stopped on the GPU, gone on on CPUs, and back: next losses apart, relative", "checkpoints",
+    Target("stopped on the GPU, resumed on CPUs, and back: next losses apart, relative", "checkpoints",
            most("checkpoints", tuple(f"{model}_{way}_loss_apart" for model in ("lenet", "resnet18")
                                      for way in ("gpu_to_cpu", "cpu_to_gpu"))), 1e-4, AT_MOST),
     Target("training stands still for a checkpoint: share of a step", "checkpoints",
@@ -108,8 +108,8 @@ TARGETS = [
 ]
 
 
-def verdicts(parts: dict[str, dict]) -> list[list[str]]:
-    """Of each target: what, wanted, figure, verdict. A rehearsal is no run."""
+def results(parts: dict[str, dict]) -> list[list[str]]:
+    """Returns text, limit, figure and result of each target. A rehearsal does not count as a run."""
     def figures(part: str, name: str) -> float | None:
         record = parts.get(part)
         return None if record is None or record["rehearsal"] else record["figures"].get(name)
@@ -119,12 +119,12 @@ def verdicts(parts: dict[str, dict]) -> list[list[str]]:
         value = target.value(figures)
         tried = target.part in parts and not parts[target.part]["rehearsal"]
         if value is None:
-            verdict = "no figure" if tried else "never run"
+            result = "no figure" if tried else "never run"
         elif target.limit is None:
-            verdict = "told"
+            result = "measured"
         elif not target.meets(value, target.limit):
-            verdict = "MISSED"
+            result = "MISSED"
         else:
-            verdict = "met, stretch too" if target.stretch and target.meets(value, target.stretch) else "met"
-        rows.append([target.text, target.wanted(), "-" if value is None else number(value), verdict])
+            result = "met, stretch too" if target.stretch and target.meets(value, target.stretch) else "met"
+        rows.append([target.text, target.wanted(), "-" if value is None else number(value), result])
     return rows

@@ -1,5 +1,5 @@
-"""The parts that train: several ranks on the one GPU, convergence, GPU and CPU ranks in one job, and switches that
-must not change a bit."""
+"""The parts that train: multiple ranks on one GPU, convergence, GPU and CPU ranks in one job, and switches that must
+not change a bit."""
 
 import json
 import os
@@ -17,7 +17,7 @@ STALL_SECONDS = 15
 GRACE_SECONDS = 20  # beyond the deadline, for the job's end
 
 
-def words_of(options: dict[str, object]) -> list:
+def option_words(options: dict[str, object]) -> list:
     """{"batch-size": 64, "share-device": True} as a command line."""
     return [word for name, value in options.items() for word in (f"--{name}", value) if word is not True]
 
@@ -32,7 +32,7 @@ def run_folder(session: Session) -> pathlib.Path:
 
 
 def trainer(session: Session, options: dict[str, object], ranks: int = 1) -> list:
-    return session.trainer(*words_of({**options, "out": run_folder(session)}), ranks=ranks)
+    return session.trainer(*option_words({**options, "out": run_folder(session)}), ranks=ranks)
 
 
 def train(session: Session, command: list, event: str = "epoch", settings: dict[str, str] | None = None) -> list[dict]:
@@ -43,7 +43,7 @@ def train(session: Session, command: list, event: str = "epoch", settings: dict[
 
 
 def on_ranks(session: Session, ranks: int) -> dict[str, object]:
-    """How so many ranks of one GPU meet."""
+    """Options with which `ranks` ranks of one GPU communicate."""
     if ranks == 1:
         return session.processor
     shared = {"comm": "nccl", "share-device": True} if not session.rehearses else {"comm": "mpi"}
@@ -51,7 +51,7 @@ def on_ranks(session: Session, ranks: int) -> dict[str, object]:
 
 
 def next_losses(session: Session, ranks: int, model: str, exchange: str = "ring") -> list[float]:
-    """The losses of the first steps. The weights of the first are equal; the second's come of one exchange."""
+    """The losses of the first two steps. The first has equal weights; the second follows one exchange."""
     options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 64, "parts": 4, "exchange": exchange,
                "lr": 0.01, "momentum": 0, "steps": 2, "log-every": 1, "test-every": 0, **on_ranks(session, ranks)}
     return [record["train_loss"] for record in train(session, trainer(session, options, ranks), "step")]
@@ -72,23 +72,23 @@ def ranks_agree(session: Session, result: PartResult) -> None:
             apart = max(abs(a - b) / abs(b) for a, b in zip(together, alone, strict=True))
             rows.append([f"{model}, {ranks} ranks", number(alone[-1]), number(together[-1]), f"{apart:.1e}"])
             result.figure(f"{model}_loss_apart_{ranks}", apart)
-    result.table("Losses of the first two steps, fp32, 4 parts", ["", "1 rank", "several", "relative, most"], rows)
+    result.table("Losses of the first two steps, fp32, 4 parts", ["", "1 rank", "ranks", "relative, most"], rows)
 
 
 def accuracies_agree(session: Session, result: PartResult) -> None:
     alone = final_accuracy(session, 1)
     rows = [["1 rank", f"{alone['test_acc']:.4f}", "", number(alone["images_per_second"])]]
     for ranks in (2, 4):
-        several = final_accuracy(session, ranks)
-        apart = abs(several["test_acc"] - alone["test_acc"])
-        rows.append([f"{ranks} ranks", f"{several['test_acc']:.4f}", f"{apart:.4f}",
-                     number(several["images_per_second"])])
+        final = final_accuracy(session, ranks)
+        apart = abs(final["test_acc"] - alone["test_acc"])
+        rows.append([f"{ranks} ranks", f"{final['test_acc']:.4f}", f"{apart:.4f}",
+                     number(final["images_per_second"])])
         result.figure(f"accuracy_apart_{ranks}", apart)
     result.table("lenet after the last epoch", ["", "test acc", "apart", "images/s"], rows)
 
 
 def processes_of(launcher: int) -> list[int]:
-    """The ranks that this mpirun has started, by the kernel's list."""
+    """The ranks that this mpirun has started, from /proc."""
     children = []
     for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -110,22 +110,22 @@ def wait_until(condition, seconds: float) -> bool:
 
 
 def stopped_rank(session: Session, result: PartResult) -> None:
-    """One of two ranks is stopped in the middle of training; the other has to notice, and to end the job."""
+    """Stops one of two ranks during training. The other one must report it and end the job."""
     folder = run_folder(session)
     shutil.rmtree(folder, ignore_errors=True)
     options = {"data": "synthetic:4096x1x28x28:10", "model": "lenet", "batch-size": 64, "epochs": 100000,
                "log-every": 1, "test-every": 0, **on_ranks(session, 2), "stall-timeout": STALL_SECONDS}
     process = session.start(trainer(session, options, ranks=2), stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    victims: list[int] = []
+    stopped: list[int] = []
     try:
         metrics = folder / "metrics.jsonl"
         if not wait_until(lambda: metrics.is_file() and '"step":20,' in metrics.read_text(encoding="utf-8"), 120):
             raise PartFailed("two ranks did not come to their 20th step in two minutes")
-        victims = processes_of(process.pid)[-1:]
-        if not victims:
+        stopped = processes_of(process.pid)[-1:]
+        if not stopped:
             raise PartFailed("the launcher's ranks were not found in /proc")
-        os.kill(victims[0], signal.SIGSTOP)
+        os.kill(stopped[0], signal.SIGSTOP)
         started = time.monotonic()
         ended = wait_until(lambda: process.poll() is not None, STALL_SECONDS + GRACE_SECONDS)
         seconds = time.monotonic() - started
@@ -138,9 +138,9 @@ def stopped_rank(session: Session, result: PartResult) -> None:
         if not ended:
             raise PartFailed(f"the job was still there {seconds:.0f} s after a rank was stopped")
     finally:
-        for victim in victims:
+        for rank in stopped:
             try:
-                os.kill(victim, signal.SIGCONT)
+                os.kill(rank, signal.SIGCONT)
             except ProcessLookupError:
                 pass
         end_group(process)
@@ -170,7 +170,7 @@ def convergence(session: Session, result: PartResult) -> None:
 
 
 def mixed(session: Session, result: PartResult) -> None:
-    """The same training by one GPU rank alone, at its best, and with CPU ranks beside it, each with an equal part."""
+    """The same training on one GPU rank, with its best options, and with additional CPU ranks that have equal parts."""
     companions = session.full(3, 1)
     common = {"data": session.fashion_mnist(), "model": "lenet", "batch-size": 256, "lr": 0.05,
               "epochs": session.full(3, 1), "threads": session.full(4, 1)}
@@ -201,7 +201,7 @@ def compare_values(session: Session, result: PartResult, option: str, values: li
             weights = train(session, trainer(session, {**common, "steps": steps // 2, "test-every": 0}))
             digests.append(weights[-1]["digest"])
             figures = session.folder / "step.json"
-            bench = words_of({**common, "warmup-steps": steps // 10 + 1, "timed-steps": steps, "json": figures})
+            bench = option_words({**common, "warmup-steps": steps // 10 + 1, "timed-steps": steps, "json": figures})
             speeds = []
             for _ in range(session.full(3, 1)):
                 session.run(session.trainer("bench", "step", *bench))

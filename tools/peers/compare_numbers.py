@@ -2,14 +2,13 @@
 """Compares losses, gradients and running statistics with PyTorch's on the same weights, batch by batch.
 
 PyTorch trains a network for some steps; each step starts from PyTorch's weights on both sides. They go through HDF5 to
-tests/peers/one_step, which plays the same step. Gradients are compared tensor by tensor, as |g - g'| / |g'|. Ours are
-held against PyTorch's in fp32. A figure beyond its limit passes where PyTorch is as far itself, to within a half: its
-fp32 from its float64, or, when we compute in bf16, its bf16 (autocast) from its fp32. Ends with 1 when anything lies
-outside.
+tests/peers/one_step, which computes the same step. Gradients are compared tensor by tensor, as |g - g'| / |g'|, with
+PyTorch's in fp32. A figure beyond its limit passes if PyTorch's own error is at least two thirds of it: its fp32 from
+its float64, or, when we compute in bf16, its bf16 (autocast) from its fp32. Ends with 1 if a figure is outside.
 
-ReLU's gradient jumps at 0: a single activation that rounding turns over there moves a gradient by a few 1e-3. So
-before each batch the biases and shifts ahead of the ReLUs are moved by some 1e-4 until no activation lies that near;
-likewise a batch is drawn anew when rounding could decide which value of a max-pool's window is the greatest.
+ReLU's gradient jumps at 0: a single activation whose sign depends on rounding changes a gradient by a few 1e-3. So
+before each batch the biases and shifts before the ReLUs are moved by some 1e-4 until no activation is that close to 0.
+Likewise a batch is drawn again if rounding could decide which value of a max-pool's window is the greatest.
 """
 
 import argparse
@@ -61,7 +60,7 @@ CASES = [
 
 @dataclasses.dataclass
 class Step:
-    """What one step on one batch gives; the statistics are the running ones after it, used by the evaluation."""
+    """The results of one step on one batch; the statistics are the running ones after it, used by the evaluation."""
 
     loss: float
     evaluation: float
@@ -71,7 +70,7 @@ class Step:
 
 @dataclasses.dataclass
 class Distance:
-    """How far one step is from another; every figure is relative."""
+    """The relative differences of two steps."""
 
     loss: float
     gradient: float  # of the worst tensor
@@ -84,7 +83,7 @@ class Distance:
 PEER_ALLOWANCE = 1.5
 KINK_MARGIN = 1e-4  # of the activations' root mean square, around ReLU's 0
 TIE_MARGIN = 3e-6  # likewise, between the two greatest of a window
-JUDGED = ("loss", "gradient", "all_gradients", "statistics", "evaluation")
+CHECKED = ("loss", "gradient", "all_gradients", "statistics", "evaluation")
 LIMITS = {
     "fp32": Distance(loss=1e-4, gradient=1e-3, statistics=1e-4, evaluation=1e-4, all_gradients=1e-3, worst=""),
     "bf16": Distance(loss=2e-2, gradient=2e-2, statistics=2e-2, evaluation=2e-2, all_gradients=2e-2, worst=""),
@@ -96,7 +95,7 @@ def arrays(tensors) -> dict[str, np.ndarray]:
 
 
 def pytorch_step(network: nn.Module, images: torch.Tensor, labels: torch.Tensor, autocast: bool = False) -> Step:
-    """Leaves gradients and running statistics in the network."""
+    """Computes a step, whose gradients and running statistics stay in the network."""
     images = images.to(next(network.parameters()).dtype)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         network.train()
@@ -133,7 +132,7 @@ def norm_of(values) -> float:
 
 
 def gradient_distances(ours: Step, theirs: Step, exact: Step) -> dict[str, float]:
-    """A bias ahead of a batch norm has the gradient 0 but for rounding: its measure is its layer's weight's."""
+    """A bias before a batch norm has the gradient 0 except rounding, so it is relative to its layer's weight's."""
     distances = {}
     for name, gradient in theirs.gradients.items():
         weight = f"{name.rpartition('/')[0]}/weight"
@@ -176,8 +175,8 @@ def photographs(random: np.random.Generator, case: Case, labels: np.ndarray) -> 
 
 
 def starting_network(case: Case) -> nn.Module:
-    """Kaiming's weights, and norms that are not as they start; branches weigh less than what they are added to, as in
-    trained networks: else rounding errors grow so much on their way that every comparison is one of noise."""
+    """Kaiming's weights and random norms. Branches weigh less than the shortcuts, as in trained networks: otherwise
+    rounding errors would grow so much that only noise is compared."""
     network = make_network(case.network, case.shape, CLASSES)
     for name, layer in network.named_modules():
         if isinstance(layer, nn.Conv2d):
@@ -192,7 +191,7 @@ def starting_network(case: Case) -> nn.Module:
 
 
 def move_off_kinks(network: nn.Module, images: torch.Tensor) -> bool:
-    """Moves the biases ahead of the ReLUs so that no activation on these images lies within rounding of 0.
+    """Moves the biases before the ReLUs so that no activation on these images is within rounding of 0.
 
     Returns whether the windows of max-pools are without ties, too.
     """
@@ -235,7 +234,7 @@ def draw_batch(random: np.random.Generator, case: Case, network: nn.Module) -> t
 
 
 def compare_batch(program: str, case: Case, network: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]):
-    """Plays one batch on all sides; returns PyTorch's fp32 step and the distances by name of the pair."""
+    """Computes one batch on all sides. Returns PyTorch's fp32 step and the distances by name of the pair."""
     twin = copy.deepcopy(network)
     exact = pytorch_step(copy.deepcopy(network).double(), *batch)
     ours = tutti_step(program, case, network, *batch)
@@ -255,7 +254,7 @@ def outside(case: Case, distances: dict[str, Distance]) -> list[str]:
     else:
         ours, peer = near, distances["PyTorch bf16 to fp32"]
     found = []
-    for figure in JUDGED:
+    for figure in CHECKED:
         limit, got = getattr(LIMITS[case.precision], figure), getattr(near, figure)
         if not (got <= limit or getattr(ours, figure) <= PEER_ALLOWANCE * getattr(peer, figure)):
             found.append(f"{figure}: {got:.1e} is above {limit:.0e}, and PyTorch's own distance is "
@@ -264,7 +263,7 @@ def outside(case: Case, distances: dict[str, Distance]) -> list[str]:
 
 
 def greater(one: Distance, other: Distance) -> Distance:
-    """The greater of each figure; what is no number stays so."""
+    """Returns the greater of each figure. NaN stays NaN."""
     figures = (float(np.maximum(*pair)) for pair in zip(dataclasses.astuple(one)[:-1], dataclasses.astuple(other)[:-1]))
     return Distance(*figures, one.worst if one.gradient > other.gradient else other.worst)
 

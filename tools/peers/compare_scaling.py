@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares weak scaling over the cores of one machine with PyTorch's DistributedDataParallel over gloo, in pairs.
 
-Each round measures, by turns, ours and PyTorch's: a job of several ranks, as many single processes that share nothing
-and run at the same time, and one process alone. All have one thread and one core each, the same batch a rank, and
-synthetic images in memory. Efficiency is the job's images/s over the sum of the single processes', or over so many
-times the one's; ratios are taken inside a round. A step of a job takes as long as on its slowest rank. Ours is started
-by the launcher given, PyTorch's ranks are bound to a core each; its settings are those of pytorch_step.py.
+Each round measures ours and PyTorch's one after the other: a job of N ranks, N independent single processes at the
+same time, and one process alone. All have one thread and one core each, the same batch a rank, and
+synthetic images in memory. Efficiency is the job's images/s over the sum of the single processes', or over N times
+that of one process. Ratios are computed per round. A step of a job takes as long as on its slowest rank. Ours is
+started by the given launcher, PyTorch's ranks are bound to a core each, with the settings of pytorch_step.py.
 """
 
 import argparse
@@ -63,9 +63,9 @@ def processes(side: str, way: str, case: Case, options: argparse.Namespace, fold
     count = 1 if way == "alone" else options.ranks
     if side == "pytorch":
         peer = [options.python, str(PEER), *steps, "--batch", str(options.batch), "--shape", options.shape]
-        meet = [["--meet", f"file://{folder}/meet?rank={rank}&world_size={count}"] if way == "together" else []
-                for rank in range(count)]
-        return [Process([*peer, *meet[i]], cores[i], None) for i in range(count)]
+        method = f"file://{folder}/rendezvous?world_size={count}"
+        init = [["--init-method", f"{method}&rank={rank}"] if way == "together" else [] for rank in range(count)]
+        return [Process([*peer, *init[i]], cores[i], None) for i in range(count)]
 
     def ours(name: int, ranks: int) -> list[str]:
         batch = options.batch * ranks
@@ -79,16 +79,16 @@ def processes(side: str, way: str, case: Case, options: argparse.Namespace, fold
     return [Process(ours(i, 1), cores[i], f"{folder}/{i}.json") for i in range(count)]
 
 
-def surroundings(side: str) -> dict[str, str]:
+def environment_of(side: str) -> dict[str, str]:
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
     return environment(side, 1) | as_root | {"GLOO_SOCKET_IFNAME": "lo"}
 
 
 def run(side: str, way: str, case: Case, options: argparse.Namespace) -> list[dict]:
-    """The figures of all processes of one run, which start at the same time."""
+    """Returns the figures of all processes of one run, which start at the same time."""
     with tempfile.TemporaryDirectory() as folder:
         wanted = processes(side, way, case, options, folder)
-        started = [process.start(surroundings(side)) for process in wanted]
+        started = [process.start(environment_of(side)) for process in wanted]
         try:
             outputs = [process.communicate(timeout=SECONDS_TO_END) for process in started]
         finally:
@@ -118,12 +118,12 @@ def run_rounds(case: Case, options: argparse.Namespace) -> tuple[list[Round], di
 
 
 def efficiency(speeds: Round, side: str, way: str, ranks: int) -> float:
-    """Of the job of all ranks, against single processes that run at the same time, or against one alone."""
+    """The efficiency of the job of all ranks, compared with single processes at the same time, or with one alone."""
     return speeds[side, "together"] / (speeds[side, way] * (ranks if way == "alone" else 1))
 
 
 def summary(rounds: list[Round], ranks: int) -> dict[str, dict[str, Range]]:
-    """Of each side; "ratios" are ours to PyTorch's."""
+    """The ranges of each side; "ratios" are ours to PyTorch's."""
     def over(figure) -> Range:
         return Range.of([figure(one) for one in rounds])
 
@@ -136,7 +136,7 @@ def summary(rounds: list[Round], ranks: int) -> dict[str, dict[str, Range]]:
                            / efficiency(one, "pytorch", "apart", ranks))}}
 
 
-def tell(case: Case, options: argparse.Namespace, figures: dict[str, dict[str, Range]]) -> None:
+def report(case: Case, options: argparse.Namespace, figures: dict[str, dict[str, Range]]) -> None:
     print(f"\n{case}, {options.batch} of {options.shape} a rank, {options.ranks} ranks of 1 core, median (min-max) of "
           f"{options.rounds} rounds of {case.steps} steps")
     print(f"{'images/s':<10}" + "".join(f" {way:>24}" for way in WAYS) + f" {'efficiency':>20} {'to one alone':>20}")
@@ -179,7 +179,7 @@ def main() -> None:
                         "summary": {side: {name: dataclasses.asdict(one) for name, one in ranges.items()}
                                     for side, ranges in figures.items()}})
     for case, figures in tables:
-        tell(case, options, figures)
+        report(case, options, figures)
     for side, text in results[0]["libraries"].items():
         print(f"{side}: {text}")
     if options.json:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compares the speed of training steps with PyTorch's, eager and compiled, in pairs.
 
-Each round runs the three one after another, each as a process of its own on the same cores, in an order that turns
-from round to round; a ratio is taken inside its round, against the faster of the two. Synthetic images in memory,
+Each round runs the three one after another, each as a separate process on the same cores, in an order that rotates
+from round to round. Ratios are computed per round, to the faster of the two. Synthetic images in memory,
 SGD with momentum 0.9, channels_last for PyTorch; bf16 is autocast there. Peak memory is the largest resident set;
 the first step counts from the start of the process, libraries, data and compilation included (less what the compiler's
-cache keeps from earlier rounds). PyTorch gets glibc's malloc set to keep freed memory, which makes it faster. Before
-each run, memory is touched and freed: the host of a virtual machine takes back what is free, and gives it again far
-more slowly than a system does that has it, in the time of whoever touches it first.
+cache has from earlier rounds). For PyTorch, glibc's malloc is set not to return freed memory, which makes it faster.
+Before each run, memory is touched and freed: the host of a virtual machine reclaims free memory, and the first process
+that touches it again would be slowed down.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Range:
 
 
 def environment(side: str, threads: int) -> dict[str, str]:
-    """So many threads for all; for PyTorch, a malloc that keeps freed memory, without which it is far slower."""
+    """Sets the number of threads and, for PyTorch, a malloc that reuses freed memory, which is far faster."""
     common = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if side == "tutti":
         return common
@@ -72,7 +72,7 @@ def command(side: str, options: argparse.Namespace, figures: str) -> list[str]:
 
 
 def touch_memory() -> None:
-    """In huge pages where the system gives them, since these are what hosts take back."""
+    """Touches memory, in huge pages if possible, since hosts reclaim those."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     with mmap.mmap(-1, min(TOUCHED_BYTES, available // 2 // mmap.PAGESIZE * mmap.PAGESIZE),
                    flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
@@ -131,7 +131,7 @@ def summary(rounds: list[dict[str, dict]]) -> dict[str, dict[str, Range]]:
             for side in SIDES if any(side in one for one in rounds)}
 
 
-def tell(options: argparse.Namespace, rounds: list[dict[str, dict]]) -> None:
+def report(options: argparse.Namespace, rounds: list[dict[str, dict]]) -> None:
     print(f"\n{options.model} {options.precision}, batch {options.batch} of {options.shape}, {options.threads} "
           f"threads, median (min-max) of {len(rounds)} rounds of {options.steps} steps")
     print(f"{'':<10} {'images/s':>24} {'peak MiB':>20} {'first step s':>20}")
@@ -148,7 +148,7 @@ def has_torch(python: str) -> bool:
 
 
 def with_programs(parser: argparse.ArgumentParser, needs_peer: bool = True) -> argparse.Namespace:
-    """The options, with those that every comparison has; both programs are there where both are needed."""
+    """Parses the options, with those of all comparisons. Fails if a needed program is missing."""
     parser.add_argument("--trainer", default=str(ROOT / "trainer"),
                         help="default: %(default)s, the link that tools/demo and tools/test leave")
     parser.add_argument("--python", default=peer_python.interpreter(), help="one with torch; default: %(default)s")
@@ -178,7 +178,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     rounds = run_rounds(options)
-    tell(options, rounds)
+    report(options, rounds)
     if options.json:
         results = {"options": vars(options), "rounds": rounds, "ratios": [ratio(one) for one in rounds]}
         pathlib.Path(options.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What tools/peers/measure tells of its measurements: rows of figures, with what must be reached and what is wanted.
+"""The rows in which tools/peers/measure reports its measurements: figures, required values and stretch goals.
 
-A measurement is rounds of {side: {figure: value}}. A row takes one figure of it: ours, and the best of the others',
-round by round. It is judged by the ratio, or by ours alone where it has a unit.
+A measurement is rounds of {side: {figure: value}}. A row has one figure of it: ours, and the best of the others',
+round by round. Its ratio is checked, or ours alone if it has a unit.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ class Row:
     theirs: tuple[str, ...]
     must: float
     stretch: float
-    unit: str = ""  # of ours, where that is judged; else the ratio is
+    unit: str = ""  # of our figure, if that is checked instead of the ratio
     digits: int = 1
     at_most: bool = False
-    their_figure: str = ""  # where it is another
+    their_figure: str = ""  # if it has another name
 
     def values(self, measurement: dict) -> "Values":
         best = min if self.at_most else max
@@ -35,17 +35,17 @@ class Row:
         ours = [one[self.ours][self.figure] for one in rounds]
         peers = [[one[side][theirs] for side in self.theirs if theirs in one.get(side, ())] for one in rounds]
         pairs = [(mine, best(others)) for mine, others in zip(ours, peers, strict=True) if others]
-        judged = ours if self.unit else [mine / peer for mine, peer in pairs]
-        return Values(*(Range.of(list(of)) if of else None for of in (ours, [peer for _, peer in pairs], judged)))
+        checked = ours if self.unit else [mine / peer for mine, peer in pairs]
+        return Values(*(Range.of(list(of)) if of else None for of in (ours, [peer for _, peer in pairs], checked)))
 
     def reaches(self, value: float, wanted: float) -> bool:
         return value <= wanted if self.at_most else value >= wanted
 
-    def verdict(self, judged: Range | None) -> str:
-        if judged is None:
+    def result(self, checked: Range | None) -> str:
+        if checked is None:
             return "not measured"
         for name, wanted in (("stretch", self.stretch), ("must", self.must)):
-            if self.reaches(judged.median, wanted):
+            if self.reaches(checked.median, wanted):
                 return name
         return "MISSED"
 
@@ -54,7 +54,7 @@ class Row:
 class Values:
     ours: Range | None
     theirs: Range | None
-    judged: Range | None
+    checked: Range | None
 
 
 def _speed(model: str, precision: str, must: float, stretch: float) -> Row:
@@ -97,7 +97,7 @@ ROWS = (
 def _cells(row: Row, measurements: dict[str, dict]) -> tuple[Values, list[str]]:
     """Ours, the others' and the ratio, as text."""
     values = row.values(measurements.get(row.measurement, {"rounds": []}))
-    ratio = values.judged.text(2) if values.judged and not row.unit else MISSING
+    ratio = values.checked.text(2) if values.checked and not row.unit else MISSING
     ours = values.ours and (values.ours.text(row.digits) if row.unit else f"{values.ours.median:.{row.digits}f}")
     return values, [ours or MISSING, f"{values.theirs.median:.{row.digits}f}" if values.theirs else MISSING, ratio]
 
@@ -109,7 +109,7 @@ def terminal_table(measurements: dict[str, dict]) -> str:
         values, cells = _cells(row, measurements)
         sign, digits = ("<=", 2 if row.unit == "s" else 0) if row.at_most else (">=", 0 if row.unit else 2)
         lines.append([row.title, *cells, *(f"{sign} {wanted:.{digits}f}" for wanted in (row.must, row.stretch)),
-                      row.verdict(values.judged)])
+                      row.result(values.checked)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     table = ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
                        for i, (cell, width) in enumerate(zip(line, widths))) for line in lines]
@@ -125,7 +125,7 @@ def notes(measurements: dict[str, dict]) -> list[str]:
 
 
 def page_section(results: dict) -> str:
-    """The figures of docs/measuring.md: what was measured, on what, and how much others disturbed it."""
+    """The figures of docs/measuring.md: the measurements, the machine, and the load of other programs."""
     machine, measurements = results["machine"], results["measurements"]
     counts = [len(one["rounds"]) for one in measurements.values()]
     rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
@@ -144,7 +144,7 @@ def page_section(results: dict) -> str:
 
 
 def with_section(page: str, section: str) -> str:
-    """The page with this between its two marks; ValueError when they are not there."""
+    """The page with this text between its two marks. ValueError if they are missing."""
     before, begin, rest = page.partition(BEGIN + "\n")
     _, end, after = rest.partition(END + "\n")
     if not begin or not end:

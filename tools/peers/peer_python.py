@@ -1,4 +1,4 @@
-"""Finds the Python that has PyTorch and its like. It is no part of Tutti: whoever wants to compare brings one."""
+"""Finds a Python that has PyTorch and similar packages. It is not part of Tutti: the user installs it to compare."""
 
 import importlib.util
 import os
@@ -19,11 +19,11 @@ def interpreter() -> str:
 
 
 def go_on_with(*packages: str) -> None:
-    """Returns where this Python has them; else starts the script anew in $TUTTI_PYTHON, or says what to do."""
+    """Returns if this Python has them; else restarts the script in $TUTTI_PYTHON, or prints the remedy."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if not missing:
         return
-    other = os.environ.pop("TUTTI_PYTHON", "")  # once only
+    other = os.environ.pop("TUTTI_PYTHON", "")  # only once
     if other:
         os.execv(other, [other, *sys.argv])
     sys.exit(f"{sys.executable} lacks {', '.join(missing)}: {remedy(packages)}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a device can do at most, as PyTorch reaches it: a large copy and a large bf16 matrix product. Prints JSON."""
+"""Measures the highest rates of PyTorch on a device: a large copy and a large bf16 matrix product. Prints JSON."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ REPEATS = 20
 
 
 def median_seconds(device: str, work) -> float:
-    """Each repetition timed alone, after some that are not."""
+    """Times each repetition separately, after a warm-up."""
     seconds = []
     for repeat in range(REPEATS + 3):
         if device == "cuda":

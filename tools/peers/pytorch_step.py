@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peer's side of a comparison of speed: times PyTorch's training steps and prints one JSON object.
+"""PyTorch's side of a comparison of speed: times training steps and prints one JSON object.
 
-Batches lie in the device's memory in channels_last; SGD with momentum 0.9 in its fused form; the loss is read after the
+Batches are in the device's memory in channels_last; SGD with momentum 0.9 in its fused form; the loss is read after the
 last step. The first step, with all that is compiled or chosen in it, counts as start-up, as do the imports. On a GPU
-cuDNN chooses by timing, and steps are timed together by the device's own clock, so that nobody waits between them.
-As a rank of several it trains by DistributedDataParallel over gloo, set as fast as it goes: a graph that stays, buckets
-that are the gradients, and running statistics that each rank keeps to itself. The slowest rank's seconds count then.
+cuDNN chooses by timing, and steps are timed together by the device's clock, so that the host does not wait in between.
+With --init-method it trains by DistributedDataParallel over gloo, with its fastest settings: static graph, gradients as
+views of buckets, and no broadcast of running statistics. The slowest rank's seconds count then.
 """
 
 import argparse
@@ -38,10 +38,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warmup-steps", type=int, default=5)
     parser.add_argument("--timed-steps", type=int, default=20)
     parser.add_argument("--compile", action="store_true", help="by torch.compile; else eager")
-    parser.add_argument("--graph", action="store_true", help="the whole step recorded as one CUDA graph")
+    parser.add_argument("--graph", action="store_true", help="the whole step captured as one CUDA graph")
     parser.add_argument("--on-demand", action="store_true",
-                        help="time the steps once for every line on stdin; the first object then tells of the start")
-    parser.add_argument("--meet", help="where this rank finds the others: file://PATH?rank=R&world_size=N")
+                        help="time the steps once for every line on stdin; the first object is then about the start")
+    parser.add_argument("--init-method", help="where this rank finds the others: file://PATH?rank=R&world_size=N")
     return parser.parse_args()
 
 
@@ -51,7 +51,7 @@ def seconds_since_process_start() -> float:
 
 
 def peak_resident_mib() -> float:
-    """Of this program; getrusage also counts the one from which it was started."""
+    """The peak of this program; getrusage also counts its parent before exec."""
     status = pathlib.Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
@@ -64,7 +64,7 @@ def libraries() -> str:
 
 
 def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.Tensor):
-    """A function that computes one step on images and labels like these and returns the loss."""
+    """Returns a function that computes one step on such images and labels and returns the loss."""
     network = make_network(options.model, tuple(images.shape[1:]), CLASSES).to(options.device)
     network = network.to(memory_format=torch.channels_last).train()
     if distributed.is_initialized():
@@ -85,11 +85,11 @@ def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.T
         optimizer.step()
         return loss.detach()
 
-    return recorded(step, images.clone(), labels.clone()) if options.graph else step
+    return captured(step, images.clone(), labels.clone()) if options.graph else step
 
 
-def recorded(step, images: torch.Tensor, labels: torch.Tensor):
-    """The step as one CUDA graph, which reads these tensors: every batch is copied into them first."""
+def captured(step, images: torch.Tensor, labels: torch.Tensor):
+    """The step as one CUDA graph. It reads these tensors, to which every batch is copied first."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -110,7 +110,7 @@ def recorded(step, images: torch.Tensor, labels: torch.Tensor):
 
 
 def seconds_of_steps(compute_step, device: str, warmup_steps: int, timed_steps: int) -> float:
-    """Of one step: the median of the timed ones, on a GPU their mean."""
+    """The seconds of one step: the median of the timed ones, on a GPU their mean."""
     if device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         for i in range(warmup_steps):
@@ -137,8 +137,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(0)
-    if options.meet:
-        distributed.init_process_group("gloo", options.meet, timeout=datetime.timedelta(seconds=60))
+    if options.init_method:
+        distributed.init_process_group("gloo", options.init_method, timeout=datetime.timedelta(seconds=60))
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     shape = tuple(map(int, options.shape.split("x")))
@@ -163,7 +163,7 @@ def main() -> None:
         print(json.dumps(start | figures()), flush=True)
         if distributed.is_initialized():
             distributed.barrier()
-            os._exit(0)  # the ordinary end aborts now and then, in a thread of PyTorch's
+            os._exit(0)  # a normal exit sometimes aborts in a thread of PyTorch
         return
     print(json.dumps(start | {"loss": loss}), flush=True)
     for _ in sys.stdin:

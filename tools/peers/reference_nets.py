@@ -1,4 +1,4 @@
-"""Tutti's networks written plainly in PyTorch, layer for layer under the same names: the peers in comparisons."""
+"""Tutti's networks in plain PyTorch, layer for layer with the same names, for comparisons."""
 
 from collections import OrderedDict
 from typing import Iterator
@@ -59,7 +59,7 @@ class Residual(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 with the stride, 1x1 to four times the width; the shortcut has a norm of its own; no biases."""
+    """1x1, 3x3 with the stride, 1x1 to four times the width; the shortcut has its own norm; no biases."""
 
     EXPANSION = 4
 

@@ -20,7 +20,7 @@ def worlds_of(file: BenchFile) -> list[tuple[int, int]]:
 
 
 def algorithms_of(file: BenchFile) -> list[str]:
-    """The known ones in their own order and colours."""
+    """The algorithms of the file in a fixed order."""
     return sorted({one["algorithm"] for one in file.results}, key=lambda name: (PLACES.get(name, len(PLACES)), name))
 
 
@@ -30,7 +30,7 @@ def draw(files: list[BenchFile]) -> Sheet:
     columns = min(MOST_COLUMNS, len(worlds))
     rows = -(-len(worlds) // columns)
     sheet = Sheet(2 * rows, columns, (max(7.0, 3.6 * columns), 5.0 * rows), sharex=True)
-    for row in range(2):  # all panels of a kind share their scale
+    for row in range(2):  # all panels of a row share their scale
         for panel in sheet.panels[row::2].flat:
             panel.sharey(sheet.panels[row][0]) if panel is not sheet.panels[row][0] else None
     for place in range(rows * columns):
@@ -100,7 +100,7 @@ def draw_choices(sheet: Sheet, panel: Axes, file: BenchFile, ranks: int) -> None
         place = PLACES.get(choice["algorithm"], len(PLACES))
         panel.axvspan(start, max(start, end), ymin=0.975, ymax=1, color=colour(place), linewidth=0)
         start = max(start, end)
-        sheet.explain("strip on top, in these colours: taken by training", Patch(color="#BBBBBB"))
+        sheet.explain("strip on top, in these colours: chosen by training", Patch(color="#BBBBBB"))
 
 
 def heading(file: BenchFile) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Reads what `trainer bench allreduce|scaling --json FILE` wrote, and refuses what it does not understand, by name."""
+"""Reads files of `trainer bench allreduce|scaling --json FILE`, and names the fields of others that are missing."""
 
 import dataclasses
 import datetime
@@ -32,7 +32,7 @@ class BenchFile:
         return (self.content.get("forecast") or {}).get("points") or []
 
     def stops_paying(self, mode: str, exchange: str) -> int | None:
-        """From how many ranks on another node is forecast to be of no use."""
+        """The number of ranks from which another node is forecast to be useless."""
         known = (self.content.get("forecast") or {}).get("stops_paying") or []
         return next((one["ranks"] for one in known if (one["mode"], one["exchange"]) == (mode, exchange)), None)
 

@@ -1,13 +1,13 @@
 """The command line of tools/plot: figures of trainings and of measurements.
 
   tools/plot run runs/a                       learning curves: runs/a/learning.png, .svg and .html
-  tools/plot run runs/a --follow              the page again every few seconds, until the run ends
+  tools/plot run runs/a --follow              updates the page every few seconds, until the run ends
   tools/plot run runs/a runs/b --out .        several runs in one figure
   tools/plot scaling scaling.json             speed-up and efficiency, of what `trainer bench scaling --json` wrote
   tools/plot time scaling.json                where the time of each of its steps went
   tools/plot allreduce allreduce.json         bandwidth and time of sums, of `trainer bench allreduce --json`
 
-The page is one file that opens without server or network. Figures beside a README are made so:
+The page is one file that opens without server or network. Figures for a README:
 
   tools/plot run runs/a --formats png --dpi 72 --out tools/plots
 """
@@ -39,11 +39,11 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     run.add_argument("inputs", nargs="+", type=pathlib.Path, metavar="RUN_FOLDER", help="what a training had as --out")
     run.add_argument("--follow", action="store_true", help="draw again while the run goes on; waits for its start")
     run.add_argument("--every", type=positive, default=3, metavar="SECONDS", help="with --follow; default: %(default)s")
-    for name, several in (("scaling", "+"), ("time", "+"), ("allreduce", 1)):
+    for name, count in (("scaling", "+"), ("time", "+"), ("allreduce", 1)):
         bench = commands.add_parser(name, help=(BENCHES[name].__doc__ or "").split(":")[0].rstrip(".").lower())
-        bench.add_argument("inputs", nargs=several, type=pathlib.Path, metavar="FILE.json")
+        bench.add_argument("inputs", nargs=count, type=pathlib.Path, metavar="FILE.json")
     for one in commands.choices.values():
-        one.add_argument("--out", type=pathlib.Path, help="folder for the files; default: beside the (first) input")
+        one.add_argument("--out", type=pathlib.Path, help="folder for the files; default: that of the (first) input")
         one.add_argument("--formats", type=formats, default=list(FORMATS), help="of png,svg,html; default: all")
         one.add_argument("--dpi", type=positive, default=144, help="of the PNG; default: %(default)s")
     return parser.parse_args(words)
@@ -64,8 +64,8 @@ def formats(words: str) -> list[str]:
 
 
 def put(path: pathlib.Path, content: bytes) -> None:
-    """Whole or not at all, as a browser may be reading it."""
-    target = path.resolve()  # symbolic links stay
+    """Writes atomically, since a browser may be reading the file."""
+    target = path.resolve()  # keeps symbolic links
     whole = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def put(path: pathlib.Path, content: bytes) -> None:
 
 
 def write(options: argparse.Namespace, stem: pathlib.Path, sheet: Sheet, page: Page, reload: float | None) -> list[str]:
-    """Returns what was written. With the page comes the drawing inside it, as SVG."""
+    """Returns the written paths. The page contains the drawing as SVG."""
     content = {form: sheet.render(form, options.dpi) for form in FORMATS[:2]
                if form in options.formats or (form == "svg" and "html" in options.formats)}
     if "html" in options.formats:
@@ -96,24 +96,25 @@ def plot_runs(options: argparse.Namespace) -> list[run_folder.Run]:
         damaged = run.damaged[:-1] if run.is_cut_off else run.damaged
         if damaged:
             lines = plural(len(damaged), "damaged line")
-            tell(options, [f"{run.folder}/metrics.jsonl: skipped {lines}, the first is line {damaged[0]}"], sys.stderr)
+            line = f"{run.folder}/metrics.jsonl: skipped {lines}, the first is line {damaged[0]}"
+            report(options, [line], sys.stderr)
     folder, name = learning.place(options.inputs)
     reload = options.every if options.follow and any(run.under_way for run in runs) else None
-    tell(options, write(options, (options.out or folder) / name, learning.draw(runs), learning.page(runs), reload))
+    report(options, write(options, (options.out or folder) / name, learning.draw(runs), learning.page(runs), reload))
     return runs
 
 
-def tell(options: argparse.Namespace, lines: list[str], stream: TextIO | None = None) -> None:
-    """Each line once, also when it comes again and again."""
-    told = options.__dict__.setdefault("told", set())
+def report(options: argparse.Namespace, lines: list[str], stream: TextIO | None = None) -> None:
+    """Prints each line only once."""
+    printed = options.__dict__.setdefault("printed", set())
     for line in lines:
-        if line not in told:
+        if line not in printed:
             print(line, file=stream, flush=True)
-            told.add(line)
+            printed.add(line)
 
 
 def follow(options: argparse.Namespace) -> None:
-    """Until no run holds its lock; with records that are unchanged nothing is drawn."""
+    """Draws until no run holds its lock, and only if the records have changed."""
     seen: object = None
     while True:
         try:
@@ -143,7 +144,7 @@ def plot_bench(options: argparse.Namespace) -> None:
              for path in options.inputs]
     first = options.inputs[0]
     name = first.stem if first.stem == options.command else f"{first.stem}-{options.command}"
-    tell(options, write(options, (options.out or first.parent) / name, kind.draw(files), kind.page(files), None))
+    report(options, write(options, (options.out or first.parent) / name, kind.draw(files), kind.page(files), None))
 
 
 def main(words: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Learning curves: loss and accuracy in training and test, and speed, over epochs, of one run or of several."""
+"""Learning curves: loss and accuracy in training and test, and speed, over epochs, of one or more runs."""
 
 import pathlib
 
@@ -19,11 +19,11 @@ def draw(runs: list[Run]) -> Sheet:
     for place, run in enumerate(runs if len(runs) > 1 else []):
         sheet.name(run_label(run), Line2D([], [], color=colour(place), marker=marker(place)))
     end = max(run.epochs_at(run.last_step) for run in [run for run in runs if run.epochs] or runs)
-    in_epochs = any(run.epochs for run in runs)  # before the first has ended, only steps can be told
+    in_epochs = any(run.epochs for run in runs)  # before the first epoch has ended, the axis is in steps
     for place, run in enumerate(runs):
         if run.epochs or not in_epochs:
             draw_run(sheet, run, place, alone=len(runs) == 1)
-    for panel, title, unit in ((loss, "Loss", "mean cross-entropy"), (accuracy, "Accuracy", "share named rightly"),
+    for panel, title, unit in ((loss, "Loss", "mean cross-entropy"), (accuracy, "Accuracy", "share of correct labels"),
                                (speed, "Speed", "images/s")):
         panel.set_title(title, loc="left")
         panel.set_ylabel(unit)
@@ -40,7 +40,7 @@ def draw(runs: list[Run]) -> Sheet:
 
 
 def scale_loss(panel: Axes) -> None:
-    """Logarithmic where the least loss would lie on the floor otherwise."""
+    """Logarithmic if the least loss would otherwise be indistinguishable from 0."""
     values = [value for line in panel.get_lines() if line.get_linestyle() != ":" for value in line.get_ydata()]
     if values and min(values) > 0 and max(values) > 15 * min(values):
         panel.set_yscale("log")
@@ -51,7 +51,7 @@ def scale_loss(panel: Axes) -> None:
 
 
 def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
-    """One run has a colour for training and one for test; of several, each run has its own."""
+    """One run has a colour for training and one for test; with multiple runs, each run has its own."""
     loss, accuracy, speed = sheet.panels[0]
     hues = {"train": colour(0), "test": colour(1)} if alone else {"train": colour(place), "test": colour(place)}
     for panel, key in ((loss, "loss"), (accuracy, "acc")):
@@ -87,7 +87,7 @@ def draw_points(panel: Axes, run: Run, key: str, **looks: object) -> Line2D | No
 
 
 def draw_marks(sheet: Sheet, run: Run, place: int, hue: str) -> None:
-    """Resumes across all panels, checkpoints at the foot of the last one."""
+    """Marks resumes in all panels, and checkpoints at the bottom of the last one."""
     for resume in run.resumes:
         for panel in sheet.panels[0]:
             panel.axvline(run.epochs_at(resume.step), color=hue, linestyle=":", linewidth=1.1, zorder=1)
@@ -112,16 +112,16 @@ def run_label(run: Run) -> str:
 def heading(runs: list[Run]) -> tuple[str, str]:
     starts = [run.starts[-1] if run.starts else {} for run in runs]
 
-    def told(key: str) -> str:
+    def fact(key: str) -> str:
         return " and ".join(dict.fromkeys(short(one.get(key, "?")) for one in starts))
 
-    title = f"{told('model')} trained on {told('data')}"
+    title = f"{fact('model')} trained on {fact('data')}"
     if len(runs) > 1:
         return title, f"{len(runs)} runs; {max(run.changed for run in runs):%Y-%m-%d}"
     run = runs[0]
     ranks = ", then ".join(dict.fromkeys(plural(one["ranks"], "rank") for one in run.starts if "ranks" in one))
     facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
-             str(run.options.get("precision", "")), f"exchange {told('exchange')}" if "exchange" in starts[0] else "",
+             str(run.options.get("precision", "")), f"exchange {fact('exchange')}" if "exchange" in starts[0] else "",
              "no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
              run.state(), f"{run.changed:%Y-%m-%d}"]
     return title, "; ".join(fact for fact in facts if fact)
@@ -149,7 +149,7 @@ def figures_table(run: Run) -> Table:
 
 
 def record_tables(run: Run) -> list[Table]:
-    """What ran, once for the start and for each resume; and all options."""
+    """The start and each resume, and all options."""
     names = list(dict.fromkeys(key for start in run.starts for key in start if key != "event"))
     steps = ["start", *(f"resumed at step {resume.step}" for resume in run.resumes)]
     rows = [[name.replace("_", " "), *(words(start.get(name)) for start in run.starts)] for name in names]
@@ -165,5 +165,5 @@ def words(value: object) -> str:
 
 
 def place(folders: list[pathlib.Path]) -> tuple[pathlib.Path, str]:
-    """Where the files go by default, and their name."""
+    """The default folder of the files, and their name."""
     return folders[0], "learning" if len(folders) == 1 else f"learning-of-{len(folders)}-runs"

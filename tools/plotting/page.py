@@ -1,4 +1,4 @@
-"""One HTML file that needs no server, network or script: a figure, its figures as tables, and what ran."""
+"""One HTML file that needs no server, network or script: a drawing, its figures as tables, and the runs."""
 
 import dataclasses
 import html
@@ -19,7 +19,7 @@ class Table:
     title: str
     header: list[str]
     rows: list[list[str]]
-    folded: bool = False  # shown when it is asked for
+    folded: bool = False  # shown on a click
 
     def markup(self) -> str:
         def cell(text: str, kind: str) -> str:
@@ -42,7 +42,7 @@ class Page:
     tables: list[Table] = dataclasses.field(default_factory=list)
 
     def markup(self, svg: str, reload_seconds: float | None = None) -> str:
-        """With reload_seconds the browser reads the file again after so long."""
+        """With reload_seconds the browser reloads the file after that time."""
         reload = f'<meta http-equiv="refresh" content="{reload_seconds:g}">\n' if reload_seconds else ""
         drawing = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg"):], flags=re.DOTALL)
         name = html.escape(self.title, quote=True)

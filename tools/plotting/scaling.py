@@ -43,18 +43,18 @@ def draw(files: list[BenchFile]) -> Sheet:
     sheet = Sheet(2, len(modes), (5.5 * max(1.3, len(modes)), 6.2), sharex="col",
                   gridspec_kw={"height_ratios": [1.3, 1]})
     for column, mode in enumerate(modes):
-        draw_mode(sheet, column, mode, series_of(files), several_files=len(files) > 1)
+        draw_mode(sheet, column, mode, series_of(files), multiple_files=len(files) > 1)
     sheet.finish(*heading(files))
     return sheet
 
 
-def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], several_files: bool) -> None:
+def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], multiple_files: bool) -> None:
     speed_up, efficiency = sheet.panels[0][column], sheet.panels[1][column]
     counts = sorted({one["ranks"] for each in series for one in each.measured(mode) + each.forecast(mode)})
     ideal, = speed_up.plot([1, counts[-1]], [1, counts[-1]], color=GREY, linewidth=1, linestyle=(0, (1, 1.5)), zorder=1)
     efficiency.axhline(1, color=GREY, linewidth=1, linestyle=(0, (1, 1.5)), zorder=1)
     for place, each in enumerate(series):
-        label = f"{each.file.path.stem}: {each.exchange}" if several_files else each.exchange
+        label = f"{each.file.path.stem}: {each.exchange}" if multiple_files else each.exchange
         draw_measured(sheet, column, each.measured(mode), place, label)
         draw_forecast(sheet, column, each, mode, place)
     sheet.explain("ideal", ideal)
@@ -67,7 +67,7 @@ def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], severa
     if column > 0:
         efficiency.sharey(sheet.panels[1][0])
     lines = [max(line.get_ydata(), default=0) for panel in sheet.panels[1][:column + 1] for line in panel.get_lines()]
-    efficiency.set_ylim(0, max(1.08, 1.05 * max(lines)))  # a band wider than that would flatten all else
+    efficiency.set_ylim(0, max(1.08, 1.05 * max(lines)))  # a wider band would flatten everything else
     efficiency.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     efficiency.set_xlabel("ranks")
     if column == 0:
@@ -76,11 +76,11 @@ def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], severa
 
 
 def draw_measured(sheet: Sheet, column: int, points: list[dict], place: int, label: str) -> None:
-    """A line joins the points that use the fewest nodes for their rank count; others stand by themselves."""
+    """A line joins the points with the fewest nodes for their rank count. Others are single marks."""
     joined = list({one["ranks"]: one for one in reversed(points)}.values())[::-1]
     for panel, of_ranks in ((sheet.panels[0][column], True), (sheet.panels[1][column], False)):
         def value(one: dict, key: str) -> float:
-            """What the efficiency would be with this step time."""
+            """The efficiency with this step time."""
             share = one["efficiency"] * one["step_seconds_median"] / one[key]
             return share * one["ranks"] if of_ranks else share
 
@@ -123,14 +123,14 @@ def draw_forecast(sheet: Sheet, column: int, series: Series, mode: str, place: i
 
 
 def heading(files: list[BenchFile]) -> tuple[str, str]:
-    def told(key: str) -> str:
+    def fact(key: str) -> str:
         return ", ".join(dict.fromkeys(short(file.content[key]) for file in files if file.content.get(key)))
 
     forecast_of = (files[0].content.get("forecast") or {}).get("inputs") or {}
-    model = told("model") or forecast_of.get("model") or "a network"
-    title = f"Scaling of {model}" + (f" on {told('data')}" if told("data") else "")
+    model = fact("model") or forecast_of.get("model") or "a network"
+    title = f"Scaling of {model}" + (f" on {fact('data')}" if fact("data") else "")
     results = [one for file in files for one in file.results]
-    facts = [told("precision")]
+    facts = [fact("precision")]
     for mode in MODES:
         batches = [one["batch"] // (one["ranks"] if mode == "weak" else 1) for one in results if one["mode"] == mode]
         if batches:
@@ -176,7 +176,7 @@ def forecast_tables(file: BenchFile) -> list[Table]:
 
 
 def record_tables(file: BenchFile) -> list[Table]:
-    """All that the file tells of the measurement itself."""
+    """All facts of the measurement in the file."""
     rows = [[key, value if isinstance(value, str) else json.dumps(value)] for key, value in file.content.items()
             if key not in ("bench", "results", "forecast", "choices")]
     return [Table(f"{file.path.name}: what ran", ["", ""], [*rows, ["date", file.date]] if "date" not in file.content

@@ -1,4 +1,4 @@
-"""A figure with a title that says what was measured, panels, and a legend below them that covers no data."""
+"""A figure with a title of the measurement, panels, and a legend below them that covers no data."""
 
 import io
 import pathlib
@@ -14,7 +14,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from PIL import Image
 
-# Okabe and Ito's colours, told apart by colour-blind people, in print too with the markers beside them.
+# Okabe and Ito's colours, which colour-blind people can distinguish, and together with the markers also in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#666666"
@@ -33,12 +33,12 @@ def colour(place: int) -> str:
 
 
 def marker(place: int) -> str:
-    return MARKERS[(place + place // len(MARKERS)) % len(MARKERS)]  # no pair of colour and marker soon again
+    return MARKERS[(place + place // len(MARKERS)) % len(MARKERS)]  # pairs of colour and marker repeat late
 
 
 class Sheet:
     def __init__(self, rows: int, columns: int, size: tuple[float, float], **grid: object) -> None:
-        """Size in inches, of the panels alone."""
+        """The size is in inches, of the panels only."""
         matplotlib.rcParams.update(STYLE)
         self._size = size
         self.figure, self.panels = pyplot.subplots(rows, columns, figsize=size, squeeze=False, **grid)
@@ -46,11 +46,11 @@ class Sheet:
         self._keys: dict[str, Artist] = {}
 
     def name(self, label: str, artist: Artist) -> None:
-        """An entry of the legend: what was measured. Once for each label, in the order in which they come."""
+        """Adds an entry to the legend for a measurement, once for each label, in the order of the calls."""
         self._names.setdefault(label, artist)
 
     def explain(self, label: str, artist: Artist) -> None:
-        """An entry behind all those: how to read the drawing."""
+        """Adds an entry after those, which explains the drawing."""
         self._keys.setdefault(label, artist)
 
     @property
@@ -58,7 +58,7 @@ class Sheet:
         return [*self._names, *self._keys]
 
     def finish(self, title: str, details: str) -> None:
-        """Places title, panels and legend; the figure grows by what title and legend need."""
+        """Places title, panels and legend. The figure grows by the size of title and legend."""
         width, height = self._size
         heading = textwrap.wrap(title, int(width * 9.2), break_on_hyphens=False)
         below = textwrap.wrap(details, int(width * 14), break_on_hyphens=False)
@@ -77,7 +77,7 @@ class Sheet:
             legend.set_bbox_to_anchor((0.5, 0.04 / total), transform=self.figure.transFigure)
 
     def _place_legend(self) -> tuple[Artist | None, int]:
-        """In as few rows as its entries fit into."""
+        """Places the legend in the smallest number of rows."""
         entries = self._names | self._keys
         if not entries:
             return None, 0
@@ -91,7 +91,7 @@ class Sheet:
         return legend, -(-len(entries) // columns)
 
     def render(self, form: str, dots_per_inch: int) -> bytes:
-        """The same bytes for the same figures. PNG in 256 colours, which are enough, for a third of the size."""
+        """Gives the same bytes for the same figures. PNG has 256 colours, for a third of the size."""
         file = io.BytesIO()
         if form == "svg":
             self.figure.savefig(file, format=form, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
@@ -106,7 +106,7 @@ class Sheet:
 
 
 def log2_ranks(panel: Axes, counts: Sequence[int]) -> None:
-    """Ticks at powers of two over all counts, and at the counts themselves when they are few."""
+    """Sets ticks at powers of two over all counts, or at the counts if there are only a few."""
     panel.set_xscale("log", base=2)
     most = max(counts)
     ticks = [1 << power for power in range(most.bit_length() + 1) if min(counts) <= 1 << power <= most]
@@ -134,7 +134,7 @@ def seconds_text(value: float) -> str:
 
 
 def short(name: object) -> str:
-    """Of a path, its last part; all else as it is."""
+    """Returns the last part of a path, and any other text unchanged."""
     return pathlib.PurePath(name).name if isinstance(name, str) and "/" in name else str(name)
 
 

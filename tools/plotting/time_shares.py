@@ -9,7 +9,7 @@ from plotting.page import Page, Table
 from plotting.scaling import heading, modes_of, record_tables, series_of
 from plotting.sheet import GREY, Sheet, colour, seconds_text
 
-# From what training is for, at the foot, to what is lost.
+# From useful work, at the bottom, to lost time.
 PHASES = {"compute": (0, "compute"), "update": (5, "update of the weights"), "input": (4, "waiting for input"),
           "imbalance": (3, "imbalance: waiting for slower ranks"), "exchange": (1, "exchange not hidden by compute")}
 
@@ -18,7 +18,7 @@ def only_timed(files: list[BenchFile]) -> list[BenchFile]:
     for file in files:
         missing = [one for one in file.results if not one.get("time")]
         if missing or not file.results:
-            raise PlotError(f"{file.path} does not tell where the time went (\"time\" of each point); measure again "
+            raise PlotError(f"{file.path} has no times of the phases (\"time\" of each point); measure again "
                             "with this trainer's `bench scaling`")
     return files
 

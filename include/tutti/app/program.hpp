@@ -22,7 +22,7 @@ struct CustomData {
   std::function<DataPair()> open;
 };
 
-// The networks and data sets of a custom program. If a name is also built in, the extension wins.
+// The networks and data sets of a custom program. An extension overrides a built-in of the same name.
 struct Extensions {
   std::vector<NetworkSpec> networks{};  // the first is the default of --model
   std::vector<CustomData> data{};       // the first is the default of --data

@@ -69,14 +69,14 @@ struct DigestedTensor {
   std::uint64_t start = 0;
 };
 
-// Searches elements place .. place + n - 1 of a block for NaN and infinity. The block is divided into slices, as for
+// Searches elements offset .. offset + n - 1 of a block for NaN and infinity. The block is divided into slices, as for
 // fixed-point sums. All tensors are in this processor's memory.
 struct NotFiniteSearch {
-  Tensor values;           // f32 [n]
-  Tensor ends;             // i64 [slices], ascending: the end of each slice, exclusive
-  std::int64_t place = 0;  // offset of values in the block
-  Tensor found;            // i32 [1]: atomic max with slices - s, where s is the first slice that has one
-  Tensor only_if{};        // i32 [1], or empty: where it is 0 the search is skipped
+  Tensor values;            // f32 [n]
+  Tensor ends;              // i64 [slices], ascending: the end of each slice, exclusive
+  std::int64_t offset = 0;  // of `values` in the block
+  Tensor found;             // i32 [1]: atomic max with slices - s, where s is the first slice that has one
+  Tensor only_if{};         // i32 [1], or empty: where it is 0 the search is skipped
 };
 
 class Backend {

@@ -15,12 +15,12 @@ struct FixedPointGrid {
   Tensor exponents;  // i32 [slices], -900 .. 900: one unit of a slice's sums is 2^-exponent
 };
 
-// For elements place .. place + n - 1 of the block: sums += round(values * 2^exponent), to the nearest, ties to even.
+// For elements offset .. offset + n - 1 of the block: sums += round(values * 2^exponent), to the nearest, ties to even.
 struct ToFixedPoint {
-  Tensor values;           // f32 [n]
-  Tensor sums;             // i64 [n]; unspecified for values of 2^62 units or more and values that are not finite
-  std::int64_t place = 0;  // offset of values in the block
-  bool first = false;      // overwrite the sums instead of adding
+  Tensor values;            // f32 [n]
+  Tensor sums;              // i64 [n]; unspecified for values of 2^62 units or more and values that are not finite
+  std::int64_t offset = 0;  // of `values` in the block
+  bool first = false;       // overwrite the sums instead of adding
   // i32 [slices]: atomic max with the bits of the largest |value| in each slice. Infinity compares above all finite
   // values, NaN above infinity. Concurrent calls must not touch the same slice.
   Tensor largest;
@@ -30,7 +30,7 @@ struct ToFixedPoint {
 struct FromFixedPoint {
   Tensor sums;    // i64 [n]
   Tensor values;  // f32 [n]
-  std::int64_t place = 0;
+  std::int64_t offset = 0;
 };
 
 }  // namespace tutti

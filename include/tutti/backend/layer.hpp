@@ -71,9 +71,9 @@ struct LayerBackward {
   // Output, or output_gradients[0] if residual_gradient_in_place(); null: not wanted.
   void* residual_gradient = nullptr;
   // Canonical, in the order of parameters(); overwritten, not accumulated. For mean and (unbiased) variance they
-  // receive the batch statistics times sample_share instead.
+  // receive the batch statistics times sample_fraction instead.
   std::span<const Tensor> gradients;
-  float sample_share = 1;  // this batch's share of the samples of the global batch
+  float sample_fraction = 1;  // this batch's share of the samples of the global batch
 };
 
 class Layer {

@@ -1,6 +1,6 @@
 #pragma once
-// Backend-independent descriptions of layers, with their output shapes and parameters. A new layer starts here; the
-// variant makes every backend that does not implement it fail to compile.
+// Backend-independent descriptions of layers, with their output shapes and parameters. A new layer starts here: until
+// each function of this header has an answer for it and each backend a plan of it, nothing compiles.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/base/words.hpp"
@@ -75,7 +75,7 @@ using LayerSpec =
     std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec, DropoutSpec>;
 
 enum class ParameterKind { weight, bias, scale, shift, mean, variance };
-constexpr std::array<std::string_view, 6> words_of(ParameterKind) {
+constexpr std::array<std::string_view, 6> enum_names(ParameterKind) {
   return {"weight", "bias", "scale", "shift", "mean", "variance"};
 }
 // True for mean and variance: running statistics, which optimizers do not update.
@@ -104,5 +104,14 @@ std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample
 
 // Multiply-adds of one sample's forward pass.
 std::int64_t multiply_adds(const LayerSpec& spec, const Shape& sample);
+
+// The activations of the forward pass that the backward pass reads.
+struct LayerReads {
+  bool input = false;
+  bool output = false;
+};
+// Where the gradient follows from the output, as ReLU's does, the input is not read. A backend's layer may read less if
+// it keeps a mask instead. Memory is estimated from this.
+LayerReads backward_reads(const LayerSpec& spec);
 
 }  // namespace tutti

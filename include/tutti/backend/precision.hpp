@@ -6,6 +6,6 @@
 namespace tutti {
 
 enum class Precision { fp32, tf32, bf16 };
-constexpr std::array<std::string_view, 3> words_of(Precision) { return {"fp32", "tf32", "bf16"}; }
+constexpr std::array<std::string_view, 3> enum_names(Precision) { return {"fp32", "tf32", "bf16"}; }
 
 }  // namespace tutti

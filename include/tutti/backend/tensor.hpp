@@ -14,7 +14,7 @@
 namespace tutti {
 
 enum class ElementType { f32, bf16, f64, u8, i32, i64 };
-constexpr std::array<std::string_view, 6> words_of(ElementType) { return {"f32", "bf16", "f64", "u8", "i32", "i64"}; }
+constexpr std::array<std::string_view, 6> enum_names(ElementType) { return {"f32", "bf16", "f64", "u8", "i32", "i64"}; }
 enum class MemorySpace { host, cuda };
 
 constexpr std::size_t bytes_of(ElementType type) {

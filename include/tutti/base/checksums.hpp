@@ -1,5 +1,5 @@
 #pragma once
-// Checksums of bytes in files, by the processor's own instructions where it has them.
+// Checksums of bytes in files, with the processor's own instructions if it has them.
 
 #include <cstddef>
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// SplitMix64's finaliser.
+// The finalizer of SplitMix64.
 constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -27,14 +27,15 @@ constexpr std::uint64_t hash64(std::string_view text) {
 }
 
 inline constexpr std::uint64_t kDigestStride = 0x9E3779B97F4A7C15u;
-// What all bits of a tensor, or of a piece with `first` elements before it, are added to besides their place in it.
+// The constant added to each element's bits: the hash of the name, advanced by `first` elements for a piece of a
+// tensor.
 constexpr std::uint64_t digest_start(std::string_view name, std::uint64_t first = 0) {
   return hash64(name) + first * kDigestStride;
 }
 
 std::uint64_t digest(std::string_view name, std::span<const float> values);
 std::uint64_t digest(std::string_view name, std::span<const double> values);
-// Of a piece of a long tensor, whose digest is the sum over its pieces: `first` elements lie before it.
+// With `first`, the digest of a piece that begins at that element; the digest of a tensor is the sum over its pieces.
 std::uint64_t digest(std::string_view name, std::span<const std::uint8_t> values, std::uint64_t first = 0);
 std::uint64_t digest(std::string_view name, std::span<const std::int32_t> values);
 std::uint64_t digest(std::string_view name, std::span<const std::int64_t> values);

@@ -1,6 +1,6 @@
 #pragma once
-// The exit statuses, and the one exception type, which names the source of the failure, a message for the user and the
-// line that threw it. Library code throws it; only main ends the process.
+// The exit statuses, and the only exception type, which names the source of the failure, a message for the user and the
+// line that threw it. Library code throws; the program, or the stall watch, ends the process.
 
 #include <source_location>
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// The exit statuses of the program; docs/exit-status.md explains them. Only main ends a process.
+// The exit statuses of the program; docs/exit-status.md explains them.
 enum class ExitStatus : int {
   done = 0,
   negative_result = 1,
@@ -43,14 +43,14 @@ enum class ErrorSource {
 };
 
 // Whether this rank alone raised the error, or all ranks raise the same one at the same point.
-enum class ErrorReach { this_rank, all_ranks };
+enum class ErrorScope { this_rank, all_ranks };
 
 class Error : public std::runtime_error {
  public:
   Error(ErrorSource source, const std::string& message, std::source_location where = std::source_location::current());
 
   ErrorSource source() const noexcept { return source_; }
-  ErrorReach reach() const noexcept { return reach_; }
+  ErrorScope scope() const noexcept { return scope_; }
   const std::source_location& where() const noexcept { return where_; }
   ExitStatus exit_status() const noexcept;
 
@@ -62,7 +62,7 @@ class Error : public std::runtime_error {
 
  private:
   ErrorSource source_;
-  ErrorReach reach_ = ErrorReach::this_rank;
+  ErrorScope scope_ = ErrorScope::this_rank;
   std::source_location where_;
 };
 

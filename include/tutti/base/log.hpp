@@ -16,9 +16,9 @@ class Log {
   Log() = default;
   Log(int rank, std::string host, bool quiet) : rank_(rank), host_(std::move(host)), quiet_(quiet) {}
 
-  // Rank 0 only, and not when the user asked for quiet.
-  void note(std::string_view text) const;
-  // Any rank, always.
+  // Writes on rank 0 only, and not with --quiet.
+  void info(std::string_view text) const;
+  // Writes on any rank, always.
   void warn(std::string_view text) const;
 
   int rank() const noexcept { return rank_; }
@@ -40,9 +40,9 @@ class TerminalLine {
   TerminalLine& operator=(const TerminalLine&) = delete;
   ~TerminalLine() { clear(); }
 
-  // The text is asked for only when it is drawn.
+  // Calls `text` only if the line is drawn.
   void draw(const std::function<std::string()>& text);
-  // Wipes the line, so that something else can be printed in its place.
+  // Erases the line, so that something else can be printed in its place.
   void clear() noexcept;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What messages call this host and this program, what its processor can do, and how its signals are handled.
+// The names of this host and program for messages, the features of its processor, and the handling of its signals.
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ std::string host_name();
 
 // "trainer": the name of the program's file, without folders.
 std::string program_name();
-// As it was called: "./trainer", or "tutti" where it was found by its name alone.
+// argv[0] as typed: "./trainer", or "tutti" if it was found in PATH.
 std::string program_call();
 // Tutti's own version.
 std::string_view version() noexcept;
@@ -24,13 +24,12 @@ inline bool has_avx512() {
   return has;
 }
 
-// For threads whose work is not urgent: those that compute go first. On Linux it applies to the calling thread alone;
-// a failure is ignored.
+// Lets threads that compute run before this one. On Linux it applies to the calling thread alone; a failure is ignored.
 inline void lower_priority() { static_cast<void>(::nice(5)); }
 
-// Whether this process was told to ignore the signal.
+// Whether this process ignores the signal.
 bool is_ignored(int signal);
-// By the signal's default action, even where other threads block it.
+// Ends the process by the signal's default action, even if other threads block the signal.
 [[noreturn]] void raise_default(int signal);
 
 }  // namespace tutti

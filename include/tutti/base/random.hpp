@@ -45,7 +45,7 @@ class RandomSequence {
   int left_ = 0;
 };
 
-// Of this many sequences, of start.item and the items after it, the first uniform() or normal() of each.
+// values[i] becomes the first uniform() or normal() of the sequence of item start.item + i.
 void first_uniforms(std::uint64_t seed, const RandomCounter& start, std::span<double> values);
 void first_normals(std::uint64_t seed, const RandomCounter& start, std::span<double> values);
 

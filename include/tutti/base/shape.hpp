@@ -12,17 +12,17 @@ namespace tutti {
 
 class Shape {
  public:
-  static constexpr int kMaxRank = 4;
+  static constexpr int kMaxDims = 4;
 
-  Shape() = default;  // a scalar: rank 0, one element
-  // Throws on negative extents, more than kMaxRank of them, or a product beyond 2^62.
+  Shape() = default;  // a scalar: no dimensions, one element
+  // Throws on negative extents, more than kMaxDims extents, or a product beyond 2^62.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
-  int rank() const noexcept { return rank_; }
+  int ndim() const noexcept { return ndim_; }
   std::int64_t operator[](int axis) const;
   std::int64_t elements() const noexcept { return elements_; }
-  std::span<const std::int64_t> extents() const noexcept { return {extents_.data(), static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> extents() const noexcept { return {extents_.data(), static_cast<std::size_t>(ndim_)}; }
 
   // This shape with its first extent replaced: the same network at another batch size.
   Shape with_first(std::int64_t extent) const;
@@ -31,13 +31,13 @@ class Shape {
   // A batch of n elements of this shape.
   Shape batch_of(std::int64_t n) const;
 
-  std::string text() const;  // "64x1x28x28"; "scalar" for rank 0
+  std::string text() const;  // "64x1x28x28"; "scalar" without dimensions
 
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
-  std::array<std::int64_t, kMaxRank> extents_{};
-  int rank_ = 0;
+  std::array<std::int64_t, kMaxDims> extents_{};
+  int ndim_ = 0;
   std::int64_t elements_ = 1;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 text: recognised, made safe for a terminal, and checked before toml11 parses it.
+// UTF-8 text: validation, escaping for terminals, and checks before toml11 parses a file.
 
 #include <cstdint>
 #include <optional>
@@ -10,20 +10,20 @@ namespace tutti {
 
 bool is_utf8(std::string_view text);
 
-// The text with control characters, marks that change the writing direction and invalid bytes written as \x1b, so that
-// a name from a file cannot move the cursor or forge a line. The characters in `kept` stay.
+// Returns the text with control characters, marks that change the writing direction and invalid bytes escaped as \x1b,
+// so that a name from a file cannot move the cursor or forge a line. The characters in `kept` are not escaped.
 std::string printable(std::string_view text, std::string_view kept = {});
 
-struct TomlFault {
+struct TomlProblem {
   std::int64_t line = 0;
-  std::string_view why{};
+  std::string_view message{};
 };
 
-// Finds what toml11 must not be given: it follows nested values by recursion until the stack ends, takes quadratic time
-// for dotted keys, and version 3 reads beyond its memory where a text is not UTF-8. More brackets or dots than any
-// sensible file has count as too deep, except those in comments, in strings (unless the file has multi-line strings)
-// and in headers such as [[layer]].
-std::optional<TomlFault> fault_of_toml(std::string_view text);
+// Finds text that toml11 must not be given: it follows nested values by recursion until the stack ends, takes quadratic
+// time for dotted keys, and version 3 reads beyond its buffer if a text is not UTF-8. More brackets or dots than any
+// sensible file has count as nested too deeply, except those in comments, in strings (unless the file has multi-line
+// strings) and in headers such as [[layer]].
+std::optional<TomlProblem> find_toml_problem(std::string_view text);
 
 // The line of a TOML value's location(), from 1. Versions 3 and 4 of toml11 name it differently.
 template <class Location>
@@ -35,7 +35,7 @@ std::int64_t line_of_location(const Location& location) {
   }
 }
 
-// The line of an error that parsing has thrown.
+// The line of a syntax error that toml11 has thrown.
 template <class SyntaxError>
 std::int64_t line_of_error(const SyntaxError& error) {
   if constexpr (requires { error.location(); }) {

@@ -22,7 +22,7 @@ struct Quartiles {
   double high = 0;
 };
 
-// Of at least one value; between two values by linear interpolation.
+// Requires at least one value; interpolates linearly between two values.
 Quartiles quartiles_of(std::vector<double> values);
 
 }  // namespace tutti

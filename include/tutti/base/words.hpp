@@ -1,7 +1,7 @@
 #pragma once
-// The words by which users name the values of an enumeration. They stand once, beside the enumeration and in the order
-// of its values, as `constexpr std::array<std::string_view, N> words_of(E)`. Options, refusals, records and shell
-// completion all take them from there.
+// The names of the values of an enumeration, as users write them. They are defined once, next to the enumeration and in
+// the order of its values, as `constexpr std::array<std::string_view, N> enum_names(E)`. Options, error messages,
+// records and shell completion all use them.
 
 #include <array>
 #include <cstddef>
@@ -11,21 +11,21 @@
 namespace tutti {
 
 template <class E>
-concept Worded = requires(E value) {
-  words_of(value);
+concept NamedEnum = requires(E value) {
+  enum_names(value);
 };
 
-template <Worded E>
+template <NamedEnum E>
 constexpr std::string_view name_of(E value) {
-  return words_of(value).at(static_cast<std::size_t>(value));
+  return enum_names(value).at(static_cast<std::size_t>(value));
 }
 
-// Empty for a word that names none of the values.
-template <Worded E>
-constexpr std::optional<E> value_named(std::string_view word) {
-  const auto words = words_of(E{});
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words.at(i) == word) return static_cast<E>(i);
+// Empty if no value has this name.
+template <NamedEnum E>
+constexpr std::optional<E> value_named(std::string_view name) {
+  const auto names = enum_names(E{});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names.at(i) == name) return static_cast<E>(i);
   }
   return std::nullopt;
 }

@@ -68,7 +68,7 @@ class Communicator {
   // The bits of f32 sums depend only on the ranks' values and the bounds. Both tensors are borrowed until finish().
   // Collective. Asynchronous.
   virtual void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) = 0;
-  // Works like a parameter server: rank 0 receives the f32 values of each other rank directly and adds them to its own
+  // A reduction at the root: rank 0 receives the f32 values of each other rank directly and adds them to its own
   // in rank order; the other ranks' values do not change. Borrowed until finish(). Collective. Asynchronous.
   virtual void reduce_to_root(const Tensor& values, Stream& stream) = 0;
   // Rank 0 sends its values, of 4 or 8 bytes per element, directly to each other rank. Borrowed until finish().
@@ -83,7 +83,7 @@ class Communicator {
 
   // Stops making progress, so that a failed rank may free the memory of its operations. Afterwards only destruction is
   // allowed.
-  virtual void abandon() noexcept = 0;
+  virtual void abort() noexcept = 0;
 
   // Payload bytes that this rank has sent so far. In shared memory: the bytes it wrote to other ranks' memory, and
   // those that others read from its own.

@@ -20,7 +20,7 @@ struct LoaderPlan {
   int num_parts = 1;
   IndexRange parts;  // this rank's, until assign() changes them
   LastBatch last_batch = LastBatch::keep;
-  OrderRule order;
+  ShuffleOptions order;
   int steps_ahead = 1;  // prefetched in the background; 0: each step is prepared in next()
   int readers = 1;      // reader threads; the batches do not depend on their number
   ImageRecipe recipe;
@@ -53,7 +53,7 @@ class BatchLoader {
   BatchLoader& operator=(const BatchLoader&) = delete;
 
   // The steps and positions of the epochs. The sampler's own part index is unused.
-  const SplitBatchSampler& schedule() const;
+  const SplitBatchSampler& sampler() const;
   // Every batch size except 0 that a part of any rank can have in any step of any epoch, ascending.
   std::vector<std::int64_t> part_batch_sizes() const;
 
@@ -66,8 +66,8 @@ class BatchLoader {
   const StepBatches& next(Stream& stream);
 
  private:
-  class Pipeline;
-  std::unique_ptr<Pipeline> pipeline_;
+  class Prefetcher;
+  std::unique_ptr<Prefetcher> prefetcher_;
 };
 
 // For evaluation: reads the images and labels of samples first .. first + count - 1 as one batch on the device.

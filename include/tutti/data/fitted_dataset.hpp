@@ -25,7 +25,7 @@ std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network);
 // Returns `data` itself if nothing needs to change. Converts colour to gray (Rec. 601 luma: 0.299, 0.587, 0.114) and
 // gray to colour, and drops labels that do not match. Adds a line for each change to `notes`. Throws an input error
 // unless the channels are equal, or 1 and 3.
-std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
-                                std::vector<std::string>& notes);
+std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
+                                  std::vector<std::string>& notes);
 
 }  // namespace tutti

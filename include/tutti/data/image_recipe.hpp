@@ -22,7 +22,7 @@ namespace tutti {
 // A flip is horizontal, with probability 1/2. Fitting: an image of the right size is not changed; of any other, the
 // short side is resized to 8/7 of the size and the centre is cropped.
 enum class Augment { none, crop_flip, pad_crop_flip, resized_crop };
-constexpr std::array<std::string_view, 4> words_of(Augment) {
+constexpr std::array<std::string_view, 4> enum_names(Augment) {
   return {"none", "crop-flip", "pad-crop-flip", "resized-crop"};
 }
 

@@ -19,22 +19,22 @@ struct IndexRange {
 IndexRange part_positions(std::int64_t n, int num_parts, int part);
 
 // The part map: each rank computes one or more consecutive parts, in the order of the ranks.
-class PartPlan {
+class PartMap {
  public:
   // The even map: the first num_parts mod num_ranks ranks have one part more. Throws a usage error that names both
   // numbers if there are more ranks than parts, or if either is less than 1.
-  PartPlan(int num_parts, int num_ranks);
+  PartMap(int num_parts, int num_ranks);
   // From each rank's number of parts. Throws a usage error if a rank has none.
-  explicit PartPlan(const std::vector<int>& parts_by_rank);
+  explicit PartMap(const std::vector<int>& parts_by_rank);
   // From the user's list, or the even map if it is empty. Throws a usage error for a list that does not match.
-  static PartPlan chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks);
+  static PartMap chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks);
 
   int num_parts() const noexcept { return ends_.back(); }
   int num_ranks() const noexcept { return static_cast<int>(ends_.size()); }
   IndexRange parts_of(int rank) const;
   int rank_of(int part) const;
   std::vector<int> parts_by_rank() const;
-  friend bool operator==(const PartPlan&, const PartPlan&) = default;
+  friend bool operator==(const PartMap&, const PartMap&) = default;
 
  private:
   std::vector<int> ends_;  // by rank: one past its last part

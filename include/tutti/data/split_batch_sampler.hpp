@@ -22,16 +22,16 @@ namespace tutti {
 //   rollover  first in the next epoch, in their old order; floor((c_e + N) / B) steps, where
 //             c_0 = 0 and c_{e+1} = (c_e + N) mod B
 enum class LastBatch { keep, discard, rollover };
-constexpr std::array<std::string_view, 3> words_of(LastBatch) { return {"keep", "discard", "rollover"}; }
+constexpr std::array<std::string_view, 3> enum_names(LastBatch) { return {"keep", "discard", "rollover"}; }
 
 //   global     a fresh permutation of all samples in every epoch
 //   partition  each part has its own consecutive block of the data set, as large as its number of samples in that
 //              epoch, shuffled inside the block
 //   none       file order
 enum class Shuffle { global, partition, none };
-constexpr std::array<std::string_view, 3> words_of(Shuffle) { return {"global", "partition", "none"}; }
+constexpr std::array<std::string_view, 3> enum_names(Shuffle) { return {"global", "partition", "none"}; }
 
-struct OrderRule {
+struct ShuffleOptions {
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
 };
@@ -40,18 +40,18 @@ class SplitBatchSampler {
  public:
   // Throws a usage error for a length below 0, a batch size or part count below 1, or a part out of range.
   SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index, LastBatch last_batch,
-                    OrderRule rule = {});
+                    ShuffleOptions rule = {});
   SplitBatchSampler(SplitBatchSampler&&) noexcept = default;
   SplitBatchSampler& operator=(SplitBatchSampler&&) noexcept = default;
 
   // Samplers for the parts `parts`. They share the orders that they have drawn.
   static std::vector<SplitBatchSampler> for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
-                                                  IndexRange parts, LastBatch last_batch, OrderRule rule);
+                                                  IndexRange parts, LastBatch last_batch, ShuffleOptions rule);
 
-  static constexpr std::int64_t kMostEpochs = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::int64_t kMaxEpochs = std::numeric_limits<std::int32_t>::max();
 
   // The number of steps of an epoch, and of all epochs before it; equal for all parts. These and the functions below
-  // throw a usage error for an epoch outside 0 .. kMostEpochs - 1.
+  // throw a usage error for an epoch outside 0 .. kMaxEpochs - 1.
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t steps_before(std::int64_t epoch) const;
   // The samples of that step's global batch.
@@ -81,7 +81,7 @@ class SplitBatchSampler {
   int num_parts_;
   int part_;
   LastBatch last_batch_;
-  OrderRule rule_;
+  ShuffleOptions rule_;
   std::shared_ptr<Orders> orders_ = std::make_shared<Orders>();
 };
 

@@ -13,7 +13,7 @@ namespace tutti {
 
 // normal: sigma 0.01; xavier: uniform, fan average; kaiming: normal, fan in. Biases start at 0, scales at 1.
 enum class Initializer { normal, xavier, kaiming };
-constexpr std::array<std::string_view, 3> words_of(Initializer) { return {"normal", "xavier", "kaiming"}; }
+constexpr std::array<std::string_view, 3> enum_names(Initializer) { return {"normal", "xavier", "kaiming"}; }
 
 // LinearSpec::units of a layer that has one unit per class of the data set.
 inline constexpr std::int64_t kUnitsFromClasses = -1;

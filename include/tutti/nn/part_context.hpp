@@ -32,12 +32,12 @@ class NetworkWeights {
 
 // A whole pass over one batch, in training.
 struct TrainPass {
-  Tensor images;             // f32 N, C, H, W with an N that was planned for training
-  Tensor labels;             // i32 N
-  float gradient_scale = 0;  // 1 / samples of the global batch
-  Tensor sums;               // LossSums: added to
-  Tensor gradients;          // the block: overwritten
-  float sample_share = 1;    // the batch's share of the samples of the global batch
+  Tensor images;              // f32 N, C, H, W with an N that was planned for training
+  Tensor labels;              // i32 N
+  float gradient_scale = 0;   // 1 / samples of the global batch
+  Tensor sums;                // LossSums: added to
+  Tensor gradients;           // the block: overwritten
+  float sample_fraction = 1;  // the batch's share of the samples of the global batch
   BatchPosition place{};
 };
 
@@ -83,7 +83,7 @@ class PartContext {
   void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
   // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with those of this batch
   // times its share of the global batch. Asynchronous.
-  void backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer);
+  void backward(Stream& stream, const Tensor& block, float sample_fraction, const AfterLayer& after_layer);
 
  private:
   const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
@@ -96,7 +96,7 @@ class PartContext {
   void* address(std::size_t block) const;
   // The values of a layer's output, or of the images.
   const void* values_of(int layer) const;
-  void run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_share);
+  void run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction);
 
   const Network& network_;
   NetworkWeights& weights_;

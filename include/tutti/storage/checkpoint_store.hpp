@@ -22,6 +22,10 @@
 //   /progress/learning_rate            f64 scalar: of the last step
 //   /progress/seed, /progress/parts    i64 scalars
 //   /progress/epoch_sums               i64 [4]: loss steps of 2^-24, correct, samples, calls not finite
+//   /progress/epoch_large_losses       i64 [4]: sums of losses of 2^16 and more, in units of 2^16, 2^56, 2^96 and
+//                                      2^136; absent if all are 0
+//   /progress/redone_steps             i64 scalar: steps of the current epoch that were computed again on a coarser
+//                                      grid; absent if none
 //   /progress/epoch_seconds            f64 scalar: training time of the current epoch, seconds
 //   /progress/best                     i64 [3]: step (-1: none), correct and samples of the best evaluation so far
 //   /run/configuration                 text: the resolved options, TOML
@@ -115,7 +119,7 @@ class CheckpointStore {
   // Writes and verifies this rank's file. The rank that writes file 0 waits for the other files and commits the
   // checkpoint. All ranks that write files must see the same folder. Builds the file in `buffer`, which can be reused
   // for the next save. Throws save errors.
-  SaveReport save(const TrainState& state, FileShare share = {}, std::vector<std::byte>* buffer = nullptr) const;
+  SaveReport save(const TrainState& state, FileShard shard = {}, std::vector<std::byte>* buffer = nullptr) const;
   // Removes checkpoints that the rule does not keep, and remnants of failed saves of older steps. Throws save errors.
   void prune(const KeepRule& keep) const;
   // Removes the oldest checkpoint before `keep.last_step`, except the best one, and returns its step. Removes nothing

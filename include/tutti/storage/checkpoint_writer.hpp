@@ -14,7 +14,7 @@
 namespace tutti {
 
 struct WriterOptions {
-  FileShare share{};                  // the file that this rank writes of every checkpoint
+  FileShard shard{};                  // the file that this rank writes of every checkpoint
   std::int64_t keep_checkpoints = 3;  // keep the newest N; 0: all
   bool keep_best = false;             // also keep the checkpoint with the best evaluation
 };

@@ -35,8 +35,8 @@ class OwnedFolder {
   const std::string& path() const { return folder_; }
   // Why the run no longer owns the folder: it was removed, renamed or taken over by another run. Empty while the run
   // owns it, or if that cannot be determined.
-  std::string why_lost() const;
-  // Throws why_lost() as a save error unless it is empty.
+  std::string loss_reason() const;
+  // Throws loss_reason() as a save error unless it is empty.
   void require() const;
 
  private:

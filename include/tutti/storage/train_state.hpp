@@ -71,10 +71,10 @@ inline constexpr std::array kArrayGroups{
 
 // Which of a checkpoint's files a rank writes, and so which arrays it needs. All but the largest states fit into one
 // file, which rank 0 writes.
-struct FileShare {
+struct FileShard {
   int file = 0;
   int files = 1;
-  friend bool operator==(const FileShare&, const FileShare&) = default;
+  friend bool operator==(const FileShard&, const FileShard&) = default;
 };
 
 }  // namespace tutti

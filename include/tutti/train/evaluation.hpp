@@ -18,17 +18,17 @@
 namespace tutti {
 
 // The network's result for one sample, computed on the host in double precision from its logits.
-struct SampleScore {
-  double exponentials = 0;     // the sum of exp(logit - greatest logit); not finite where a logit is NaN or infinite
-  std::int32_t label = 0;      // as the data set has it
-  std::int32_t predicted = 0;  // the class of the greatest logit; the first, if several are equal
+struct SampleResult {
+  double exponentials = 0;     // the sum of exp(logit - largest logit); not finite if a logit is NaN or infinite
+  std::int32_t label = 0;      // in the data set
+  std::int32_t predicted = 0;  // the class of the largest logit; the first, if several are equal
 };
 
 // The scores of consecutive samples. Borrowed.
 struct ChunkScores {
   std::int64_t first = 0;  // number of its first sample
   std::size_t classes = 0;
-  std::span<const SampleScore> samples;
+  std::span<const SampleResult> samples;
   std::span<const float> logits;  // samples x classes
 
   std::span<const float> logits_of(std::size_t i) const { return logits.subspan(i * classes, classes); }
@@ -51,7 +51,7 @@ struct EvaluationRequest {
   const Dataset& data;
   const ImageRecipe& recipe;  // only its image size and normalisation are used
   int threads = 1;            // of each worker
-  int side_by_side = 1;       // workers of this rank; does not change the result
+  int max_workers = 1;        // workers of this rank; does not change the result
   RankStatus* rank_status = nullptr;
   const ScoreOutlet* scores = nullptr;  // receives scores, if not null: the same bits at any number of ranks
 };

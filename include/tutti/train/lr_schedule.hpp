@@ -11,7 +11,7 @@
 namespace tutti {
 
 enum class Schedule { constant, step, cosine };
-constexpr std::array<std::string_view, 3> words_of(Schedule) { return {"constant", "step", "cosine"}; }
+constexpr std::array<std::string_view, 3> enum_names(Schedule) { return {"constant", "step", "cosine"}; }
 
 struct LrPlan {
   Schedule schedule = Schedule::constant;
@@ -21,7 +21,7 @@ struct LrPlan {
   double decay = 0.1;
   // Over W = warmup_epochs * steps_per_epoch steps the rate rises linearly from base / W to base.
   double warmup_epochs = 0;
-  double least = 0;  // the end of cosine, the lower limit of step
+  double min = 0;  // final rate of cosine, lower bound of step
 };
 
 // "10" is every 10 epochs; "30,60,80" are the epochs at which the rate drops. Throws a usage error.
@@ -32,12 +32,12 @@ void validate(const LrPlan& plan);
 
 class LrSchedule {
  public:
-  // `total_steps` is the length of the schedule, not of one launch. Throws as validate does, and for a warm-up
-  // as long as the schedule.
+  // `total_steps` is the length of the schedule, not of one invocation. Throws the errors of validate(), and a usage
+  // error for a warm-up as long as the schedule.
   LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
 
   // `step` counts from 0 over the whole run; `epoch`, from 0, contains it. Cosine falls from base at the first step
-  // after the warm-up to `least` after the last.
+  // after the warm-up to `min` after the last.
   double at(std::int64_t step, std::int64_t epoch) const;
 
  private:

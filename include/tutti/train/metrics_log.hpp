@@ -9,7 +9,8 @@
 //    "test_seconds":..,"images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1}
 //                               test figures are null without a test set, a loss where it is not finite; redone_steps:
 //                               steps computed again on a coarser grid (--exchange exact)
-//   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
+//   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}
+//                               averages over the steps since the previous record or resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
 //   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"]}
@@ -35,28 +36,22 @@ namespace tutti {
 
 // Writes a run's reports to a file on rank 0. All calls throw save errors that name the path; later reports may still
 // be written.
-class RunRecorder : public RunObserver {
- public:
-  // A record that the program makes: one JSON object on one line.
-  virtual void on_line(const std::string& /*json*/) {}
-  // The time since the last such report, by phase.
-  virtual void on_time(const EpochEnd&, const TimeReport&) {}
-};
-
-class MetricsLog : public RunRecorder {
+class MetricsLog final : public RunObserver {
  public:
   // Opens for appending. Throws a save error that names the path. Lines are dropped while `is_ours` returns false:
   // the folder then no longer belongs to this run.
   explicit MetricsLog(
       const std::string& path, std::function<bool()> is_ours = [] { return true; });
 
-  void on_line(const std::string& json) override;
+  // Appends a record of the program: one JSON object on one line.
+  void on_line(const std::string& json);
   void on_epoch(const EpochReport& report) override;
   void on_interval(const IntervalReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_divergence(const DivergenceReport& report) override;
   void on_skipped(const SkippedReport& report) override;
-  void on_time(const EpochEnd& end, const TimeReport& time) override;
+  // Appends the time since the previous such record, by phase.
+  void on_time(const EpochEnd& end, const TimeReport& time);
 
  private:
   LineFile file_;

@@ -16,7 +16,7 @@ class Communicator;
 class Ownership;
 
 enum class OptimizerKind { sgd, adamw, lars };
-constexpr std::array<std::string_view, 3> words_of(OptimizerKind) { return {"sgd", "adamw", "lars"}; }
+constexpr std::array<std::string_view, 3> enum_names(OptimizerKind) { return {"sgd", "adamw", "lars"}; }
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
@@ -57,7 +57,7 @@ struct OptimizerContext {
   const ParameterLayout& layout;
   const Ownership& ownership;
 };
-// Throws as validate does.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& parts);
+// Throws the errors of validate().
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context);
 
 }  // namespace tutti

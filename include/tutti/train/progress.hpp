@@ -1,6 +1,6 @@
 #pragma once
-// What a run prints as it advances: a line for each finished epoch, and within an epoch a progress bar on a terminal or
-// a line now and then elsewhere.
+// The output of a run as it advances: a line for each finished epoch, and within an epoch a progress bar on a terminal
+// or an occasional line elsewhere.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/timing.hpp"
@@ -19,7 +19,7 @@ std::string epoch_line(const EpochReport& report);
 // A warning for a network that predicts the same class for every image, as one with dead units does. Empty while it
 // learns. The training loss counts after a hundred steps, since a healthy run looks the same before; the test set
 // counts after twenty.
-std::string guessing_text(const EpochReport& report, int classes, const LrPlan& rate);
+std::string not_learning_warning(const EpochReport& report, int classes, const LrPlan& rate);
 
 class ProgressBar {
  public:
@@ -43,11 +43,11 @@ std::string progress_text(const StepProgress& progress, const LossSums& loss, do
 // Decides when a line is due, and makes it. Times are seconds since the first step began.
 class ProgressLines {
  public:
-  static constexpr double kMostSeconds = 30;  // between two lines, unless a step takes longer
+  static constexpr double kMaxSeconds = 30;  // between two lines, unless a step takes longer
 
   // Call it after every step.
   void count(const StepProgress& progress);
-  // Whether the next step might end later than kMostSeconds after the last line.
+  // Whether the next step might end later than kMaxSeconds after the last line.
   bool is_due(double now) const;
   // The line for the steps since the last one: "epoch 2/10, step 1420/3130, loss 0.5871, 18750 images/s, 12 min left".
   std::string text(double now, const LossSums& loss);

@@ -16,16 +16,16 @@
 
 namespace tutti {
 
-class DeviceTimeline;
-class ExactSum;
+class PhaseTimeline;
+class ExactAccumulator;
 class FiniteCheck;
 class GradientExchange;
-class GradientTotal;
+class GradientAccumulator;
 class Ownership;
-class PartAssignment;
+class PartBalancer;
 class PartWorkers;
 class ReplicaVerifier;
-class StepClock;
+class StepTimer;
 struct BitFlip;
 struct FlipTarget;
 struct RankContext;
@@ -39,18 +39,18 @@ struct StepTimes {
     std::int64_t final_elements = 0;
   };
 
-  double input = 0;               // waiting for the batch
-  std::vector<Interval> compute;  // of this rank's parts, in backward order
-  double progressing = 0;         // making progress on the exchange in between
-  double waiting = 0;             // for the exchange afterwards, and for weights that other ranks update
-  double update = 0;              // of the weights that this rank owns
+  double input = 0;                // waiting for the batch
+  std::vector<Interval> compute;   // of this rank's parts, in backward order
+  double overlapped_exchange = 0;  // making progress on the exchange in between
+  double waiting = 0;              // for the exchange afterwards, and for weights that other ranks update
+  double update = 0;               // of the weights that this rank owns
 
   double compute_seconds() const {
     double seconds = 0;
     for (const Interval& interval : compute) seconds += interval.seconds;
     return seconds;
   }
-  double exchange() const { return progressing + waiting; }
+  double exchange() const { return overlapped_exchange + waiting; }
   double total() const { return input + compute_seconds() + exchange() + update; }
 };
 
@@ -63,13 +63,13 @@ struct StepRequest {
   StepTimes* times = nullptr;           // receives the times; the step then waits after each phase; borrowed
 };
 
-// After the exchange: the gradients are valid, or the step must be computed again on a coarser grid, or it is skipped.
+// After the exchange: the gradients are valid, or the step must be repeated on a coarser grid, or it is skipped.
 enum class StepOutcome { valid, repeat, skipped };
 
 class Replica {
  public:
   // Initialises the weights and plans every shape that can occur. All borrowed. Collective.
-  Replica(const TrainerContext& parts, const TrainerOptions& options);
+  Replica(const TrainerContext& context, const TrainerOptions& options);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
@@ -77,30 +77,31 @@ class Replica {
   // Computes the loader's next step. Returns the digest of the gradients if requested and the step is not skipped.
   // Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
-  // Reassigns parts to ranks where that is due. Call it after each step. Collective.
+  // Reassigns parts to ranks if that is due. Call it after each step. Collective.
   void balance_parts();
   // Waits until all steps so far are done.
   void synchronize();
 
-  // The pieces of a step, for measurements. Makes these the gradients of this rank's only part: f32, the whole block;
-  // empty: zeros. Asynchronous.
+  // For measurements: a step in pieces.
+
+  // Makes these the gradients of this rank's only part: f32, the whole block; empty: zeros. Asynchronous.
   void set_gradients(const Tensor& gradients);
-  // Gradients [0, final_elements) of this rank are final: starts the exchange of their buckets. Collective.
+  // Starts the exchange of the complete buckets, when gradients [0, final_elements) of this rank are final. Collective.
   // Asynchronous.
-  void ready(std::int64_t final_elements);
+  void start_ready_buckets(std::int64_t final_elements);
   // Collective. Asynchronous, unless the exchange is exact.
   StepOutcome finish_exchange(std::int64_t step, std::span<const Batch> batches = {});
   // Updates the weights and gathers those that other ranks update. Collective. Asynchronous.
   void update(const StepRequest& request);
   void gather_weights();
 
-  // Adds weights, statistics, optimizer state and the exchange's state to `state`: those arrays that belong to the
-  // share. Collective. Waits.
-  void add_to(TrainState& state, const std::optional<FileShare>& share);
+  // Copies weights, statistics, optimizer state and the exchange's state to `state`: those arrays that belong to the
+  // shard. Collective. Waits.
+  void copy_state_to(TrainState& state, const std::optional<FileShard>& shard);
   // Restores them. Every rank has the whole state; not a collective.
   void restore(const TrainState& state);
-  // Weights and statistics only; see Trainer::start_from().
-  std::vector<std::string> start_from(const TrainState& state);
+  // Weights and statistics only; see Trainer::initialize_from().
+  std::vector<std::string> initialize_from(const TrainState& state);
 
   // The tensors that are equal on all ranks between steps: weights, statistics, the exponents of the exact exchange,
   // and the optimizer's state if every rank updates everything.
@@ -119,49 +120,49 @@ class Replica {
   // The end of each bucket, in elements of the block of gradients, ascending.
   const std::vector<std::int64_t>& bucket_ends() const;
   // The fraction of the block that this rank updates.
-  double owned_share() const;
+  double owned_fraction() const;
   // Device memory for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
   // Included in it: the gradients with their accumulator, and the optimizer's state.
   std::size_t exchange_bytes() const;
   std::size_t optimizer_bytes() const;
-  // Steps that the exact exchange had computed again on a coarser grid.
+  // Steps that the exact exchange repeated on a coarser grid.
   std::int64_t redone_steps() const;
 
-  const RankContext& rank() const { return *rank_; }
+  const RankContext& context() const { return *context_; }
   BatchLoader& loader() { return loader_; }
   const BatchLoader& loader() const { return loader_; }
   PartWorkers& workers() { return *workers_; }
   const PartWorkers& workers() const { return *workers_; }
-  PartAssignment& assignment() { return *assignment_; }
+  PartBalancer& balancer() { return *balancer_; }
   FiniteCheck& finite_check() { return *finite_check_; }
 
  private:
   struct LocalBlock;
 
   OptimizerContext optimizer_context() const;
-  void update(const StepRequest& request, StepClock& clock);
+  void update(const StepRequest& request, StepTimer& clock);
   // After the exchange. Collective.
   std::uint64_t gradients_digest();
   // The sum over all ranks of the digests of their owned pieces.
   std::uint64_t sum_of_owned(const std::vector<DigestedTensor>& pieces);
-  GradientTotal& total();
+  GradientAccumulator& total();
   void update_statistics();
   std::vector<LocalBlock> local_blocks() const;
 
   Backend& backend_;
   std::unique_ptr<RankStatus> own_status_;  // if the caller has none
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<RankContext> rank_;
+  std::unique_ptr<RankContext> context_;
   std::uint64_t seed_;
-  std::unique_ptr<DeviceTimeline> timeline_;
+  std::unique_ptr<PhaseTimeline> timeline_;
   ParameterArena arena_;
   NetworkWeights weights_;
-  std::unique_ptr<PartAssignment> assignment_;
+  std::unique_ptr<PartBalancer> balancer_;
   BatchLoader loader_;
   std::unique_ptr<PartWorkers> workers_;
-  std::unique_ptr<GradientTotal> float_total_;
-  std::unique_ptr<ExactSum> exact_;  // null: gradients are summed in f32
+  std::unique_ptr<GradientAccumulator> float_total_;
+  std::unique_ptr<ExactAccumulator> exact_;  // null: gradients are summed in f32
   std::unique_ptr<FiniteCheck> finite_check_;
   std::unique_ptr<Ownership> ownership_;
   std::unique_ptr<GradientExchange> exchange_;

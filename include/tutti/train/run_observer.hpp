@@ -1,6 +1,7 @@
 #pragma once
 // What a run reports as it advances. The trainer calls these functions on every rank, with arguments that differ
-// between ranks only in times. The observer decides what is printed, written or ignored.
+// between ranks only in measured times, in rank_loss and in the arrays of a TrainState. The observer decides what is
+// printed, written or ignored.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/storage/train_state.hpp"
@@ -24,7 +25,7 @@ struct EpochReport {
   double test_seconds = 0;   // of the evaluation, the last thing before this report
   double learning_rate = 0;  // of the last step
   std::uint64_t weights_digest = 0;
-  // Steps computed again because a gradient was too large for its grid (--exchange exact).
+  // Steps repeated because a gradient was too large for its grid (--exchange exact).
   std::int64_t redone_steps = 0;
 
   double images_per_second() const { return seconds > 0 ? static_cast<double>(train.samples) / seconds : 0; }
@@ -59,8 +60,8 @@ struct StepProgress {
   std::int64_t step = 0;  // done in the run
   std::int64_t steps = 0;
   std::int64_t samples = 0;  // of this step, over all parts
-  // The loss of this rank's parts over the steps since the last call, within this epoch. It waits for the processor,
-  // so it is called now and then, never at every step. Not a collective.
+  // The loss of this rank's parts over the steps since the last call, within this epoch. It waits for the device, so it
+  // should be called only once in a while, never at every step. Not a collective.
   std::function<LossSums()> rank_loss{};
 };
 
@@ -109,9 +110,9 @@ class RunObserver {
   virtual void on_epoch(const EpochReport&) {}
   // The run ends after it.
   virtual void on_divergence(const DivergenceReport&) {}
-  // The state holds only the arrays of TrainerOptions::file_share. Copying them took `copy_seconds`.
+  // The state holds only the arrays of TrainerOptions::file_shard. Copying them took `copy_seconds`.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
-  // No work is pending on the processor.
+  // No work is pending on the device.
   virtual void on_epoch_end(const EpochEnd&) {}
 };
 

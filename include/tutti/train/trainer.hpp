@@ -18,13 +18,13 @@
 namespace tutti {
 
 class Evaluator;
-class StepPace;
+class StepThrottle;
 
 class Trainer {
  public:
   // Initialises the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
   // errors for options that do not fit each other or the data.
-  Trainer(const TrainerContext& parts, const TrainerOptions& options, RunFacts facts);
+  Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -35,10 +35,10 @@ class Trainer {
   // Starts from these weights and statistics instead of random ones, before the first step. Those of the last layer
   // may be missing or have another shape: they stay random, and their names are returned. Throws an input error that
   // names any other tensor that does not fit.
-  std::vector<std::string> start_from(const TrainState& state) { return replica_.start_from(state); }
-  // All that restore() needs, the same on every rank but for the arrays: only those of `share`, none without one.
+  std::vector<std::string> initialize_from(const TrainState& state) { return replica_.initialize_from(state); }
+  // All that restore() needs, the same on every rank but for the arrays: only those of `shard`, none without one.
   // Throws on all ranks when the loss or a weight is no longer finite, so that such a state is never saved. Collective.
-  TrainState snapshot(const std::optional<FileShare>& share = FileShare{});
+  TrainState snapshot(const std::optional<FileShard>& shard = FileShard{});
 
   // Trains one step. Collective. Asynchronous, up to steps_ahead steps.
   void step();
@@ -58,7 +58,7 @@ class Trainer {
   // After whole epochs: samples of the last epoch that no step has used (rollover and discard).
   std::int64_t samples_left_over() const;
   std::uint64_t weights_digest() { return replica_.weights_digest(); }
-  // Parts that this rank computes at once.
+  // The number of parts that this rank computes concurrently.
   int workers() const;
   std::size_t memory_bytes() const { return replica_.memory_bytes(); }
 
@@ -68,13 +68,13 @@ class Trainer {
     std::int64_t epochs = 0;          // the last may end early
     std::int64_t schedule_steps = 0;  // length of the learning rate's schedule, wherever this launch ends
   };
-  // Throws a usage error where `samples` fill no batch.
-  static Plan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples);
-  // Throws a checkpoint error for progress that a run with these options and this data cannot have made.
-  void refuse_misfit(const TrainProgress& progress) const;
+  // Throws a usage error if `samples` do not fill a batch.
+  static Plan plan_run(const TrainerOptions& options, const SplitBatchSampler& sampler, std::int64_t samples);
+  // Throws a checkpoint error for progress that a run with these options and this data cannot have.
+  void require_matching_progress(const TrainProgress& progress) const;
 
-  const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
-  // Verifies the replicas after the step where that is due.
+  const SplitBatchSampler& sampler() const { return replica_.loader().sampler(); }
+  // Verifies the replicas after the step if that is due.
   void verified_step(RunObserver& observer);
   // Reports to the observer and throws on all ranks when the replicas differ.
   void verify(RunObserver& observer);
@@ -87,19 +87,20 @@ class Trainer {
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
   void refuse_not_finite(const TrainState& state);
-  bool checkpoint_due(bool epoch_ended, bool run_ended) const;
+  // `ended_epoch` counts from 1; 0 if no epoch has just ended.
+  bool checkpoint_due(std::int64_t ended_epoch, bool run_ended) const;
   void start_next_epoch();
   void skip_empty_epochs();
 
   TrainerOptions options_;
-  RunFacts facts_;
+  RunMetadata facts_;
   Backend& backend_;
   Communicator& communicator_;
   std::vector<std::string> hosts_;  // by rank, for messages; empty: unknown
 
   Replica replica_;
   RankStatus& status_;
-  std::unique_ptr<StepPace> pace_;
+  std::unique_ptr<StepThrottle> pace_;
   std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
   std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
 

@@ -22,17 +22,17 @@
 namespace tutti {
 
 // How gradients are all-reduced. ring: an f32 sum everywhere. exact: a sum whose bits do not depend on the ranks.
-// sharded: an f32 sum that is reduce-scattered; every rank updates its share and all-gathers the weights. central: rank
+// sharded: an f32 sum that is reduce-scattered; every rank updates its shard and all-gathers the weights. central: rank
 // 0 reduces, updates and broadcasts everything.
 enum class Exchange { ring, exact, sharded, central };
-constexpr std::array<std::string_view, 4> words_of(Exchange) { return {"ring", "exact", "sharded", "central"}; }
+constexpr std::array<std::string_view, 4> enum_names(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
 // Which ranks update the weights and hold the optimizer's state for them.
 enum class Owners { all, sharded, root };
 
 struct ExchangeOptions {
   Exchange kind = Exchange::ring;
-  bool shard_optimizer = false;  // with exact: each rank updates its share; sharded always does
+  bool shard_optimizer = false;  // with exact: each rank updates its shard; sharded always does
 
   Owners owners() const {
     if (kind == Exchange::central) return Owners::root;
@@ -51,7 +51,7 @@ enum class OnNotFinite {
   stop,
   skip,  // the step changes no weight
 };
-constexpr std::array<std::string_view, 2> words_of(OnNotFinite) { return {"stop", "skip"}; }
+constexpr std::array<std::string_view, 2> enum_names(OnNotFinite) { return {"stop", "skip"}; }
 
 struct Safeguards {
   std::int64_t verify_every_steps = 0;  // weights, statistics and optimizer state are compared; 0: never
@@ -60,7 +60,7 @@ struct Safeguards {
 
 // For TrainerOptions::schedule_epochs: the schedule ends where the launch does, --steps included. Old runs, whose
 // checkpoints hold no end of the schedule, use it.
-inline constexpr std::int64_t kScheduleOfLaunch = -1;
+inline constexpr std::int64_t kScheduleOfInvocation = -1;
 
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
@@ -68,7 +68,7 @@ struct TrainerOptions {
   ExchangeOptions exchange{};
   PartMapOptions part_map{};  // which rank computes which parts
   int threads = 1;            // of each part
-  int side_by_side = 1;       // most parts that this rank computes at once; never changes a bit
+  int max_workers = 1;        // parts that this rank computes concurrently, at most; results are bit-identical
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
@@ -92,7 +92,7 @@ struct TrainerOptions {
   bool checkpoint_at_end = false;
   bool checkpoint_at_best = false;  // after every evaluation that beats all before it
   // The arrays of each checkpoint that this rank passes to on_checkpoint; empty: it copies none.
-  std::optional<FileShare> file_share = FileShare{};
+  std::optional<FileShard> file_shard = FileShard{};
   Safeguards safeguards{};
   bool reports_samples = false;
 };
@@ -109,7 +109,7 @@ struct TrainerContext {
 };
 
 // What goes into checkpoints besides the trainer's own state.
-struct RunFacts {
+struct RunMetadata {
   std::string configuration;
   std::string command_line{};
   std::string model;

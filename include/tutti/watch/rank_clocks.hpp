@@ -22,6 +22,6 @@ ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock
 
 // Converts a time on this rank's clock to rank 0's clock. Interpolates (and extrapolates) the offset linearly between
 // two readings.
-std::int64_t root_clock_ns(const ClockReading& one, const ClockReading& other, std::int64_t own_ns);
+std::int64_t root_clock_ns(const ClockReading& first, const ClockReading& second, std::int64_t own_ns);
 
 }  // namespace tutti

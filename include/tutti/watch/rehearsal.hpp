@@ -1,5 +1,5 @@
 #pragma once
-// Injected faults (--rehearse). A fault injector listens to its rank's phases and triggers the rank's incidents, each
+// Injected faults (--rehearse). A fault injector listens to its rank's phases and triggers the rank's faults, each
 // once, with a line on stderr just before. Runs without --rehearse have none. Incidents are written as
 //   kill:rank=2,step=17,phase=backward; delay:rank=1,steps=5-9,phase=data,seconds=0.5; flip:seed=7
 // Fields that are left out are drawn from seed= (default 0), with the same result on all ranks. A seed without a kind
@@ -19,7 +19,7 @@
 
 namespace tutti {
 
-enum class IncidentKind {
+enum class FaultKind {
   kill,         // SIGKILL to itself
   stop,         // SIGSTOP to itself
   delay,        // sleeps at the beginning of the phase
@@ -27,20 +27,20 @@ enum class IncidentKind {
   drop_bucket,  // never starts that bucket's collective, and hangs at the end of the exchange
   slow_link,    // starts its collectives only after a link of that speed would have sent them
 };
-constexpr std::array<std::string_view, 6> words_of(IncidentKind) {
+constexpr std::array<std::string_view, 6> enum_names(FaultKind) {
   return {"kill", "stop", "delay", "flip", "drop-bucket", "slow-link"};
 }
 
-// `of` is weights, statistics, gradients, or a slot of the optimizer.
+// `block` is weights, statistics, gradients, or a slot of the optimizer.
 struct BitFlip {
-  std::string of{};
+  std::string block{};
   std::string tensor{};
   std::int64_t element = 0;
   int bit = 0;
 };
 
-struct Incident {
-  IncidentKind kind = IncidentKind::kill;
+struct Fault {
+  FaultKind kind = FaultKind::kill;
   int rank = 0;
   std::int64_t first_step = 0;  // 0: before the first
   std::int64_t last_step = 0;   // if greater than the first: every step up to it
@@ -50,7 +50,7 @@ struct Incident {
   BitFlip flip{};
   std::int64_t bucket = 0;
 };
-std::string text_of(const Incident& incident);
+std::string text_of(const Fault& fault);
 
 struct StepRange {
   std::int64_t first = 0;
@@ -59,12 +59,12 @@ struct StepRange {
 
 // A tensor of the training state of which every rank has a whole copy.
 struct FlipTarget {
-  std::string of;
+  std::string block;
   std::string name;
   std::int64_t elements = 0;
 };
 
-// The run into which incidents are injected.
+// The run into which faults are injected.
 struct RehearsedRun {
   int ranks = 1;
   StepRange steps{};  // still to be done
@@ -74,8 +74,8 @@ struct RehearsedRun {
 
 // Both throw a usage error that names the invalid word and the valid choices: the first for text that is invalid for
 // every run, the second also for ranks, steps or tensors that this run does not have.
-void check_rehearsal(const std::string& text);
-std::vector<Incident> plan_incidents(const std::string& text, const RehearsedRun& run);
+void validate_rehearsal(const std::string& text);
+std::vector<Fault> plan_faults(const std::string& text, const RehearsedRun& run);
 
 class FaultInjector final : public PhaseListener {
  public:
@@ -86,12 +86,12 @@ class FaultInjector final : public PhaseListener {
   FaultInjector& operator=(const FaultInjector&) = delete;
   ~FaultInjector() override;
 
-  // A communicator whose collectives are dropped or delayed by the incidents; it borrows this injector.
+  // A communicator whose collectives are dropped or delayed by the faults; it borrows this injector.
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> communicator);
-  // Call it before the first step with the incidents of all ranks. `flip` flips a bit of this rank's state.
-  void begin(const std::vector<Incident>& incidents, Flip flip);
-  // The incidents of this rank that were not triggered.
-  std::vector<Incident> missed() const;
+  // Call it before the first step with the faults of all ranks. `flip` flips a bit of this rank's state.
+  void begin(const std::vector<Fault>& faults, Flip flip);
+  // The faults of this rank that were not triggered.
+  std::vector<Fault> untriggered() const;
 
   void on_begin(const StepPhase& at) override;
 
@@ -99,11 +99,11 @@ class FaultInjector final : public PhaseListener {
 
  private:
   struct Planned {
-    Incident incident;
+    Fault fault;
     std::optional<std::int64_t> last_injected{};  // step
   };
   static bool is_due(const Planned& planned, const StepPhase& at);
-  void inject(const Incident& incident);
+  void inject(const Fault& fault);
 
   Log log_;
   Flip flip_;

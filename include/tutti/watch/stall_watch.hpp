@@ -55,7 +55,7 @@ class StallWatch {
   // Does not communicate.
   ~StallWatch();
 
-  // Starts watching and being watched, and counts the world's collectives. The world is borrowed until leave(). Throws
+  // Starts watching and being watched, and counts the world's collectives. The world is borrowed until finish(). Throws
   // a usage error on all ranks for invalid options. Collective.
   void begin(World& world, const StallWatchOptions& options, const Log& log);
   void set_timeout(double seconds);
@@ -73,9 +73,9 @@ class StallWatch {
   // Whether the job is being ended, by a watch or by a failed rank of this host. Thread-safe.
   bool is_ending() const noexcept;
   // This rank ends the job itself, for a reason that it has reported. Does not return while the watch ends the job.
-  void fail() noexcept;
+  void report_failure() noexcept;
   // This rank has finished and the world is closed. Does not return while the watch ends the job.
-  void leave() noexcept;
+  void finish() noexcept;
 
  private:
   struct EndAction {

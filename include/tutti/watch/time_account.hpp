@@ -27,10 +27,10 @@ enum class TimeShare : std::size_t {
   checkpoint,
   other,
 };
-constexpr std::array<std::string_view, 7> words_of(TimeShare) {
+constexpr std::array<std::string_view, 7> enum_names(TimeShare) {
   return {"data", "compute", "communication", "waiting", "evaluation", "checkpoint", "other"};
 }
-inline constexpr std::size_t kTimeShares = words_of(TimeShare{}).size();
+inline constexpr std::size_t kTimeShares = enum_names(TimeShare{}).size();
 
 // Seconds, by TimeShare.
 struct TimeShares {
@@ -61,7 +61,7 @@ bool is_notable(const TimeReport& report);
 std::string time_line(const TimeReport& report);
 
 // The sum of reports. Its straggler is the longest waited for of those in the reports.
-class TimeTotal {
+class TimeProfileSum {
  public:
   void add(const TimeReport& report);
   TimeReport report() const;
@@ -74,13 +74,13 @@ class TimeTotal {
 // Measures the time that one rank spends in each phase, and gathers all ranks' measurements. All ranks take part in the
 // same collectives: the rank with the shortest wait arrived last and waited only for the transfer, and all others
 // waited for that rank. So clocks of different hosts are never compared.
-class TimeAccount : public PhaseListener {
+class TimeProfile : public PhaseListener {
  public:
   // Both borrowed. Starts measuring. Collective.
-  TimeAccount(World& world, RankStatus& rank_status);
-  TimeAccount(const TimeAccount&) = delete;
-  TimeAccount& operator=(const TimeAccount&) = delete;
-  ~TimeAccount() override;
+  TimeProfile(World& world, RankStatus& rank_status);
+  TimeProfile(const TimeProfile&) = delete;
+  TimeProfile& operator=(const TimeProfile&) = delete;
+  ~TimeProfile() override;
 
   void on_end(const PhaseSpan& span) override;
   // Call it after every step. Collective.

@@ -120,7 +120,7 @@ class Sums {
     const auto convert = [this](Stream& on, std::int64_t begin, std::int64_t end) {
       backend_.from_fixed_point(
           on, grid(),
-          {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .place = begin});
+          {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .offset = begin});
     };
     communicator().reduce_scatter_gather(
         {.values = sums(), .bounds = bounds, .transform_shard = convert, .results = values()}, *stream_);
@@ -132,7 +132,7 @@ class Sums {
   std::unique_ptr<Stream> stream_;
   Buffer values_;
   Buffer sums_;
-  Buffer facts_;  // the grid's slice end and exponent, and the greatest value
+  Buffer facts_;  // the grid's slice end and exponent, and the largest value
 };
 
 struct Point {
@@ -173,7 +173,7 @@ Json as_json(const Point& point, int hosts) {
           {"wrong", point.wrong}};
 }
 
-// Null for an algorithm that needs shared memory where the ranks have none.
+// Null for an algorithm that needs shared memory if the ranks have none.
 std::unique_ptr<Communicator> make_if_possible(World& world, AllReduceAlgorithm algorithm) {
   try {
     return make_mpi_communicator(world, {.algorithm = algorithm});
@@ -261,7 +261,7 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
 
 }  // namespace
 
-ExitStatus bench_allreduce(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   std::vector<int> counts;
   run_or_throw_on_all(world, [&] {
     if (!started_by_launcher()) {

@@ -19,7 +19,7 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
   try {
     if (working) work(*working);
   } catch (const Error& error) {
-    if (error.reach() == ErrorReach::this_rank) throw;
+    if (error.scope() == ErrorScope::this_rank) throw;
     shared = error;
   }
   if (working) working->close();  // there may be hundreds
@@ -82,9 +82,9 @@ PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankSt
     : assembly(assemble(world, config, Log(world.rank(), world.host(), true))),
       assembled_at(seconds_since_process_start()) {
   build_with_shared_choices(world, assembly.config, *assembly.backend, [&] {
-    TrainerContext parts = assembly.parts();
-    parts.rank_status = rank_status;
-    trainer.emplace(parts, assembly.options, RunFacts{});
+    TrainerContext context = assembly.trainer_context();
+    context.rank_status = rank_status;
+    trainer.emplace(context, assembly.options, RunMetadata{});
   });
 }
 

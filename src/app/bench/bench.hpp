@@ -26,7 +26,7 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
 
 // The user's run, with synthetic data unless --data is given, which ends after `steps` steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
-// The steps to time on this processor. If steps are enqueued, more than one is timed at once, so that none waits.
+// The steps to time on this processor. If steps are enqueued, several are timed together, so that none waits.
 TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 // Calls `step`, which makes one step of the trainer, and returns the seconds per step on the slowest rank: one value
 // for each `at_once` steps, after `warmup` steps. Collective.
@@ -36,11 +36,11 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
 struct SumTrial {
   // One all-reduce, until its result may be used. Collective.
   std::function<void()> once;
-  // Synchronises the ranks, to within the time of a short all-reduce. Collective.
+  // Synchronizes the ranks, to within the time of a short all-reduce. Collective.
   std::function<void()> align;
   std::int64_t at_once = 1;  // all-reduces between two readings of the clock
 };
-// More than one short all-reduce is timed at once, so that synchronising the ranks does not count.
+// Several short all-reduces are timed together, so that the time to synchronize the ranks does not matter.
 std::int64_t sums_at_once(std::int64_t bytes);
 // Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a few warm-up rounds. Each round
 // runs all trials, so that a machine that slows down affects all of them. Collective.

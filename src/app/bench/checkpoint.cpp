@@ -116,12 +116,12 @@ class SavedTraining {
       folder_.emplace(folder);
       writer_.emplace(CheckpointStore(folder_->path()), WriterOptions{.keep_checkpoints = 2});
     });
-    const RunFacts facts{.configuration = config_text(assembly.config),
-                         .model = model_text(assembly.network->spec()),
-                         .versions = versions_text(*assembly.backend, world),
-                         .data_digest = assembly.data_digest};
+    const RunMetadata facts{.configuration = config_text(assembly.config),
+                            .model = model_text(assembly.network->spec()),
+                            .versions = versions_text(*assembly.backend, world),
+                            .data_digest = assembly.data_digest};
     build_with_shared_choices(world, assembly.config, *assembly.backend,
-                              [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
+                              [&] { trainer_.emplace(assembly.trainer_context(), assembly.options, facts); });
     for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
   }
 
@@ -146,9 +146,9 @@ class SavedTraining {
   void measure_together(Cost& cost, const std::function<void()>& work) {
     world_.barrier();
     cost.measure(work);
-    const auto greatest = max_over_ranks(world_, {cost.seconds.back(), cost.processor.back()});
-    cost.seconds.back() = greatest[0];
-    cost.processor.back() = greatest[1];
+    const auto largest = max_over_ranks(world_, {cost.seconds.back(), cost.processor.back()});
+    cost.seconds.back() = largest[0];
+    cost.processor.back() = largest[1];
   }
   void measure_save() {
     const std::clock_t before = std::clock();
@@ -167,7 +167,7 @@ class SavedTraining {
   }
   void hand_over() {
     measure_together(figures_.stall, [&] {
-      TrainState state = trainer_->snapshot(world_.rank() == 0 ? std::optional(FileShare{}) : std::nullopt);
+      TrainState state = trainer_->snapshot(world_.rank() == 0 ? std::optional(FileShard{}) : std::nullopt);
       if (writer_) writer_->save(std::move(state));
     });
   }
@@ -247,7 +247,7 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
 
 }  // namespace
 
-ExitStatus bench_checkpoint(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   RunConfig config = config_for_steps(invocation, 1'000'000'000);
   if (!invocation.given.contains("model")) config.model = "resnet18";
   Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));

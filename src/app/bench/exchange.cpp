@@ -69,16 +69,16 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, st
   const auto seconds = time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step);
   const auto sent = static_cast<double>(run.assembly.communicator->bytes_sent() - sent_before);
   const Replica& replica = run.trainer->replica();
-  const auto greatest =
+  const auto largest =
       max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
                              static_cast<double>(replica.optimizer_bytes())});
   return {.way = "",
           .ranks = world.size(),
           .oversubscribed = config.threads * world.local_size() > run.assembly.cores.usable,
           .step = quartiles_of(seconds),
-          .sent_bytes = greatest[0],
-          .exchange_bytes = greatest[1],
-          .optimizer_bytes = greatest[2]};
+          .sent_bytes = largest[0],
+          .exchange_bytes = largest[1],
+          .optimizer_bytes = largest[2]};
 }
 
 void print(const Point& point) {
@@ -103,7 +103,7 @@ Json as_json(const Point& point) {
 
 }  // namespace
 
-ExitStatus bench_exchange(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const TimedSteps& steps = invocation.steps;
   const Cores cores = count_cores(world);
   std::vector<int> counts;

@@ -22,7 +22,7 @@ constexpr int kMaxReaders = 4;
 
 LoaderPlan plan_of(const Assembly& assembly, const World& world, int readers) {
   const TrainerOptions& options = assembly.options;
-  LoaderPlan plan = plan_by_hand(options, PartPlan(options.num_parts, world.size()).parts_of(world.rank()));
+  LoaderPlan plan = plan_by_hand(options, PartMap(options.num_parts, world.size()).parts_of(world.rank()));
   plan.last_batch = LastBatch::rollover;
   plan.steps_ahead = std::max(1, options.steps_ahead);
   plan.readers = readers;
@@ -103,7 +103,7 @@ void print(const World& world, const Row& row, Json& results) {
 
 }  // namespace
 
-ExitStatus bench_input(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.quiet);
   const Assembly assembly = assemble(world, config_of(world, invocation), log);
@@ -116,8 +116,8 @@ ExitStatus bench_input(World& world, const Invocation& invocation, EndRecord& /*
     fmt::print("{:>8} {:>8} {:>12}\n", "what", "readers", "images/s");
   }
   Json results = Json::array();
-  const int most = std::clamp(cores.usable / world.local_size(), readers, kMaxReaders);
-  for (int count = 1; count <= most; ++count) {
+  const int max_readers = std::clamp(cores.usable / world.local_size(), readers, kMaxReaders);
+  for (int count = 1; count <= max_readers; ++count) {
     print(world, {"input", count, input_alone(world, assembly, count, seconds)}, results);
   }
   const auto [alone, together] = compute_rates(world, assembly, seconds);

@@ -60,7 +60,7 @@ StepOutcome exchange_all(Replica& replica, const Tensor& gradients, std::int64_t
   StepOutcome outcome = StepOutcome::repeat;
   while (outcome == StepOutcome::repeat) {
     replica.set_gradients(gradients);
-    replica.ready(replica.gradients().elements());
+    replica.start_ready_buckets(replica.gradients().elements());
     outcome = replica.finish_exchange(step);
   }
   return outcome;
@@ -84,15 +84,15 @@ StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
   replica.set_gradients({});
   for (const StepTimes::Interval& interval : pace.compute) {
     times.compute.push_back({.seconds = time.sleep(interval.seconds), .final_elements = interval.final_elements});
-    replica.ready(interval.final_elements);
-    times.progressing += time.lap();
+    replica.start_ready_buckets(interval.final_elements);
+    times.overlapped_exchange += time.lap();
   }
   if (replica.finish_exchange(trainer.steps_done()) == StepOutcome::repeat) {
     exchange_all(replica, {}, trainer.steps_done());
   }
   replica.synchronize();
   times.waiting = time.lap();
-  times.update = time.sleep(pace.update * replica.owned_share());
+  times.update = time.sleep(pace.update * replica.owned_fraction());
   replica.gather_weights();
   replica.synchronize();
   times.waiting += time.lap();
@@ -132,7 +132,8 @@ StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {
 
 StepTimes median_of(const std::vector<StepTimes>& steps) {
   StepTimes median = steps.front();
-  for (const auto phase : {&StepTimes::input, &StepTimes::progressing, &StepTimes::waiting, &StepTimes::update}) {
+  for (const auto phase :
+       {&StepTimes::input, &StepTimes::overlapped_exchange, &StepTimes::waiting, &StepTimes::update}) {
     median.*phase = median_by([&](std::size_t i) { return steps[i].*phase; }, steps.size());
   }
   for (std::size_t k = 0; k < median.compute.size(); ++k) {

@@ -11,7 +11,7 @@
 namespace tutti {
 
 // None of these steps counts as a step of the run. All are collective.
-// A step that synchronises after every phase and layer.
+// A step that synchronizes after every phase and layer.
 StepTimes timed_step(Trainer& trainer);
 // A step with only the exchange: instead of input, compute and update it sleeps for the times in `pace`, which comes
 // from timed_step() of the same network. Leaves the weights unspecified.
@@ -23,7 +23,7 @@ struct StepAccount {
   double input = 0;
   double compute = 0;
   double imbalance = 0;  // the slowest rank's compute beyond the mean
-  double exchange = 0;   // exposed: progressing it and waiting for it
+  double exchange = 0;   // exposed: overlapped_exchange it and waiting for it
   double update = 0;
 
   double total() const { return input + compute + imbalance + exchange + update; }

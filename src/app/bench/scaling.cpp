@@ -51,8 +51,9 @@ std::vector<Exchange> exchanges_of(const Invocation& invocation) {
   for (std::string word; std::getline(words, word, ',');) {
     const auto exchange = value_named<Exchange>(word);
     if (!exchange) {
-      throw Error(ErrorSource::usage, fmt::format("--exchanges {}: give some of {}, with commas",
-                                                  invocation.scaling.exchanges, fmt::join(words_of(Exchange{}), ", ")));
+      throw Error(ErrorSource::usage,
+                  fmt::format("--exchanges {}: give some of {}, with commas", invocation.scaling.exchanges,
+                              fmt::join(enum_names(Exchange{}), ", ")));
     }
     exchanges.push_back(*exchange);
   }
@@ -180,7 +181,7 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
 struct Launch {
   std::string libraries;
   int threads = 1;  // per part, for a run without --threads and --parts
-  bool exchange_has_core = false;
+  bool has_core_for_communication = false;
 };
 
 // Throws the same error on all ranks if no run is possible. Collective.
@@ -191,12 +192,12 @@ Launch launch_of(World& world, RunConfig config) {
   const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
   return {.libraries = versions_text(*assembly.backend, world),
           .threads = static_cast<int>(assembly.config.threads),
-          .exchange_has_core = assembly.exchange_has_core};
+          .has_core_for_communication = assembly.has_core_for_communication};
 }
 
 }  // namespace
 
-ExitStatus bench_scaling(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus bench_scaling(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const RankOrder order(world);
   std::vector<Point> points;
   run_or_throw_on_all(world, [&] { points = plan_points(invocation, order); });
@@ -215,7 +216,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation, EndRecord& 
     for (const Point& point : points) results.push_back(as_json(point, first_of(points, point)));
   }
   Json inputs = measure_forecast_inputs(world, order, invocation, launch.threads, *compute);
-  inputs["helper_thread"] = launch.exchange_has_core;
+  inputs["helper_thread"] = launch.has_core_for_communication;
   write_json(world, invocation.json,
              {{"bench", "scaling"},
               {"model", invocation.run.model},

@@ -120,7 +120,7 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
 
 }  // namespace
 
-ExitStatus bench_step(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+ExitStatus bench_step(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const TimedSteps& steps = invocation.steps;
   PreparedTraining run(world, config_for_steps(invocation, steps.warmup + steps.timed));
   const StepFigures figures = measure(world, invocation, run);

@@ -43,25 +43,25 @@ std::string file_identity(const std::string& path) {
   return fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-// libtutti_cuda.so is left out if a host has none: hosts without GPUs do not need it.
-std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path), bool all_have_cuda) {
+// libtutti_cuda.so is compared only if all hosts have it: hosts without GPUs do not need it.
+std::vector<AgreedValue> agreed_files(std::string (*text_of)(const std::string& path), bool all_have_cuda) {
   const std::string remedy = "install one build where all hosts can read it, and start that";
-  std::vector<Claim> claims{{"program file", text_of("/proc/self/exe"), remedy},
-                            {"libtutti.so", text_of(library_path()), remedy}};
-  if (all_have_cuda) claims.push_back({"libtutti_cuda.so", text_of(cuda_library_path()), remedy});
-  return claims;
+  std::vector<AgreedValue> values{{"program file", text_of("/proc/self/exe"), remedy},
+                                  {"libtutti.so", text_of(library_path()), remedy}};
+  if (all_have_cuda) values.push_back({"libtutti_cuda.so", text_of(cuda_library_path()), remedy});
+  return values;
 }
 
-std::string lines_of(const std::vector<Claim>& claims) {
+std::string lines_of(const std::vector<AgreedValue>& values) {
   std::string lines;
-  for (const Claim& claim : claims) lines += claim.value + "\n";
+  for (const AgreedValue& item : values) lines += item.value + "\n";
   return lines;
 }
 
-Findings differences(const std::vector<Claim>& claims, const std::vector<std::string>& lines_by_rank) {
+Findings differences(const std::vector<AgreedValue>& values, const std::vector<std::string>& lines_by_rank) {
   std::vector<std::istringstream> lines(lines_by_rank.begin(), lines_by_rank.end());
   Findings findings;
-  for (const Claim& claim : claims) {
+  for (const AgreedValue& item : values) {
     std::map<std::string, std::vector<int>> ranks_by_value;
     std::string expected;
     for (std::size_t rank = 0; rank < lines.size(); ++rank) {
@@ -72,7 +72,7 @@ Findings differences(const std::vector<Claim>& claims, const std::vector<std::st
     }
     for (const auto& [value, ranks] : ranks_by_value) {
       findings.fail(ErrorSource::input, "{} {} another {} than rank 0, {} instead of {}: {}", ranks_text(ranks),
-                    ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy);
+                    ranks.size() == 1 ? "has" : "have", item.what, value, expected, item.remedy);
     }
   }
   return findings;
@@ -115,7 +115,7 @@ bool Findings::attempt(const std::function<void()>& work) {
     work();
     return true;
   } catch (const Error& error) {
-    if (error.reach() != ErrorReach::all_ranks) throw;
+    if (error.scope() != ErrorScope::all_ranks) throw;
     fail(error.source(), error.describe());
     return false;
   }
@@ -177,17 +177,17 @@ void PreflightErrors::add(const Findings& findings) {
   }
 }
 
-std::vector<Claim> option_claims(RunConfig config) {
-  std::vector<Claim> claims;
+std::vector<AgreedValue> agreed_options(RunConfig config) {
+  std::vector<AgreedValue> values;
   for (const RunOption& option : run_options(config)) {
     if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
     if (option.name == "device") continue;  // checked by choose_communicator()
-    claims.push_back({"--" + option.name, value_text(option), kSame});
+    values.push_back({"--" + option.name, value_text(option), kSame});
   }
-  return claims;
+  return values;
 }
 
-std::vector<Claim> control_flow_claims(const RunConfig& config) {
+std::vector<AgreedValue> agreed_control_flow(const RunConfig& config) {
   return {{"--out", fmt::format("'{}'", config.out), kSame},
           {"--resume", config.resume ? "'true'" : "'false'", kSame},
           {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
@@ -195,7 +195,7 @@ std::vector<Claim> control_flow_claims(const RunConfig& config) {
           {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
 
-std::vector<Claim> version_claims(const std::string& description) {
+std::vector<AgreedValue> agreed_versions(const std::string& description) {
   const std::string remedy = "load the same modules on all hosts";
   return {{"version of Tutti", std::string(version()), remedy},
           {"MPI library", description, remedy},
@@ -234,14 +234,14 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
   return findings;
 }
 
-Findings compare(World& world, const std::vector<Claim>& claims) {
-  return differences(claims, all_gather_text(world, lines_of(claims)));
+Findings compare(World& world, const std::vector<AgreedValue>& values) {
+  return differences(values, all_gather_text(world, lines_of(values)));
 }
 
 Findings compare_programs(World& world) {
   std::error_code absent;
   const bool all_have_cuda = world.all_true(std::filesystem::exists(cuda_library_path(), absent));
-  const std::vector<Claim> identities = file_claims(file_identity, all_have_cuda);
+  const std::vector<AgreedValue> identities = agreed_files(file_identity, all_have_cuda);
   const auto all_identities = all_gather_text(world, world.host() + "\n" + lines_of(identities));
   const auto first_with = [&](std::size_t rank) {
     return static_cast<std::size_t>(std::ranges::find(all_identities, all_identities[rank]) - all_identities.begin());
@@ -252,7 +252,7 @@ Findings compare_programs(World& world) {
   findings.attempt([&] {
     std::string mine;
     run_or_throw_on_all(world, [&] {
-      if (first_with(rank) == rank) mine = lines_of(file_claims(content_of, all_have_cuda));
+      if (first_with(rank) == rank) mine = lines_of(agreed_files(content_of, all_have_cuda));
     });
     auto contents = all_gather_text(world, mine);
     for (std::size_t other = 0; other < contents.size(); ++other) contents[other] = contents[first_with(other)];
@@ -262,9 +262,9 @@ Findings compare_programs(World& world) {
 }
 
 Findings preflight_in_brief(World& world, const RunConfig& config) {
-  std::vector<Claim> claims = control_flow_claims(config);
-  for (Claim& claim : version_claims(world.description())) claims.push_back(std::move(claim));
-  Findings findings = compare(world, claims);
+  std::vector<AgreedValue> values = agreed_control_flow(config);
+  for (AgreedValue& item : agreed_versions(world.description())) values.push_back(std::move(item));
+  Findings findings = compare(world, values);
   findings.add(compare_programs(world));
   if (world.local_size() < world.size()) {
     findings.add(check_clocks(all_gather_text(world, world.host()), seconds_ahead(world)));

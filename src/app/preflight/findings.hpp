@@ -43,7 +43,7 @@ class Findings {
   void warn(fmt::format_string<First, More...> text, First&& first, More&&... more) {
     warn(fmt::format(text, std::forward<First>(first), std::forward<More>(more)...));
   }
-  // Runs `work`, which may throw the same error on all ranks; the error becomes a finding. Returns whether `work`\n  //
+  // Runs `work`, which may throw the same error on all ranks; the error becomes a finding. Returns whether `work`
   // succeeded. Collective.
   bool attempt(const std::function<void()>& work);
 
@@ -87,17 +87,17 @@ class PreflightErrors {
 };
 
 // A value that must be equal on all ranks.
-struct Claim {
+struct AgreedValue {
   std::string what;
   std::string value;
   std::string remedy;
 };
 
 // The options that affect the result, and those that decide which collectives a rank calls.
-std::vector<Claim> option_claims(RunConfig config);
-std::vector<Claim> control_flow_claims(const RunConfig& config);
+std::vector<AgreedValue> agreed_options(RunConfig config);
+std::vector<AgreedValue> agreed_control_flow(const RunConfig& config);
 // The libraries' versions; `description` is the world's.
-std::vector<Claim> version_claims(const std::string& description);
+std::vector<AgreedValue> agreed_versions(const std::string& description);
 
 // The kinds of processor of this rank and of the checkpoint that it resumes from; empty if unknown.
 struct ProcessorKinds {
@@ -109,8 +109,8 @@ struct ProcessorKinds {
 // (--exchange exact) and --allow-mixed-processors is not given. Collective.
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
 
-// Reports every claim in which a rank differs from rank 0. All ranks pass the same claims. Collective.
-Findings compare(World& world, const std::vector<Claim>& claims);
+// Reports every value in which a rank differs from rank 0. All ranks pass the same values. Collective.
+Findings compare(World& world, const std::vector<AgreedValue>& values);
 
 // Compares the files of the program and its libraries. They are read only if they are not the same files, and then by
 // one rank per host. Collective.

@@ -50,19 +50,19 @@ std::optional<std::int64_t> number_after(const fs::path& file, std::string_view 
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 struct MemoryFiles {
-  const char* most;
+  const char* limit;
   const char* used;
   const char* reclaimable;  // the word in memory.stat
 };
 
 void add_pool(GroupLimits& limits, const fs::path& folder, const MemoryFiles& files) {
-  const auto most = number_in(folder / files.most);
+  const auto limit = number_in(folder / files.limit);
   struct stat status {};
-  if (!most || *most >= kNoLimit || ::stat(folder.c_str(), &status) != 0) return;
+  if (!limit || *limit >= kNoLimit || ::stat(folder.c_str(), &status) != 0) return;
   const std::int64_t used = number_in(folder / files.used).value_or(0);
   const std::int64_t reclaimable = number_after(folder / "memory.stat", files.reclaimable).value_or(0);
   // The path is not unique, since each container has its own group at the same path.
-  limits.memory.push_back({fmt::format("{}:{}", status.st_dev, status.st_ino), *most - used + reclaimable});
+  limits.memory.push_back({fmt::format("{}:{}", status.st_dev, status.st_ino), *limit - used + reclaimable});
 }
 
 void tighten_cores(GroupLimits& limits, std::optional<std::int64_t> quota, std::optional<std::int64_t> period) {
@@ -288,7 +288,7 @@ Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead) {
   for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
     if (std::abs(ahead[rank]) <= kClockSeconds || !named.insert(hosts[rank]).second) continue;
     findings.warn(
-        "the clock of {} is {:.1f} s {} that of {}: synchronise both (chrony, ntp), or their logs show "
+        "the clock of {} is {:.1f} s {} that of {}: synchronize both (chrony, ntp), or their logs show "
         "another order of events",
         hosts[rank], std::abs(ahead[rank]), ahead[rank] > 0 ? "ahead of" : "behind", hosts.front());
   }
@@ -298,9 +298,9 @@ Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead) {
 std::vector<double> seconds_ahead(World& world) {
   const ClockReading mine = read_clock(
       world, [] { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); });
-  const auto least = static_cast<double>(std::max<std::int64_t>(0, std::abs(mine.offset_ns) - mine.error_ns));
+  const auto lower_bound = static_cast<double>(std::max<std::int64_t>(0, std::abs(mine.offset_ns) - mine.error_ns));
   std::vector<double> ahead;
-  for (const auto& figures : all_gather_doubles(world, {std::copysign(least, mine.offset_ns) / 1e9})) {
+  for (const auto& figures : all_gather_doubles(world, {std::copysign(lower_bound, mine.offset_ns) / 1e9})) {
     ahead.push_back(figures.front());
   }
   return ahead;
@@ -333,7 +333,7 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm) {
         config.batch_size, config.parts - config.batch_size, config.parts);
   } else if (smallest < kFewSamples && has_batch_norm) {
     findings.warn(
-        "batch norm normalises each part of {} samples alone, and below {} its statistics are noisy: give a larger "
+        "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give a larger "
         "--batch-size or fewer --parts",
         smallest, kFewSamples);
   }
@@ -347,8 +347,7 @@ Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t
     findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
                   config.schedule_epochs, name_of(config.rate.schedule));
   }
-  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.least == 0 &&
-      planned > scheduled) {
+  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
     findings.warn(
         "the cosine schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
         "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",

@@ -21,7 +21,7 @@ namespace tutti {
 // Memory that is shared by processes.
 struct MemoryPool {
   std::string name;       // the same for all processes of a host that share it
-  std::int64_t left = 0;  // bytes, including memory that can be reclaimed at once
+  std::int64_t left = 0;  // bytes, including memory that can be reclaimed immediately
 };
 
 // The limits of this process's control group and its ancestors; empty if they set none.
@@ -93,7 +93,7 @@ Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 
 // Warns of hosts whose clock differs from that of rank 0's host by a second or more.
 Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead);
-// For each rank, the least number of seconds that its clock is ahead of rank 0's; negative if behind. Collective.
+// For each rank, a lower bound of the seconds that its clock is ahead of rank 0's; negative if behind. Collective.
 std::vector<double> seconds_ahead(World& world);
 
 // Warns of classes without training samples.

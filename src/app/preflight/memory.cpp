@@ -60,10 +60,10 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const TrainerOptions& options = request.options;
   const ParameterLayout& layout = request.network.layout();
   const auto block = static_cast<std::int64_t>(layout.block_bytes());
-  const std::int64_t parts = PartPlan::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks)
+  const std::int64_t parts = PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks)
                                  .parts_by_rank()
                                  .at(static_cast<std::size_t>(request.rank));
-  const std::int64_t workers = std::clamp<std::int64_t>(options.side_by_side, 1, parts);
+  const std::int64_t workers = std::clamp<std::int64_t>(options.max_workers, 1, parts);
   const bool exact = options.exchange.kind == Exchange::exact;
 
   const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
@@ -112,7 +112,7 @@ std::vector<PoolDemand> gather_pool_demands(World& world, const std::vector<Memo
 
 std::string largest_layer(const Network& network, std::int64_t samples) {
   const auto mebi_of = [](std::int64_t elements) { return mebi(elements * kFloatBytes); };
-  std::int64_t most = -1;
+  std::int64_t max = -1;
   std::string text;
   for (const NetworkLayer& layer : network.layers()) {
     std::int64_t weights = 0;
@@ -123,8 +123,8 @@ std::string largest_layer(const Network& network, std::int64_t samples) {
       weights += parameter.elements();
     }
     const std::int64_t output = samples * layer.output.elements();
-    if (weights + output <= most) continue;
-    most = weights + output;
+    if (weights + output <= max) continue;
+    max = weights + output;
     text = fmt::format("{}: {}output {} of {} images, {:.1f} MiB", layer.name,
                        weights == 0 ? "" : fmt::format("{} weights, {:.1f} MiB; ", shape, mebi_of(weights)),
                        layer.output.text(), samples, mebi_of(output));
@@ -141,7 +141,7 @@ JobMemory check_job_memory(World& world, const EstimateRequest& request, const M
   const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.total();
   std::vector<MemoryPool> pools = machine.group_limits().memory;
   pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
-  job.most = std::ranges::min(pools, {}, &MemoryPool::left).left;
+  job.max_bytes = std::ranges::min(pools, {}, &MemoryPool::left).left;
   AvailableMemory memory{.host = world.host(),
                          .of_groups = gather_pool_demands(world, pools, of_host),
                          .device_bytes = job.estimate.network,

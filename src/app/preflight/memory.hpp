@@ -35,7 +35,7 @@ struct EstimateRequest {
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;
-  std::optional<FileShare> share{};  // of every checkpoint, if this rank saves one
+  std::optional<FileShard> share{};  // of every checkpoint, if this rank saves one
 };
 MemoryEstimate estimate_memory(const EstimateRequest& request);
 
@@ -63,7 +63,7 @@ std::string largest_layer(const Network& network, std::int64_t samples);
 
 struct JobMemory {
   MemoryEstimate estimate;
-  std::int64_t most = 0;  // bytes that this rank may use
+  std::int64_t max_bytes = 0;  // that this rank may use
   Findings findings;
 };
 // Checks the demand of all ranks against the memory of their hosts and the limits of their processes and, if

@@ -81,20 +81,20 @@ void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   // The older checkpoints that are still there during the last save.
   const std::int64_t older = old + plan.saves - 1;
   const std::int64_t keeps = config.keep_checkpoints == 0 ? older : config.keep_checkpoints + config.keep_best;
-  const std::int64_t most = std::min(keeps, older) + 1;
-  const std::string remedy = config.keep_checkpoints > 2 && most > 3 ? ", or give --keep-checkpoints 2" : "";
+  const std::int64_t max = std::min(keeps, older) + 1;
+  const std::string remedy = config.keep_checkpoints > 2 && max > 3 ? ", or give --keep-checkpoints 2" : "";
   const std::string there = fmt::format("--out {}: {:.1f} MiB are free", config.out, free);
-  const double wanted = each * static_cast<double>(most - old) + 0.1;
-  if (old + fit < std::min<std::int64_t>(most, 2 + config.keep_best)) {
+  const double wanted = each * static_cast<double>(max - old) + 0.1;
+  if (old + fit < std::min<std::int64_t>(max, 2 + config.keep_best)) {
     findings.fail(ErrorSource::save,
                   "{}, and a checkpoint takes about {:.1f} and is deleted only after the next one is verified: make "
                   "room for {:.1f} MiB, or choose another disk",
                   there, each, wanted);
-  } else if (old + fit < most) {
+  } else if (old + fit < max) {
     findings.warn(
         "{}, room for {} checkpoints of about {:.1f}, and this run needs {}, one more than it keeps: the oldest will "
         "be deleted early; make room for {:.1f} MiB{}",
-        there, fit, each, most - old, wanted, remedy);
+        there, fit, each, max - old, wanted, remedy);
   }
 }
 

@@ -1,8 +1,10 @@
-#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/weights.hpp"
+#include "backend/planned_layer.hpp"
+#include "backend/requests.hpp"
 
 #include <cmath>
 
@@ -95,10 +97,10 @@ template <class T>
 class BatchNormLayer final : public PlannedLayer {
  public:
   BatchNormLayer(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, request.input, {.input = true, .output = spec.relu}),
+      : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
         layout_(desc_of(request.input)),
-        kernels_(channel_kernels<T>()),
+        loops_(layer_loops<T>()),
         parameters_(parameters_of(weights_of(spec, request), layout_.channels())),
         statistics_(static_cast<std::size_t>(layout_.channels())),
         slabs_(static_cast<int>(std::min<std::int64_t>(kMaxSlabs, layout_.segments()))),
@@ -141,7 +143,7 @@ class BatchNormLayer final : public PlannedLayer {
 
   BatchNormSpec spec_;
   ChannelLayout layout_;
-  const ChannelKernels<T>& kernels_;
+  const LayerLoops<T>& loops_;
   Parameters parameters_;
   std::optional<Residual> residual_;
   std::vector<Statistics> statistics_;  // of the last batch
@@ -197,7 +199,7 @@ template <class T>
 void BatchNormLayer<T>::measure(CpuStream& stream, Group group, const T* input) {
   clear_sums(group);
   for_each_segment(stream, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
-    kernels_.moments({segment, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
+    loops_.moments({segment, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
   });
   for (std::int64_t block = group.begin; block < group.end; ++block) {
     sums_.fold(block);
@@ -237,8 +239,8 @@ void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
     for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
     // In reverse order, since the last segments are still in the cache.
     for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
-      kernels_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
-                          mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
+      loops_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output), mean_.of(block),
+                        factor_.of(block), offset_.of(block), spec_.relu});
     });
   });
 }
@@ -263,8 +265,8 @@ void BatchNormLayer<T>::prepare_backward(std::int64_t block, const LayerBackward
     offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
     gradient(0)[channel] = static_cast<float>(product * inverse);
     gradient(1)[channel] = static_cast<float>(sum);
-    gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_share);
-    gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_share);
+    gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_fraction);
+    gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_fraction);
   }
 }
 
@@ -272,14 +274,14 @@ template <class T>
 void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
   require_training(pass);
   CpuStream& ours = cpu_stream(stream);
-  const std::vector<T*> gradients = gradients_of<T>(pass);
+  const std::vector<T*> gradients = typed_gradients<T>(pass);
   const T* const input = static_cast<const T*>(pass.input);
   const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
   for_each_group([&](Group group) {
     clear_sums(group);
     for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
-      kernels_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
-                                    sums_.second(block, slab), scratch_of(slab)});
+      loops_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
+                                  sums_.second(block, slab), scratch_of(slab)});
     });
     for (std::int64_t block = group.begin; block < group.end; ++block) {
       sums_.fold(block);
@@ -287,8 +289,8 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
     }
     if (!wants_input_gradient_) return;
     for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
-      kernels_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
-                          factor_.of(block), slope_.of(block), offset_.of(block)});
+      loops_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
+                        factor_.of(block), slope_.of(block), offset_.of(block)});
     });
   });
   if (residual_) residual_->deliver_gradient(ours, gradients[0], pass.residual_gradient);

@@ -1,9 +1,11 @@
 #include "tutti/base/random.hpp"
 
-#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
+#include "backend/planned_layer.hpp"
+#include "backend/requests.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -15,7 +17,7 @@ template <class T>
 class AddLayer final : public PlannedLayer {
  public:
   AddLayer(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, request.input, {.output = spec.relu}),
+      : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
         elements_(static_cast<std::int64_t>(output_.bytes / sizeof(T))),
         residual_(engine, desc_of(request.residual), desc_of(request.input)) {}
@@ -24,15 +26,15 @@ class AddLayer final : public PlannedLayer {
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const void* residual = residual_.load(cpu_stream(stream), pass.residual);
-    channel_kernels<T>().add({elements_, static_cast<const T*>(pass.input), static_cast<const T*>(residual),
-                              static_cast<T*>(pass.output), spec_.relu});
+    layer_loops<T>().add({elements_, static_cast<const T*>(pass.input), static_cast<const T*>(residual),
+                          static_cast<T*>(pass.output), spec_.relu});
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
     T* const copy = wants_input_gradient_ ? static_cast<T*>(pass.input_gradient) : nullptr;
     const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
-    channel_kernels<T>().sum_gradients({elements_, gradients_of<T>(pass), output, copy});
+    layer_loops<T>().sum_gradients({elements_, typed_gradients<T>(pass), output, copy});
     residual_.deliver_gradient(cpu_stream(stream), pass.output_gradients[0], pass.residual_gradient);
   }
 
@@ -47,7 +49,7 @@ template <class T>
 class DropoutLayer final : public PlannedLayer {
  public:
   DropoutLayer(const DropoutSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, request.input),
+      : PlannedLayer(request, request.input, backward_reads(spec)),
         layout_(desc_of(request.input)),
         purpose_(request.random_purpose),
         drop_below_(static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32))),

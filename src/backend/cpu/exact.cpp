@@ -53,12 +53,12 @@ const Kernels& kernels() { return for_this_processor(avx512::kKernels, avx2::kKe
 
 // Calls work(slice, index of the first value, number of values, exponent) for each slice of the request.
 template <class Work>
-void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::int64_t count, const Work& work) {
+void for_each_run(const FixedPointGrid& grid, std::int64_t offset, std::int64_t count, const Work& work) {
   const std::span<const std::int64_t> ends = host_i64(grid.ends);
   const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
-  auto slice = static_cast<std::size_t>(std::ranges::upper_bound(ends, place) - ends.begin());
+  auto slice = static_cast<std::size_t>(std::ranges::upper_bound(ends, offset) - ends.begin());
   for (std::int64_t at = 0; at < count; ++slice) {
-    const std::int64_t end = std::min(ends[slice] - place, count);
+    const std::int64_t end = std::min(ends[slice] - offset, count);
     work(slice, at, end - at, exponents[slice]);
     at = end;
   }
@@ -72,7 +72,7 @@ void CpuBackend::to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFix
   std::int64_t* const sums = host_i64(request.sums).data();
   const std::span<std::int32_t> largest = host_i32(request.largest);
   const auto add = request.first ? kernels().set : kernels().add;
-  for_each_run(grid, request.place, request.values.elements(),
+  for_each_run(grid, request.offset, request.values.elements(),
                [&](std::size_t slice, std::int64_t at, std::int64_t count, int exponent) {
                  const std::int32_t most = add({values + at, sums + at, count, std::ldexp(1.0, exponent)});
                  largest[slice] = std::max(largest[slice], most);
@@ -84,7 +84,7 @@ void CpuBackend::from_fixed_point(Stream&, const FixedPointGrid& grid, const Fro
   const std::int64_t* const sums = host_i64(request.sums).data();
   float* const values = host_f32(request.values).data();
   const auto read = kernels().read;
-  for_each_run(grid, request.place, request.values.elements(),
+  for_each_run(grid, request.offset, request.values.elements(),
                [&](std::size_t, std::int64_t at, std::int64_t count, int exponent) {
                  read({sums + at, values + at, count, std::ldexp(1.0, -exponent)});
                });
@@ -109,9 +109,9 @@ void CpuBackend::find_not_finite(Stream&, const NotFiniteSearch& search) {
   const std::int64_t count = search.values.elements();
   if (all_finite(values, count)) return;
   const std::span<const std::int64_t> ends = host_i64(search.ends);
-  auto slice = std::ranges::upper_bound(ends, search.place);
+  auto slice = std::ranges::upper_bound(ends, search.offset);
   for (std::int64_t at = 0; at < count; ++slice) {
-    const std::int64_t end = std::min(*slice - search.place, count);
+    const std::int64_t end = std::min(*slice - search.offset, count);
     if (!all_finite(values + at, end - at)) break;
     at = end;
   }

@@ -1,7 +1,9 @@
-#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
+#include "backend/planned_layer.hpp"
+#include "backend/requests.hpp"
 
 #include <optional>
 
@@ -40,8 +42,9 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
 
 class Pool2dLayer final : public PlannedLayer {
  public:
-  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, const LayerRequest& request, const Shape& output)
-      : PlannedLayer(request, activation_of(output, plans.forward.dst_desc())),
+  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, const Pool2dSpec& spec, const LayerRequest& request)
+      : PlannedLayer(request, activation_of(batch_output(spec, request.input.shape), plans.forward.dst_desc()),
+                     backward_reads(spec)),
         input_(engine, plans.forward.src_desc()),
         result_(engine, plans.forward.dst_desc()),
         input_gradient_(engine, plans.forward.src_desc()),
@@ -85,8 +88,10 @@ template <class T>
 class GlobalAveragePoolLayer final : public PlannedLayer {
  public:
   GlobalAveragePoolLayer(const GlobalAveragePoolSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, activation_of(batch_output(spec, request.input.shape),
-                                            ChannelLayout(desc_of(request.input)).one_pixel())),
+      : PlannedLayer(
+            request,
+            activation_of(batch_output(spec, request.input.shape), ChannelLayout(desc_of(request.input)).one_pixel()),
+            backward_reads(spec)),
         layout_(desc_of(request.input)),
         sums_(static_cast<std::size_t>(layout_.period())) {}
 
@@ -125,8 +130,7 @@ class GlobalAveragePoolLayer final : public PlannedLayer {
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request) {
-  return std::make_unique<Pool2dLayer>(processor.engine, plan(processor.engine, spec, request), request,
-                                       batch_output(spec, request.input.shape));
+  return std::make_unique<Pool2dLayer>(processor.engine, plan(processor.engine, spec, request), spec, request);
 }
 
 std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {

@@ -5,7 +5,6 @@
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
-#include "backend/requests.hpp"
 
 #include <dnnl.hpp>
 

@@ -1,9 +1,11 @@
-#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/tiles/tiled_convolution.hpp"
 #include "backend/cpu/weights.hpp"
+#include "backend/planned_layer.hpp"
+#include "backend/requests.hpp"
 
 #include <algorithm>
 #include <array>
@@ -200,6 +202,7 @@ class LinearPlanner {
 struct WeightedLayerDesc {
   WeightedPlans plans;
   Shape output;
+  LayerReads reads;
   bool bias = false;
   bool relu = false;
 };
@@ -263,8 +266,7 @@ float* floats(const dnnl::memory& memory) { return static_cast<float*>(memory.ge
 
 WeightedLayer::WeightedLayer(const dnnl::engine& engine, const LayerRequest& request, const WeightedLayerDesc& desc,
                              CpuWeights& weights)
-    : PlannedLayer(request, activation_of(desc.output, desc.plans.forward.dst_desc()),
-                   {.input = true, .output = desc.relu && desc.plans.backward_weights}),
+    : PlannedLayer(request, activation_of(desc.output, desc.plans.forward.dst_desc()), desc.reads),
       input_(engine, desc_of(request.input), desc.plans.forward.src_desc(), Staged::Use::read),
       result_(engine, desc.plans.forward.dst_desc()),
       result_gradient_(engine, desc.plans.forward.dst_desc()),
@@ -378,15 +380,15 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {
   const Shape output = batch_output(spec, request.input.shape);
   const auto plans = Conv2dPlanner(processor, spec, request.input.shape, output).plan(request);
-  return std::make_unique<WeightedLayer>(
-      processor.engine, request, WeightedLayerDesc{plans, output, spec.bias, spec.relu}, weights_of(spec, request));
+  const WeightedLayerDesc desc{plans, output, backward_reads(spec), spec.bias, spec.relu};
+  return std::make_unique<WeightedLayer>(processor.engine, request, desc, weights_of(spec, request));
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request) {
   const Shape output = batch_output(spec, request.input.shape);
   const auto plans = LinearPlanner(processor, spec, request.input.shape).plan(request);
-  return std::make_unique<WeightedLayer>(
-      processor.engine, request, WeightedLayerDesc{plans, output, spec.bias, spec.relu}, weights_of(spec, request));
+  const WeightedLayerDesc desc{plans, output, backward_reads(spec), spec.bias, spec.relu};
+  return std::make_unique<WeightedLayer>(processor.engine, request, desc, weights_of(spec, request));
 }
 
 }  // namespace tutti::cpu

@@ -36,7 +36,7 @@ struct NormGradients {
   std::int64_t channels = 0;
   const float* scale = nullptr;
   double epsilon = 0;
-  double sample_share = 1;
+  double sample_fraction = 1;
   NormChannels of;  // slope and gradient offset are written
   float* scale_gradient = nullptr;
   float* shift_gradient = nullptr;
@@ -157,9 +157,9 @@ __global__ void norm_gradients(NormGradients work, int padded_channels) {
   work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
   work.scale_gradient[c] = static_cast<float>(product * inverse);
   work.shift_gradient[c] = static_cast<float>(sums[0]);
-  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_share);
+  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
   const double unbiased = n > 1 ? n / (n - 1) : 1;
-  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_share);
+  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
 }
 
 template <class T>
@@ -207,8 +207,8 @@ auto norm_gradient_sums_of(const GradientSum& gradients) {
 Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
 
 // As many as a large GPU runs at once, not more, since each writes partial sums.
-constexpr std::int64_t kSumBlocks = 4 * 132;
-constexpr std::int64_t kGradientSumBlocks = 3 * 132;
+constexpr std::int64_t kSumBlocks = 4 * kMultiprocessors;
+constexpr std::int64_t kGradientSumBlocks = 3 * kMultiprocessors;
 
 const float* values_of(const CudaWeights& weights, std::size_t index) {
   return static_cast<const float*>(weights.canonical()[index].data);
@@ -217,13 +217,13 @@ const float* values_of(const CudaWeights& weights, std::size_t index) {
 class BatchNormLayer final : public CudaLayer {
  public:
   BatchNormLayer(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, request.input, {.input = true}),
+      : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),
         sums_grid_(share_rows(layout_, type_, kSumBlocks)),
         gradient_sums_grid_(share_rows(layout_, type_, kGradientSumBlocks)),
-        pass_grid_(share_rows(layout_, type_, kPassBlocks)) {
+        elementwise_grid_(share_rows(layout_, type_, kElementwiseBlocks)) {
     const auto channels = static_cast<std::size_t>(layout_.padded_channels);
     channel_memory_ = allocate_cuda(processor.device, channels * (2 * sizeof(double) + 5 * sizeof(float)));
     channels_.mean = static_cast<double*>(channel_memory_.data());
@@ -260,8 +260,8 @@ class BatchNormLayer final : public CudaLayer {
                           .epsilon = BatchNormSpec::kEpsilon,
                           .result = channels_},
            channels);
-    launch(is_bf16() ? norm_application<Bf16> : norm_application<float>, grid_of(pass_grid_), cuda,
-           NormApplication{.grid = pass_grid_,
+    launch(is_bf16() ? norm_application<Bf16> : norm_application<float>, grid_of(elementwise_grid_), cuda,
+           NormApplication{.grid = elementwise_grid_,
                            .input = pass.input,
                            .residual = spec_.add ? pass.residual : nullptr,
                            .output = pass.output,
@@ -274,7 +274,7 @@ class BatchNormLayer final : public CudaLayer {
     require_training(pass);
     CudaStream& ours = as_cuda_stream(stream);
     const cudaStream_t cuda = native(ours);
-    const GradientSum gradients = gradients_of(ours, pass, output_);
+    const GradientSum gradients = reduce_to_three(ours, pass, output_);
     // The sum is written where it is wanted as the residual's gradient, and where reading it costs less than summing
     // again.
     const bool is_sum = gradients.second != nullptr;
@@ -292,8 +292,8 @@ class BatchNormLayer final : public CudaLayer {
     const int channels = static_cast<int>(layout_.padded_channels);
     launch(norm_gradients, grid_over_channels(channels), cuda, gradients_of_channels(pass), channels);
     if (!wants_input_gradient_) return;
-    launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(pass_grid_), cuda,
-           NormPropagation{.grid = pass_grid_,
+    launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(elementwise_grid_), cuda,
+           NormPropagation{.grid = elementwise_grid_,
                            .gradient = gradients.first,
                            .positive = summed == nullptr ? positive() : nullptr,
                            .input = pass.input,
@@ -312,7 +312,7 @@ class BatchNormLayer final : public CudaLayer {
             .channels = layout_.channels,
             .scale = values_of(weights_, 0),
             .epsilon = BatchNormSpec::kEpsilon,
-            .sample_share = pass.sample_share,
+            .sample_fraction = pass.sample_fraction,
             .of = channels_,
             .scale_gradient = gradient(0),
             .shift_gradient = gradient(1),
@@ -325,7 +325,7 @@ class BatchNormLayer final : public CudaLayer {
   const CudaWeights& weights_;
   RowGrid sums_grid_;
   RowGrid gradient_sums_grid_;
-  RowGrid pass_grid_;
+  RowGrid elementwise_grid_;
   Buffer channel_memory_;
   NormChannels channels_;  // within that memory
   Buffer partials_;

@@ -16,7 +16,7 @@
 namespace tutti::cuda {
 
 enum class ConvolutionPass { forward, input_gradient, weight_gradient };
-constexpr std::array<std::string_view, 3> words_of(ConvolutionPass) {
+constexpr std::array<std::string_view, 3> enum_names(ConvolutionPass) {
   return {"forward", "input-gradient", "weight-gradient"};
 }
 

@@ -87,9 +87,9 @@ void launch_gradient(cudaStream_t stream, ElementType type, const AdditionGradie
 class AddLayer final : public CudaLayer {
  public:
   AddLayer(const Processor& processor, const AddSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, request.input),
+      : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
-        grid_(share_rows(layout_of(request.input), type_, kPassBlocks)) {
+        grid_(share_rows(layout_of(request.input), type_, kElementwiseBlocks)) {
     if (spec.relu && mode_ == LayerMode::training) {
       positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
     }
@@ -110,7 +110,7 @@ class AddLayer final : public CudaLayer {
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
     CudaStream& ours = as_cuda_stream(stream);
-    const GradientSum gradients = gradients_of(ours, pass, output_);
+    const GradientSum gradients = reduce_to_three(ours, pass, output_);
     const bool differs = gradients.second != nullptr || spec_.relu;
     void* const summed = differs && pass.residual_gradient != nullptr ? pass.output_gradients[0] : nullptr;
     void* const copy = wants_input_gradient_ ? pass.input_gradient : nullptr;
@@ -231,7 +231,7 @@ __global__ void dropout_gradient(DropoutGradient work, Runs samples) {
 class DropoutLayer final : public CudaLayer {
  public:
   DropoutLayer(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, request.input) {
+      : CudaLayer(request, request.input, backward_reads(spec)) {
     if (mode_ == LayerMode::evaluation) return;
     place_ = allocate_cuda(processor.device, sizeof(BatchPosition));
     kept_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
@@ -266,7 +266,7 @@ class DropoutLayer final : public CudaLayer {
     require_training(pass);
     if (!wants_input_gradient_) return;
     CudaStream& ours = as_cuda_stream(stream);
-    const DropoutGradient work{gradients_of(ours, pass, output_), work_.kept, work_.factor, pass.input_gradient};
+    const DropoutGradient work{reduce_to_three(ours, pass, output_), work_.kept, work_.factor, pass.input_gradient};
     launch(is_bf16() ? dropout_gradient<Bf16> : dropout_gradient<float>, samples_.grid(), native(ours), work, samples_);
   }
 
@@ -284,21 +284,21 @@ std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, con
   return std::make_unique<AddLayer>(processor, spec, request);
 }
 
-GradientSum gradients_of(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output) {
+std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request) {
+  return std::make_unique<DropoutLayer>(processor, spec, request);
+}
+
+GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output) {
   const auto& gradients = pass.output_gradients;
   const auto at = [&](std::size_t i) -> void* { return i < gradients.size() ? gradients[i] : nullptr; };
   for (std::size_t i = 3; i < gradients.size(); i += 2) {
     const ElementType type = format_of(output).type();
     launch_gradient(native(stream), type,
-                    {.grid = share_rows(layout_of(output), type, kPassBlocks),
+                    {.grid = share_rows(layout_of(output), type, kElementwiseBlocks),
                      .gradients = {at(2), at(i), at(i + 1)},
                      .summed = at(2)});
   }
   return {at(0), at(1), at(2)};
-}
-
-std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request) {
-  return std::make_unique<DropoutLayer>(processor, spec, request);
 }
 
 }  // namespace tutti::cuda

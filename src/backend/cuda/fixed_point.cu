@@ -12,7 +12,7 @@ struct SlicedExtent {
   const std::int64_t* ends;
   const std::int32_t* exponents;
   std::int64_t slices;
-  std::int64_t place;
+  std::int64_t offset;
   std::int64_t elements;
   bool aligned;  // pairs of values and of sums, to their size
 };
@@ -127,8 +127,8 @@ template <class Work>
 __global__ void __launch_bounds__(kThreads) step_slices(const Work work, const SlicedExtent extent) {
   std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kBlockElements;
   const std::int64_t stop = min(extent.elements, at + kBlockElements);
-  for (std::int64_t slice = slice_of(extent, extent.place + at); at < stop; ++slice) {
-    const std::int64_t end = min(stop, extent.ends[slice] - extent.place);
+  for (std::int64_t slice = slice_of(extent, extent.offset + at); at < stop; ++slice) {
+    const std::int64_t end = min(stop, extent.ends[slice] - extent.offset);
     const std::int64_t first = extent.aligned ? min(end, at + at % 2) : end;
     const std::int64_t last = first + (end - first) / 2 * 2;
     const int exponent = extent.exponents[slice];
@@ -155,7 +155,7 @@ SlicedExtent extent_of(const FixedPointGrid& grid, const Request& request) {
   return {.ends = device_i64(grid.ends),
           .exponents = device_i32(grid.exponents),
           .slices = grid.ends.elements(),
-          .place = request.place,
+          .offset = request.offset,
           .elements = request.values.elements(),
           .aligned = is_aligned(request.values) && is_aligned(request.sums)};
 }

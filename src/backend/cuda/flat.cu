@@ -28,7 +28,7 @@ struct SearchElements {
   const float* values;
   const std::int64_t* ends;
   std::int64_t slices;
-  std::int64_t place;
+  std::int64_t offset;
   std::int32_t* found;
   const std::int32_t* only_if;  // or null
 };
@@ -106,7 +106,7 @@ __device__ void step(const SearchElements& work, std::int64_t at) {
   const FloatVec<kSize> values = load<kSize>(work.values, at);
   for (int i = 0; i < kSize; ++i) {
     if ((__float_as_int(values.values[i]) & 0x7FFFFFFF) < kInfinity) continue;
-    const auto from_end = static_cast<int>(work.slices - slice_of(work, work.place + at + i));
+    const auto from_end = static_cast<int>(work.slices - slice_of(work, work.offset + at + i));
     if (*work.found < from_end) atomicMax(work.found, from_end);
     return;
   }
@@ -205,7 +205,7 @@ void CudaBackend::find_not_finite(Stream& stream, const NotFiniteSearch& search)
                SearchElements{.values = device_f32(search.values),
                               .ends = device_i64(search.ends),
                               .slices = search.ends.elements(),
-                              .place = search.place,
+                              .offset = search.offset,
                               .found = device_i32(search.found),
                               .only_if = search.only_if.data == nullptr ? nullptr : device_i32(search.only_if)},
                extent_of("looking at", {search.values}));

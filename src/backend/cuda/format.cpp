@@ -15,8 +15,8 @@ constexpr std::int64_t kMinRows = 4;  // of a thread
 std::int64_t quotient_up(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
 
 ImageLayout dense_layout(const Shape& shape, ElementType type) {
-  const bool image = shape.rank() == 4;
-  if (!image && shape.rank() != 2) {
+  const bool image = shape.ndim() == 4;
+  if (!image && shape.ndim() != 2) {
     throw Error(ErrorSource::internal, fmt::format("an activation of {} is neither images nor vectors", shape.text()));
   }
   return {.samples = shape[0],

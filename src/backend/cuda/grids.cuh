@@ -1,6 +1,7 @@
 #pragma once
-// Divides an activation among the threads of a grid: by rows, where each thread has one pack of channels, or by runs of
-// packs, for kernels that need a pack's position in its run.
+// Divides an activation among the threads of a grid: by rows, where each thread has one pack of channels, for sums and
+// values per channel and for elementwise kernels; or by runs of packs, for kernels that need a pack's position in its
+// run, as pooling and dropout do.
 
 #include "backend/cuda/format.hpp"
 #include "kernel.cuh"

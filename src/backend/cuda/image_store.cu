@@ -105,7 +105,7 @@ AxisWork axis_of(const AxisTables& tables, const Shape& outputs) {
   const Shape& weights = tables.weights.shape;
   require_shape("taps", tables.taps, {outputs[0]});
   require_shape("first inputs", tables.first, outputs);
-  require_shape("weights", tables.weights, {outputs[0], weights.rank() == 3 ? weights[1] : 0, outputs[1]});
+  require_shape("weights", tables.weights, {outputs[0], weights.ndim() == 3 ? weights[1] : 0, outputs[1]});
   return {.taps = device_i32(tables.taps),
           .first = device_i32(tables.first),
           .weights = device_f32(tables.weights),

@@ -8,7 +8,7 @@
 #include "tutti/backend/precision.hpp"
 
 #include "backend/cuda/format.hpp"
-#include "backend/requests.hpp"
+#include "backend/planned_layer.hpp"
 
 #include <functional>
 #include <memory>
@@ -33,9 +33,12 @@ std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, con
 std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
 
+// For layers with ReLU that keep a mask of a bit per value, which is less to read than the output.
+inline LayerReads with_mask(const LayerReads& reads) { return {.input = reads.input, .output = false}; }
+
 class CudaLayer : public PlannedLayer {
  protected:
-  CudaLayer(const LayerRequest& request, const ActivationSpec& output, const LayerReads& reads = {})
+  CudaLayer(const LayerRequest& request, const ActivationSpec& output, const LayerReads& reads)
       : PlannedLayer(request, output, reads), type_(format_of(output).type()) {}
   bool is_bf16() const { return type_ == ElementType::bf16; }
 
@@ -48,8 +51,8 @@ std::unique_ptr<Layer> make_converting_layer(
     const Processor& processor, const LayerRequest& request,
     const std::function<std::unique_ptr<Layer>(const LayerRequest& native_request)>& make);
 
-// The first step of backward passes. If an activation has more than three gradients, an extra pass adds the others to
-// the third. Asynchronous.
-GradientSum gradients_of(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output);
+// The first step of backward passes: the gradients of the output, three at most, which the layer's own kernel sums. If
+// more than three layers read it, another kernel (elementwise.cu) adds the others to the third first. Asynchronous.
+GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output);
 
 }  // namespace tutti::cuda

@@ -1,6 +1,5 @@
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/runtime.hpp"
-#include "backend/requests.hpp"
 #include "floats.cuh"
 #include "grids.cuh"
 
@@ -218,7 +217,7 @@ PoolExtents extents_of(const Pool2dSpec& spec, const ActivationSpec& input, cons
 class Pool2dLayer final : public CudaLayer {
  public:
   Pool2dLayer(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, output_of(spec, request.input)),
+      : CudaLayer(request, output_of(spec, request.input), backward_reads(spec)),
         pooling_(spec.pooling),
         extents_(extents_of(spec, request.input, output_)) {
     if (pooling_ != Pooling::max || mode_ != LayerMode::training || !wants_input_gradient_) return;
@@ -236,7 +235,7 @@ class Pool2dLayer final : public CudaLayer {
     require_training(pass);
     if (!wants_input_gradient_) return;
     CudaStream& ours = as_cuda_stream(stream);
-    const PoolGradient work{extents_, gradients_of(ours, pass, output_), places_.data(), pass.input_gradient};
+    const PoolGradient work{extents_, reduce_to_three(ours, pass, output_), places_.data(), pass.input_gradient};
     const Runs runs = rows_of_input(extents_);
     launch(is_bf16() ? pool_gradient_of<Bf16>() : pool_gradient_of<float>(), runs.grid(), native(ours), work, runs);
   }
@@ -308,7 +307,7 @@ __global__ void global_average_gradient(GlobalAverageGradient work, Runs inputs)
 class GlobalAveragePoolLayer final : public CudaLayer {
  public:
   GlobalAveragePoolLayer(const GlobalAveragePoolSpec& spec, const LayerRequest& request)
-      : CudaLayer(request, output_of(spec, request.input)), layout_(layout_of(request.input)) {}
+      : CudaLayer(request, output_of(spec, request.input), backward_reads(spec)), layout_(layout_of(request.input)) {}
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const Runs outputs{layout_.samples, static_cast<int>(packs_of(layout_, type_))};
@@ -322,7 +321,7 @@ class GlobalAveragePoolLayer final : public CudaLayer {
     CudaStream& ours = as_cuda_stream(stream);
     const Runs inputs{layout_.samples, static_cast<int>(layout_.pixels() * packs_of(layout_, type_))};
     launch(is_bf16() ? global_average_gradient<Bf16> : global_average_gradient<float>, inputs.grid(), native(ours),
-           GlobalAverageGradient{layout_.pixels(), gradients_of(ours, pass, output_), pass.input_gradient}, inputs);
+           GlobalAverageGradient{layout_.pixels(), reduce_to_three(ours, pass, output_), pass.input_gradient}, inputs);
   }
 
  private:

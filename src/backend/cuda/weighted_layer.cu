@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
 
 constexpr std::size_t kAlignment = 256;
 // As many as a large GPU runs at once, not more, since each writes partial sums in training.
-constexpr std::int64_t kSumBlocks = 4 * 132;
+constexpr std::int64_t kSumBlocks = 4 * kMultiprocessors;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -123,10 +123,10 @@ class WeightedLayer final : public CudaLayer {
 
 WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc& layer, CudaWeights& weights,
                              const LayerRequest& request)
-    : CudaLayer(request, layer.output, {.input = true, .output = layer.relu}),
+    : CudaLayer(request, layer.output, layer.reads),
       layer_(layer),
       layout_(layout_of(layer.output)),
-      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)),
+      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kElementwiseBlocks)),
       filters_(weights.packed(layer.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
@@ -154,7 +154,7 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
 }
 
 void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const {
-  const GradientSum gradients = gradients_of(stream, pass, layer_.output);
+  const GradientSum gradients = reduce_to_three(stream, pass, layer_.output);
   const bool differs = gradients.second != nullptr || layer_.relu;
   if (!differs && partials == nullptr) return;
   launch(is_bf16() ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
@@ -206,7 +206,8 @@ WeightedLayerDesc weighted_layer_of(Precision precision, const LayerSpec& spec, 
                                       .channels = images.channels,
                                       .padded_outputs = results.padded_channels,
                                       .padded_channels = images.padded_channels},
-                          .output = output};
+                          .output = output,
+                          .reads = backward_reads(spec)};
   if (const auto* convolution = std::get_if<Conv2dSpec>(&spec)) {
     layer.convolution.kernel_height = convolution->kernel;
     layer.convolution.kernel_width = convolution->kernel;

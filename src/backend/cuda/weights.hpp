@@ -85,6 +85,7 @@ struct WeightedLayerDesc {
   ConvolutionShape convolution;
   FilterLayout filters;
   ActivationSpec output;
+  LayerReads reads;
   bool relu = false;
 };
 

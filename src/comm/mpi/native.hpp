@@ -1,5 +1,5 @@
 #pragma once
-// Helpers for calling MPI.
+// Calls of MPI with checked results, and waits that sleep.
 
 #include "tutti/comm/world.hpp"
 

@@ -55,11 +55,11 @@ void OperationQueue::finish() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void OperationQueue::abandon() noexcept {
+void OperationQueue::abort() noexcept {
   helper_.request_stop();
   if (helper_.joinable()) helper_.join();
   const std::lock_guard lock(mutex_);
-  failure_ = std::make_exception_ptr(Error(ErrorSource::internal, "the communicator was abandoned"));
+  failure_ = std::make_exception_ptr(Error(ErrorSource::internal, "the communicator was aborted"));
 }
 
 bool OperationQueue::advance_all() noexcept {

@@ -52,7 +52,7 @@ class OperationQueue {
   // Waits for all operations.
   void finish();
   // Stops making progress and ends the helper thread.
-  void abandon() noexcept;
+  void abort() noexcept;
 
  private:
   struct QueuedOperation {

@@ -28,15 +28,15 @@ static_assert(static_cast<std::int64_t>(kMaxOperationsInFlight) < kTags);
 
 constexpr int kMaxDirectRanks = 64;
 
-// The number of pieces, of `chunks` messages each, into which a tensor is split. Adding one message overlaps receiving
-// the next, and a message stays in the cache until it is sent on.
-std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t chunks = 1) {
-  const std::int64_t longest = chunks * (kMaxMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
+// The number of pieces, of at most `messages_per_piece` messages each, into which a tensor is split. Adding one message
+// overlaps receiving the next, and a message stays in the cache until it is sent on.
+std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t messages_per_piece = 1) {
+  const std::int64_t longest = messages_per_piece * (kMaxMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
   return (elements + longest - 1) / longest;
 }
 
-ElementRange slice_of(const ElementRange& range, std::int64_t number, std::int64_t slices) {
-  return {range.begin + range.elements() * number / slices, range.begin + range.elements() * (number + 1) / slices};
+ElementRange split_range(const ElementRange& range, std::int64_t index, std::int64_t count) {
+  return {range.begin + range.elements() * index / count, range.begin + range.elements() * (index + 1) / count};
 }
 
 // Collectives on host memory through MPI's point-to-point messages or shared memory, split into operations that a queue
@@ -61,7 +61,7 @@ class MpiCommunicator : public Communicator {
   void broadcast(const Tensor& values, Stream& stream) override;
   bool progress() override { return queue_.progress(); }
   void finish(Stream&) override { queue_.finish(); }
-  void abandon() noexcept override { queue_.abandon(); }
+  void abort() noexcept override { queue_.abort(); }
   std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
 
  protected:
@@ -87,7 +87,7 @@ class MpiCommunicator : public Communicator {
   std::int64_t next_tag_ = 0;
   std::uint64_t window_operations_ = 0;  // operations in shared memory so far
   std::atomic<std::uint64_t> bytes_sent_ = 0;
-  HostStream host_stream_;
+  IdleStream host_stream_;
   OperationQueue queue_;  // last, so that its helper thread ends before the members that it uses
 };
 
@@ -146,11 +146,11 @@ void MpiCommunicator::push_sum(const Tensor& values) {
   const std::int64_t ranks = size();
   const std::int64_t pieces = pieces_of(values.elements(), values.type, ranks);
   std::vector<Reduction> reductions;
-  for (std::int64_t number = 0; number < pieces; ++number) {
-    const ElementRange piece = slice_of({0, values.elements()}, number, pieces);
+  for (std::int64_t index = 0; index < pieces; ++index) {
+    const ElementRange piece = split_range({0, values.elements()}, index, pieces);
     Reduction& reduction =
         reductions.emplace_back(Reduction{.values = values, .results = values, .chunks = {}, .transform_shard = {}});
-    for (std::int64_t chunk = 0; chunk < ranks; ++chunk) reduction.chunks.push_back(slice_of(piece, chunk, ranks));
+    for (std::int64_t chunk = 0; chunk < ranks; ++chunk) reduction.chunks.push_back(split_range(piece, chunk, ranks));
   }
   push_reductions(std::move(reductions));
 }
@@ -165,7 +165,7 @@ void MpiCommunicator::push_reduce_scatter_gather(const ReduceScatterGather& sum)
     Reduction& reduction = reductions.emplace_back(
         Reduction{.values = sum.values, .results = sum.results, .chunks = {}, .transform_shard = {}});
     for (int chunk = 0; chunk < size(); ++chunk) {
-      reduction.chunks.push_back(slice_of(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
+      reduction.chunks.push_back(split_range(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
     }
     if (sum.transform_shard) {
       reduction.transform_shard = [this, transform = sum.transform_shard](const ElementRange& chunk) {
@@ -178,7 +178,7 @@ void MpiCommunicator::push_reduce_scatter_gather(const ReduceScatterGather& sum)
 
 AllReduceAlgorithm MpiCommunicator::algorithm_for(const Reduction& reduction) const {
   const std::int64_t elements = std::max(reduction.values.elements(), reduction.results.elements());
-  const AllReduceAlgorithm chosen = choice_.of(elements * static_cast<std::int64_t>(sizeof(float)));
+  const AllReduceAlgorithm chosen = choice_.for_size(elements * static_cast<std::int64_t>(sizeof(float)));
   const auto outside = [&](const Tensor& tensor) { return !is_empty(tensor) && !peer_memory_->find(tensor); };
   if (chosen == AllReduceAlgorithm::window && (outside(reduction.values) || outside(reduction.results)))
     return AllReduceAlgorithm::ring;
@@ -210,8 +210,8 @@ void MpiCommunicator::push_root_operations(const Tensor& values, RootDirection d
   const std::int64_t pieces = pieces_of(values.elements(), values.type);
   Operations operations;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const Tensor part = subtensor(values, slice_of({0, values.elements()}, piece, pieces));
-    operations.push_back(std::make_unique<RootOperation>(self(), part, direction, next_tag()));
+    const Tensor values_of_piece = subtensor(values, split_range({0, values.elements()}, piece, pieces));
+    operations.push_back(std::make_unique<RootOperation>(self(), values_of_piece, direction, next_tag()));
   }
   push(values, {}, std::move(operations));
 }

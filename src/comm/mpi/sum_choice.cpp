@@ -41,7 +41,7 @@ AlgorithmChoice::AlgorithmChoice(const std::vector<AllReduceThreshold>& threshol
   }
 }
 
-AllReduceAlgorithm AlgorithmChoice::of(std::int64_t bytes) const {
+AllReduceAlgorithm AlgorithmChoice::for_size(std::int64_t bytes) const {
   const auto found = std::ranges::find_if(
       thresholds_, [=](const AllReduceThreshold& threshold) { return bytes <= threshold.up_to_bytes; });
   return found == thresholds_.end() ? thresholds_.back().algorithm : found->algorithm;

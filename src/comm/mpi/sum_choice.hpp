@@ -18,7 +18,7 @@ class AlgorithmChoice {
   // `thresholds` are not empty and ascend by size. Neighbours with the same algorithm are merged.
   explicit AlgorithmChoice(const std::vector<AllReduceThreshold>& thresholds);
 
-  AllReduceAlgorithm of(std::int64_t bytes) const;
+  AllReduceAlgorithm for_size(std::int64_t bytes) const;
   const std::vector<AllReduceThreshold>& thresholds() const { return thresholds_; }
   // "direct to 64 KiB, ring above," or "ring", to be followed by " over" and the library's name.
   std::string text() const;

@@ -117,12 +117,12 @@ void DirectOperation::send_results() {
   }
 }
 
-void DirectOperation::post_send(int rank, const Tensor& part) {
-  if (part.bytes() == 0) return;
+void DirectOperation::post_send(int rank, const Tensor& piece) {
+  if (piece.bytes() == 0) return;
   awaited_bytes_.push_back(0);
-  check(MPI_Isend(part.data, static_cast<int>(part.bytes()), MPI_BYTE, rank, tag_, self_.comm,
+  check(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, rank, tag_, self_.comm,
                   &requests_.emplace_back(MPI_REQUEST_NULL)));
-  self_.bytes_sent.fetch_add(part.bytes(), std::memory_order_relaxed);
+  self_.bytes_sent.fetch_add(piece.bytes(), std::memory_order_relaxed);
 }
 
 void DirectOperation::post_receive(int rank, std::byte* to, std::size_t bytes) {
@@ -160,10 +160,10 @@ RingOperation::RingOperation(const MpiRank& self, Reduction reduction, int tag)
       step_(is_empty(reduction_.values) ? self.size - 1 : 0),
       end_((is_empty(reduction_.results) ? 1 : 2) * (self.size - 1)) {}
 
-RingOperation::Chunk RingOperation::chunk(int number) const {
-  const ElementRange& range = reduction_.chunks[static_cast<std::size_t>((number + 2 * self_.size) % self_.size)];
-  const Tensor part = subtensor(adding() ? reduction_.values : reduction_.results, range);
-  return {.data = static_cast<std::byte*>(part.data), .bytes = part.bytes()};
+RingOperation::Chunk RingOperation::chunk(int index) const {
+  const ElementRange& range = reduction_.chunks[static_cast<std::size_t>((index + 2 * self_.size) % self_.size)];
+  const Tensor piece = subtensor(adding() ? reduction_.values : reduction_.results, range);
+  return {.data = static_cast<std::byte*>(piece.data), .bytes = piece.bytes()};
 }
 
 void RingOperation::start() {
@@ -278,27 +278,27 @@ WindowOperation::WindowOperation(PeerMemory& peer_memory, const MpiRank& self, s
 
 void WindowOperation::start() {
   OperationSlot& slot = peer_memory_.own_slot(number_);
-  slot.given = {shared_values(peer_memory_, pieces_.front().values),
-                shared_values(peer_memory_, pieces_.front().results)};
+  slot.published = {shared_values(peer_memory_, pieces_.front().values),
+                    shared_values(peer_memory_, pieces_.front().results)};
   slot.ready.store(number_, std::memory_order_release);
 }
 
 Operation::State WindowOperation::advance() {
   if (next_piece_ < pieces_.size()) {
     if (values_.empty()) {
-      if (!have_all(&OperationSlot::ready)) return State::waiting;
+      if (!all_ranks_reached(&OperationSlot::ready)) return State::waiting;
       look_up_memory();
     }
     run_piece(pieces_[next_piece_++]);
     if (next_piece_ < pieces_.size()) return State::progressed;
     peer_memory_.own_slot(number_).done.store(number_, std::memory_order_release);
     seen_ = 0;
-    return have_all(&OperationSlot::done) ? State::done : State::progressed;
+    return all_ranks_reached(&OperationSlot::done) ? State::done : State::progressed;
   }
-  return have_all(&OperationSlot::done) ? State::done : State::waiting;
+  return all_ranks_reached(&OperationSlot::done) ? State::done : State::waiting;
 }
 
-bool WindowOperation::have_all(std::atomic<std::uint64_t> OperationSlot::*flag) {
+bool WindowOperation::all_ranks_reached(std::atomic<std::uint64_t> OperationSlot::*flag) {
   while (seen_ < self_.size && (peer_memory_.slot(seen_, number_).*flag).load(std::memory_order_acquire) >= number_) {
     ++seen_;
   }
@@ -307,17 +307,17 @@ bool WindowOperation::have_all(std::atomic<std::uint64_t> OperationSlot::*flag) 
 
 void WindowOperation::look_up_memory() {
   const Reduction& reduction = pieces_.front();
-  const std::array<SharedValues, 2>& own = peer_memory_.own_slot(number_).given;
+  const std::array<SharedValues, 2>& own = peer_memory_.own_slot(number_).published;
   for (int rank = 0; rank < self_.size; ++rank) {
-    const std::array<SharedValues, 2>& given = peer_memory_.slot(rank, number_).given;
+    const std::array<SharedValues, 2>& published = peer_memory_.slot(rank, number_).published;
     for (std::size_t i = 0; i < own.size(); ++i)
-      require_bytes(RankBytes{rank, given[i].bytes}, own[i].bytes, self_.rank);
+      require_bytes(RankBytes{rank, published[i].bytes}, own[i].bytes, self_.rank);
     const auto in_memory = [&](const Tensor& tensor, const SharedValues& theirs) {
       if (rank == self_.rank || is_empty(tensor)) return static_cast<std::byte*>(tensor.data);
       return peer_memory_.map(rank, theirs);
     };
-    values_.push_back(in_memory(reduction.values, given[0]));
-    results_.push_back(in_memory(reduction.results, given[1]));
+    values_.push_back(in_memory(reduction.values, published[0]));
+    results_.push_back(in_memory(reduction.results, published[1]));
   }
   if (self_.size > 2)
     partial_sums_ = std::make_unique_for_overwrite<std::byte[]>(kBlockElements * sizeof(std::int64_t));

@@ -1,6 +1,6 @@
 #pragma once
-// The all_reduce algorithms, each a state machine that never waits. All of them add in the ring's order, and so give
-// the same bits.
+// The all_reduce algorithms, each a state machine that never waits for other ranks. All of them add in the ring's
+// order, and so give the same bits.
 
 #include "tutti/backend/tensor.hpp"
 
@@ -75,7 +75,7 @@ class DirectOperation final : public Operation {
   void send_values();
   void add_values();
   void send_results();
-  void post_send(int rank, const Tensor& part);
+  void post_send(int rank, const Tensor& piece);
   void post_receive(int rank, std::byte* to, std::size_t bytes);
 
   MpiRank self_;
@@ -105,7 +105,7 @@ class RingOperation final : public Operation {
   };
 
   bool adding() const { return step_ < self_.size - 1; }
-  Chunk chunk(int number) const;
+  Chunk chunk(int index) const;
   Chunk outgoing() const { return chunk(self_.rank - step_); }
   Chunk incoming() const { return chunk(self_.rank - step_ - 1); }
   void begin_step();
@@ -166,7 +166,7 @@ class WindowOperation final : public Operation {
 
  private:
   // Whether all ranks have set this flag of their slots for this operation.
-  bool have_all(std::atomic<std::uint64_t> OperationSlot::*flag);
+  bool all_ranks_reached(std::atomic<std::uint64_t> OperationSlot::*flag);
   void look_up_memory();
   void run_piece(const Reduction& piece);
   void add_values(const ElementRange& range);

@@ -80,7 +80,7 @@ std::vector<SingleShard> single_shards(const ReduceScatterGather& sum) {
 // Enqueues collectives as NCCL calls on a stream. Each function returns the payload bytes that this rank sends,
 // assuming a ring where NCCL chooses the algorithm. The values have been checked and are not empty. All functions are
 // collective and asynchronous; they return when the calls are on the stream.
-struct Exchange {
+struct NcclCalls {
   const Connection& connection;
   CudaStream& stream;
   const std::string& name;  // for messages
@@ -97,7 +97,7 @@ struct Exchange {
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream.native()); }
 };
 
-std::uint64_t Exchange::all_reduce(const Tensor& values) const {
+std::uint64_t NcclCalls::all_reduce(const Tensor& values) const {
   connection.wait_until_done(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
                                            type_of(values), ncclSum, connection.native(), native()),
                              name);
@@ -105,7 +105,7 @@ std::uint64_t Exchange::all_reduce(const Tensor& values) const {
          static_cast<std::uint64_t>(connection.size());
 }
 
-std::uint64_t Exchange::reduce_scatter_gather(const ReduceScatterGather& sum) const {
+std::uint64_t NcclCalls::reduce_scatter_gather(const ReduceScatterGather& sum) const {
   std::uint64_t bytes = 0;
   if (!is_empty(sum.values)) bytes += reduce_scatter(sum);
   transform_piece(sum, shard_of(sum, connection.rank()), stream);
@@ -113,7 +113,7 @@ std::uint64_t Exchange::reduce_scatter_gather(const ReduceScatterGather& sum) co
   return bytes;
 }
 
-std::uint64_t Exchange::reduce_scatter(const ReduceScatterGather& sum) const {
+std::uint64_t NcclCalls::reduce_scatter(const ReduceScatterGather& sum) const {
   const Tensor& values = sum.values;
   const ncclDataType_t type = type_of(values);
   Group group;
@@ -132,7 +132,7 @@ std::uint64_t Exchange::reduce_scatter(const ReduceScatterGather& sum) const {
   return bytes_outside(shard_of(sum, connection.rank()), values);
 }
 
-std::uint64_t Exchange::all_gather(const ReduceScatterGather& sum) const {
+std::uint64_t NcclCalls::all_gather(const ReduceScatterGather& sum) const {
   const Tensor& results = sum.results;
   const ncclDataType_t type = type_of(results);
   Group group;
@@ -150,7 +150,7 @@ std::uint64_t Exchange::all_gather(const ReduceScatterGather& sum) const {
   return bytes_outside(shard_of(sum, (connection.rank() + 1) % connection.size()), results);
 }
 
-std::uint64_t Exchange::reduce_to_root(const Tensor& values) const {
+std::uint64_t NcclCalls::reduce_to_root(const Tensor& values) const {
   const std::int64_t elements = values.elements();
   const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / static_cast<std::int64_t>(sizeof(float)));
   for (std::int64_t begin = 0; begin < elements; begin += longest) {
@@ -166,7 +166,7 @@ std::uint64_t Exchange::reduce_to_root(const Tensor& values) const {
   return connection.rank() == 0 ? 0 : values.bytes();
 }
 
-void Exchange::add_other_ranks(const Tensor& piece) const {
+void NcclCalls::add_other_ranks(const Tensor& piece) const {
   constexpr std::size_t kAlignment = 64;
   const std::size_t stride = (piece.bytes() + kAlignment - 1) / kAlignment * kAlignment;
   const int at_once = std::min(kRanksAtOnce, connection.size() - 1);
@@ -184,7 +184,7 @@ void Exchange::add_other_ranks(const Tensor& piece) const {
   }
 }
 
-std::uint64_t Exchange::broadcast(const Tensor& values) const {
+std::uint64_t NcclCalls::broadcast(const Tensor& values) const {
   const auto count = static_cast<std::size_t>(values.elements());
   const ncclDataType_t type = type_of(values);
   if (connection.rank() != 0) {
@@ -224,7 +224,7 @@ class NcclCommunicator final : public Communicator {
   void all_reduce(const Tensor& values, Stream& stream) override {
     require_summable(values, MemorySpace::cuda);
     if (is_empty(values)) return;
-    begin({"sum", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.all_reduce(values); });
+    begin({"all_reduce", values.bytes()}, stream, [&](const NcclCalls& calls) { return calls.all_reduce(values); });
   }
 
   void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
@@ -232,7 +232,7 @@ class NcclCommunicator final : public Communicator {
     if (sum.bounds.back() == 0) return;
     const Tensor& sized = is_empty(sum.values) ? sum.results : sum.values;
     begin({"reduce_scatter_gather", sized.bytes()}, stream,
-          [&](const Exchange& exchange) { return exchange.reduce_scatter_gather(sum); });
+          [&](const NcclCalls& calls) { return calls.reduce_scatter_gather(sum); });
   }
 
   void reduce_to_root(const Tensor& values, Stream& stream) override {
@@ -240,13 +240,13 @@ class NcclCommunicator final : public Communicator {
     if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "reduce_to_root needs f32 values");
     if (is_empty(values)) return;
     begin({"reduce_to_root", values.bytes()}, stream,
-          [&](const Exchange& exchange) { return exchange.reduce_to_root(values); });
+          [&](const NcclCalls& calls) { return calls.reduce_to_root(values); });
   }
 
   void broadcast(const Tensor& values, Stream& stream) override {
     require_sendable(values, MemorySpace::cuda);
     if (is_empty(values)) return;
-    begin({"broadcast", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.broadcast(values); });
+    begin({"broadcast", values.bytes()}, stream, [&](const NcclCalls& calls) { return calls.broadcast(values); });
   }
 
   bool progress() override {
@@ -265,9 +265,9 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void abandon() noexcept override {
+  void abort() noexcept override {
     const std::lock_guard lock(mutex_);
-    fail(Error(ErrorSource::internal, "the communicator was abandoned"));
+    fail(Error(ErrorSource::internal, "the communicator was aborted"));
   }
 
   std::uint64_t bytes_sent() const override {
@@ -299,7 +299,7 @@ class NcclCommunicator final : public Communicator {
     std::size_t bytes;
   };
 
-  // `enqueue` is called with an Exchange and returns the bytes that this rank sends.
+  // `enqueue` is called with an NcclCalls and returns the bytes that this rank sends.
   template <class Enqueue>
   void begin(const Label& label, Stream& stream, const Enqueue& enqueue) {
     CudaStream& compute = as_cuda_stream(stream);
@@ -310,11 +310,11 @@ class NcclCommunicator final : public Communicator {
       guarded([&] {
         advance();
         PendingOperation operation = spare_operation();
-        operation.name = fmt::format("{} {} of {} bytes", label.what, ++begun_, label.bytes);
+        operation.name = fmt::format("{} #{} ({} bytes)", label.what, ++begun_, label.bytes);
         compute.record(*operation.ready);
         stream_->wait_event(*operation.ready);
         use_cuda_device(stream_->device());
-        bytes_sent_ += enqueue(Exchange{connection_, *stream_, operation.name});
+        bytes_sent_ += enqueue(NcclCalls{connection_, *stream_, operation.name});
         stream_->record(*operation.done);
         operations_.push_back(std::move(operation));
       });

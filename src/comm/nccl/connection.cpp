@@ -120,15 +120,16 @@ void Connection::check_async_error(const std::string& where) const {
 
 Error Connection::failed(const std::string& where, ncclResult_t result) const {
   const char* const others = result == ncclRemoteError ? "; look at the last lines of the other ranks" : "";
-  return Error(ErrorSource::nccl, fmt::format("{} stopped in {}: {}{}", who_, where, text_of(result), others));
+  return Error(ErrorSource::nccl, fmt::format("{} failed in {}: {}{}", who_, where, text_of(result), others));
 }
 
 Error Connection::timeout_error(const std::string& where) const {
-  return Error(ErrorSource::hang,
-               fmt::format("{} gave up after {:g} s in {}: not all ranks reached it. Look for a rank that is late or "
-                           "dead: the oldest last log line, an idle GPU (nvidia-smi), a node that is down; "
-                           "--stall-timeout allows more time",
-                           who_, deadline_seconds_, where));
+  return Error(
+      ErrorSource::hang,
+      fmt::format("{} gave up after {:g} s in {}: not all ranks reached it. Look for a rank that is late or "
+                  "dead: the rank whose last log line is oldest, an idle GPU (nvidia-smi), a node that is down; "
+                  "--stall-timeout allows more time",
+                  who_, deadline_seconds_, where));
 }
 
 Group::Group() { check(ncclGroupStart()); }

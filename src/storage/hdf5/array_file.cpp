@@ -111,10 +111,10 @@ Shape shape_of(hid_t dataset) {
   const H5S_class_t kind = H5Sget_simple_extent_type(space.get());
   if (kind == H5S_SCALAR) return {};
   const int rank = kind == H5S_SIMPLE ? check(H5Sget_simple_extent_ndims(space.get())) : 0;
-  if (rank < 1 || rank > Shape::kMaxRank) {
-    throw fault(fmt::format("it has {} dimensions instead of 0 to {}", rank, Shape::kMaxRank));
+  if (rank < 1 || rank > Shape::kMaxDims) {
+    throw fault(fmt::format("it has {} dimensions instead of 0 to {}", rank, Shape::kMaxDims));
   }
-  std::array<hsize_t, Shape::kMaxRank> extents{};
+  std::array<hsize_t, Shape::kMaxDims> extents{};
   check(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
   std::vector<std::int64_t> shape;
   for (const hsize_t extent : std::span(extents).first(static_cast<std::size_t>(rank))) {
@@ -196,7 +196,7 @@ struct ArrayFile::File {
       throw fault("its values are stored in another file");
     }
     OpenRows opened{.dataset = {}, .shape = shape_of(object.get())};
-    if (opened.shape.rank() == 0) throw fault("it has no rows");
+    if (opened.shape.ndim() == 0) throw fault("it has no rows");
     const PropertiesHandle access(check(H5Pcreate(H5P_DATASET_ACCESS)));
     check(H5Pset_chunk_cache(access.get(), 0, 0, 0));
     opened.dataset = DatasetHandle(check(H5Dopen2(handle.get(), name.c_str(), access.get())));
@@ -273,7 +273,7 @@ void ArrayFile::read_rows(const std::string& name, std::int64_t first, std::int6
     const Shape wanted = rows.shape.with_first(count);
     require_value_count(values.size(), wanted.elements());
     if (values.empty()) return;
-    std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(first)};
+    std::array<hsize_t, Shape::kMaxDims> start{static_cast<hsize_t>(first)};
     const SpaceHandle from(check(H5Dget_space(rows.dataset.get())));
     check(H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(wanted).data(), nullptr));
     const SpaceHandle to = space_of(wanted);

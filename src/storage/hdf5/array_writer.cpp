@@ -115,7 +115,7 @@ struct RowStream {
     const SpaceHandle space(check(H5Dget_space(dataset.get())));
     hsize_t chunks = 0;
     check(H5Dget_num_chunks(dataset.get(), space.get(), &chunks));
-    std::array<hsize_t, Shape::kMaxRank> offset{};
+    std::array<hsize_t, Shape::kMaxDims> offset{};
     for (hsize_t chunk = 0; chunk < chunks; ++chunk) {
       unsigned filters = 0;
       haddr_t address = 0;
@@ -133,7 +133,7 @@ struct RowStream {
                   fmt::format("'{}' of {} rows is given more, or a piece of one", name, shape[0]));
     }
     const Shape block = shape.with_first(rows);
-    std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(written)};
+    std::array<hsize_t, Shape::kMaxDims> start{static_cast<hsize_t>(written)};
     const SpaceHandle to(check(H5Dget_space(dataset.get())));
     check(H5Sselect_hyperslab(to.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(block).data(), nullptr));
     check(H5Dwrite(dataset.get(), H5T_NATIVE_UINT8, space_of(block).get(), to.get(), H5P_DEFAULT, waiting.data()));
@@ -185,7 +185,7 @@ class ArrayWriter::File {
 
   void add_text(const std::string& name, const std::string& text) {
     if (text.find('\0') != std::string::npos) {
-      throw Error(ErrorSource::internal, fmt::format("the text '{}' holds a zero byte", name));
+      throw Error(ErrorSource::internal, fmt::format("the text '{}' contains a zero byte", name));
     }
     const TypeHandle type(check(H5Tcopy(H5T_C_S1)));
     check(H5Tset_size(type.get(), text.size() + 1));
@@ -198,7 +198,7 @@ class ArrayWriter::File {
     finish_rows();
     rows_ = RowStream{.name = name, .shape = shape};
     const PropertiesHandle layout = layout_without_times();
-    check(H5Pset_chunk(layout.get(), shape.rank(), extents_of(shape.with_first(rows_->chunk_rows)).data()));
+    check(H5Pset_chunk(layout.get(), shape.ndim(), extents_of(shape.with_first(rows_->chunk_rows)).data()));
     rows_->dataset = make(name, element_of(std::uint8_t{}).stored, shape, layout);
   }
 

@@ -70,15 +70,15 @@ PropertiesHandle access_without_locks() {
   return access;
 }
 
-std::array<hsize_t, Shape::kMaxRank> extents_of(const Shape& shape) {
-  std::array<hsize_t, Shape::kMaxRank> extents{};
+std::array<hsize_t, Shape::kMaxDims> extents_of(const Shape& shape) {
+  std::array<hsize_t, Shape::kMaxDims> extents{};
   std::ranges::transform(shape.extents(), extents.begin(), [](std::int64_t e) { return static_cast<hsize_t>(e); });
   return extents;
 }
 
 SpaceHandle space_of(const Shape& shape) {
-  if (shape.rank() == 0) return SpaceHandle(check(H5Screate(H5S_SCALAR)));
-  return SpaceHandle(check(H5Screate_simple(shape.rank(), extents_of(shape).data(), nullptr)));
+  if (shape.ndim() == 0) return SpaceHandle(check(H5Screate(H5S_SCALAR)));
+  return SpaceHandle(check(H5Screate_simple(shape.ndim(), extents_of(shape).data(), nullptr)));
 }
 
 std::string new_memory_file_name() {

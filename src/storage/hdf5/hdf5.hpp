@@ -47,7 +47,7 @@ using PropertiesHandle = Handle<&H5Pclose>;
 
 // File access properties that turn off HDF5's file locking.
 PropertiesHandle access_without_locks();
-std::array<hsize_t, Shape::kMaxRank> extents_of(const Shape& shape);
+std::array<hsize_t, Shape::kMaxDims> extents_of(const Shape& shape);
 SpaceHandle space_of(const Shape& shape);
 // A unique name for a file in memory: HDF5 treats two open files of the same name as one.
 std::string new_memory_file_name();

@@ -1,4 +1,4 @@
-// The classes without the command line, for a main that goes its own way: mpirun -np 4 ./by_hand
+// The classes without the command line, for a custom main: mpirun -np 4 ./by_hand
 #include "tutti/base/digest.hpp"
 #include "tutti/data/dataset.hpp"
 #include "tutti/train/trainer.hpp"
@@ -9,16 +9,16 @@ using namespace tutti;
 
 class Printer : public RunObserver {
  public:
-  explicit Printer(bool speaks) : speaks_(speaks) {}
+  explicit Printer(bool prints) : prints_(prints) {}
   void on_epoch(const EpochReport& report) override {
-    if (speaks_) std::printf("%.4f %s\n", report.train.accuracy(), digest_text(report.weights_digest).c_str());
+    if (prints_) std::printf("%.4f %s\n", report.train.accuracy(), digest_text(report.weights_digest).c_str());
   }
 
  private:
-  bool speaks_;
+  bool prints_;
 };
 
-// Images with one bright quarter, whose number is the class.
+// Images with one bright quadrant, whose number is the class.
 constexpr int kSide = 8, kSamples = 512;
 
 std::uint8_t pixel_of(int sample, int row, int column) {
@@ -44,7 +44,7 @@ void train(World& world) {
   Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = data}, options, {});
   Printer printer(world.rank() == 0);
   trainer.run(printer);
-  world.barrier();  // a communicator that went early could cut off the others' last sum
+  world.barrier();  // an early destruction of the communicator could abort the last sum of other ranks
 }
 
 int main() {

@@ -1,4 +1,4 @@
-// A network and a data set of one's own: mpirun -np 4 ./stripes --parts 4, and all that `trainer` takes besides.
+// A custom network and data set: mpirun -np 4 ./stripes --parts 4, with all options of `trainer`.
 #include "tutti/app/program.hpp"
 #include "tutti/base/random.hpp"
 
@@ -6,14 +6,14 @@ using namespace tutti;
 
 constexpr int kSide = 12;
 
-// Images of noise with one bright line, which lies across or stands upright.
+// Images of noise with one bright horizontal or vertical line.
 class Stripes : public Dataset {
  public:
   Stripes(std::uint64_t seed, std::int64_t samples)
       : info_{.name = "stripes", .image = {1, kSide, kSide}, .classes = 2, .samples = samples}, seed_(seed) {}
 
   const DatasetInfo& info() const override { return info_; }
-  std::size_t resident_bytes() const override { return 0; }  // images are drawn when they are asked for
+  std::size_t resident_bytes() const override { return 0; }  // images are drawn when they are read
   std::uint64_t digest() const override { return hash64("stripes") + seed_; }
 
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {

@@ -1,4 +1,4 @@
-"""What completes words of the trainer's command line in bash, zsh and fish."""
+"""Scripts that complete the trainer's command line in bash, zsh and fish."""
 
 import re
 import string
@@ -7,7 +7,7 @@ from tutti.listing import is_group
 
 
 class Script(string.Template):
-    """@NAME stands for a part, since shells use the dollar sign."""
+    """A template with @NAME for a variable, since shells use the dollar sign."""
 
     delimiter = "@"
 
@@ -17,7 +17,7 @@ def function_name(listing):
 
 
 def quoted(text):
-    """In single quotes, for all of the shells."""
+    """Returns the text in single quotes, for all three shells."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -38,7 +38,7 @@ def summary_of(first, commands):
 
 
 def options_by_name(listing):
-    """(name, [(option, the commands in which it has these words)]); few have other words in one command."""
+    """Returns (name, [(option, the commands in which it has this text)]). Few options differ between commands."""
     options = {}
     for command in listing.commands:
         for option in command.options:
@@ -51,7 +51,7 @@ def options_by_name(listing):
 
 
 def bash_values(listing):
-    """What follows an option that has a value. The first pattern that fits counts: those of one command go first."""
+    """Completes the value of an option. The first matching pattern counts, so those of one command are first."""
     lines, numbers, files = [], [], []
     for name, shared in options_by_name(listing):
         for i, (option, commands) in reversed(list(enumerate(shared))):

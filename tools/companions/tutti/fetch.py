@@ -1,4 +1,4 @@
-"""Standard data sets: where they are published, and how a folder gets one whole or says why not."""
+"""Standard data sets: where they are published, and how to download one into a folder, completely or with an error."""
 
 import contextlib
 import dataclasses
@@ -19,8 +19,8 @@ import zlib
 
 from tutti.program import BAD_INPUT, CANNOT_READ, CANNOT_SAVE, Failure, describe, print_note
 
-SECONDS_OF_SILENCE = 30  # of a server, while it is asked or sends
-MOST_BREAKS = 20  # of the connection for one file at one place, with something new each time
+SERVER_TIMEOUT = 30  # seconds without an answer or data from a server
+MOST_RECONNECTS = 20  # for one file from one server, each with new data
 BYTES_AT_ONCE = 1 << 18
 
 
@@ -28,7 +28,7 @@ BYTES_AT_ONCE = 1 << 18
 class File:
     name: str
     bytes: int
-    sha256: str = ""  # empty: its archive's is proof enough, and `bytes` are the most that it may have
+    sha256: str = ""  # empty: the archive's digest covers it, and `bytes` is its largest size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PublishedSet:
     holds: str
     places: tuple  # URLs to which a file's name is added
     downloads: tuple  # the same files at every place
-    packed_in: str = ""  # folder inside the one download, an archive; empty: it is not unpacked
+    packed_in: str = ""  # folder inside the downloaded archive; empty: nothing is unpacked
     unpacked: tuple = ()
 
     @property
@@ -78,7 +78,7 @@ SETS = {published.name: published for published in (
          File("test_batch.bin", 30730000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
          File("batches.meta.txt", 4096))))}
 
-# The first images of each class of CIFAR-10: it trains in seconds, for a first try, for lessons and for tests.
+# The first images of each class of CIFAR-10, which train in seconds: for a first try, for lessons and for tests.
 TINY, TINY_OF = "cifar10-tiny", "cifar10"
 TINY_PER_CLASS = {"data_batch": 100, "test_batch": 10}
 CIFAR_CLASSES = 10
@@ -87,7 +87,7 @@ NAMES = (*SETS, TINY)
 
 
 class Reporter:
-    """Notes on stderr, and between them a line of progress for each file where that can be drawn."""
+    """Prints notes on stderr, and a progress line for each file on a terminal."""
 
     def __init__(self, progress, quiet):
         self.quiet = quiet
@@ -127,7 +127,7 @@ def saving(path):
 
 
 class PartialFile:
-    """A file that arrives in pieces, perhaps over several calls: what there is of it waits as PATH.part."""
+    """A file that arrives in pieces, perhaps over several calls. PATH.part has the received bytes."""
 
     def __init__(self, path):
         self.path, self.temporary = path, path + ".part"
@@ -137,7 +137,7 @@ class PartialFile:
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno == errno.EWOULDBLOCK:  # some file systems know no locks
+            if error.errno == errno.EWOULDBLOCK:  # some file systems have no locks
                 raise Failure(CANNOT_SAVE, f"cannot save '{path}': another process is writing '{self.temporary}'; wait "
                                            "for it, or choose another --to") from error
 
@@ -191,11 +191,11 @@ def sha256_of(path):
 
 
 class OtherFile(Exception):
-    """What was sent is not what is published; nothing that came of it may stay."""
+    """The received file is not the published one. All files from it are deleted."""
 
 
 class Download:
-    """One file on its way from the places where it is published."""
+    """The download of one file from the servers that publish it."""
 
     def __init__(self, file, part, reporter):
         self.file, self.part, self.reporter = file, part, reporter
@@ -205,7 +205,7 @@ class Download:
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
 
     def fetch_from(self, place):
-        """Returns None when the file is there, else why this place did not serve."""
+        """Returns None if the file is complete, else why this server failed."""
         had_older_bytes = self.part.bytes > 0
         reason = self._attempt(place)
         return self._attempt(place) if reason and had_older_bytes and self.part.bytes == 0 else reason
@@ -226,7 +226,7 @@ class Download:
 
     def _fill(self, url):
         reason = ""
-        for _ in range(MOST_BREAKS):
+        for _ in range(MOST_RECONNECTS):
             before = self.part.bytes
             if before == self.file.bytes:
                 break
@@ -239,13 +239,13 @@ class Download:
         return reason
 
     def _receive(self, url):
-        """Appends what the server sends from where the file broke off; returns why the answer ended early, or ""."""
+        """Requests the rest of the file and appends it. Returns why the answer ended early, or ""."""
         first = self.part.bytes
         request = urllib.request.Request(url, headers={"User-Agent": "tutti"})
         if first:
             request.add_header("Range", f"bytes={first}-")
         try:
-            with self.opener.open(request, timeout=SECONDS_OF_SILENCE) as response:
+            with self.opener.open(request, timeout=SERVER_TIMEOUT) as response:
                 if first and not response.headers.get("Content-Range", "").startswith(f"bytes {first}-"):
                     self.part.clear()  # the server sends the whole file
                 self._append_all(response)
@@ -275,12 +275,12 @@ def reason_of(error):
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}); SSL_CERT_FILE may name a file of certificates"
     if isinstance(error, TimeoutError):
-        return f"it was silent for {SECONDS_OF_SILENCE} seconds"
+        return f"it was silent for {SERVER_TIMEOUT} seconds"
     return (describe(error) if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
 def fetch_file(file, places, folder, reporter):
-    """Returns the place that served."""
+    """Returns the server that sent the file."""
     reasons = []
     with PartialFile(f"{folder}/{file.name}") as part:
         if part.bytes > file.bytes:
@@ -297,7 +297,7 @@ def fetch_file(file, places, folder, reporter):
 
 
 def is_there(file, folder):
-    """Whether the folder has this very file. Files of the user's are refused, never overwritten."""
+    """Whether the folder has this file. Other files of that name are refused, never overwritten."""
     path = f"{folder}/{file.name}"
     if not os.path.lexists(path):
         return False
@@ -311,12 +311,12 @@ def is_there(file, folder):
 
 
 def are_there(files, folder):
-    return all([is_there(file, folder) for file in files])  # looks at every one before anything is fetched
+    return all([is_there(file, folder) for file in files])  # checks all files before a download
 
 
 @contextlib.contextmanager
 def made_folder(folder):
-    """Makes the folder and those above it; those that stay empty are removed again."""
+    """Makes the folder and its parents. Those that stay empty are removed again."""
     path = pathlib.Path(os.path.abspath(folder))
     made = [each for each in (path, *path.parents) if not each.exists()]
     try:
@@ -381,7 +381,7 @@ def fetch_set(published, places, folder, reporter):
 
 
 def write_tiny(full, folder, reporter):
-    """The first records of each class out of a folder of CIFAR-10's batches; returns what there is of them."""
+    """Writes the first records of each class from a folder of CIFAR-10's batches. Returns their counts."""
     names = [file.name for file in SETS[TINY_OF].files]
     with made_folder(folder):
         for prefix, per_class in TINY_PER_CLASS.items():

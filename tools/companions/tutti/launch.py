@@ -14,7 +14,7 @@ from tutti.program import USAGE, Failure
 
 LAUNCHER_NAME = re.compile(r"(mpirun|mpiexec|orterun|prterun)")
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-# Variables that launchers set for a rank. A launcher started from there would take itself for a rank.
+# Variables that launchers set for a rank. A launcher that inherits them would act as a rank.
 OF_A_RANK = re.compile(r"(OMPI_(COMM_WORLD|APP_CTX|UNIVERSE|FIRST_RANKS|FILE_LOCATION|COMMAND|ARGV|NUM_APP|MCA_orte_|"
                        r"MCA_ess|MCA_pmix|MCA_initial_wdir|MCA_mpi_oversubscribe)|PMIX_|PMI_|PMI2_|PRTE_|HYD|MPIR_|"
                        r"MPI_LOCAL|SLURM_(STEP|PROCID|LOCALID|NODEID|GTIDS|TASK_PID|CPU_BIND|DISTRIBUTION|NTASKS$|"
@@ -28,15 +28,15 @@ class Launcher:
     def __init__(self, words, ranks, environment, is_local=True, cores=None, is_limited=False):
         self.words = words  # none: no launcher, for one rank
         self.ranks = ranks
-        self.is_limited = is_limited  # to that many ranks
+        self.is_limited = is_limited  # to `ranks` ranks
         self.is_local = is_local  # all ranks are on this host
-        # In a Slurm job, also for what mpirun starts on other nodes: the step of a launcher above has all of them.
+        # In a Slurm job, the step of a parent launcher occupies all resources. srun must share them, also for mpirun.
         self._environment = {**environment, "SLURM_OVERLAP": "1"}
         self._cores = sorted(cores or os.sched_getaffinity(0))
 
     def start(self, ranks, words, threads=1):
-        """A process with stderr as a pipe. On one host, ranks that are fewer than all of the launch compute on as many
-        cores each as all of them would."""
+        """Starts a process with stderr as a pipe. On one host, each rank has the same number of cores, also with fewer
+        ranks than in the launch."""
         cores = self._cores
         if self.is_local and ranks < self.ranks:
             cores = cores[:ranks * max(threads, len(cores) // self.ranks)]
@@ -76,12 +76,12 @@ def stop(process):
     process.wait()
 
 
-def find_launcher(asked, most_ranks, words):
-    """Of `asked` ("mpirun --oversubscribe"), of TUTTI_LAUNCHER, of the launcher above this process, which was given
+def find_launcher(requested, most_ranks, words):
+    """Of `requested` ("mpirun --oversubscribe"), of TUTTI_LAUNCHER, of the launcher above this process, which was given
     `words` for it, of a Slurm allocation, or mpirun. `most_ranks`: where no launcher gives their number."""
     ranks = _ranks_of_launch()
-    if asked:
-        return Launcher(shlex.split(asked), ranks or most_ranks, environment_without_ranks(), is_local=False,
+    if requested:
+        return Launcher(shlex.split(requested), ranks or most_ranks, environment_without_ranks(), is_local=False,
                         is_limited=ranks > 0)
     above = _launcher_above(words) if ranks else None
     if above:
@@ -132,7 +132,7 @@ def _slurm_launcher(ranks):
 
 
 def _srun_nodes(ranks, environment):
-    """For ranks that fill one node after the other."""
+    """Options of srun that fill one node after the other."""
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", 1))
     per_node = environment.get("SLURM_NTASKS_PER_NODE") or -(-_ranks_of_allocation() // nodes)
     return [f"--nodes={min(nodes, -(-ranks // max(1, int(per_node))))}"]
@@ -163,7 +163,7 @@ def _output_of(words, environment):
 
 
 class _LauncherAbove:
-    """A launcher that has started this process, as /proc knows it: it is started again in the same way."""
+    """The launcher that has started this process, found in /proc. It is started again in the same way."""
 
     def __init__(self, process, call, words):
         at = len(call) - len(words) - 2  # behind the launcher's options: the program, and the name of the command
@@ -192,13 +192,13 @@ def _launcher_above(words):
 
 
 def _without_count(words):
-    kept = []
+    rest = []
     skips = False
     for word in words:
         if not skips and word not in ("-n", "-np", "--n", "--np", "-c"):
-            kept.append(word)
+            rest.append(word)
         skips = not skips and word in ("-n", "-np", "--n", "--np", "-c")
-    return kept
+    return rest
 
 
 def _prepare(cores):

@@ -10,7 +10,7 @@ EXAMPLES = (
     ("srun", " --config run.toml --device cuda", "under Slurm, with options from a file"))
 
 FILES = (
-    ("OUT/checkpoints/step-*.h5", "checkpoints, each with a manifest .json beside it"),
+    ("OUT/checkpoints/step-*.h5", "checkpoints, each with a manifest .json"),
     ("OUT/metrics.jsonl", "a JSON object for every epoch, and for whatever else is recorded"),
     ("OUT/config.toml", "the resolved options, as --config reads them"),
     ("OUT/exit.json", "written by the first rank that failed, since launchers hide exit statuses"))
@@ -19,7 +19,7 @@ ENVIRONMENT = (("TUTTI_DATA", "folder in which --data looks for names that are n
 
 
 def roff(text):
-    """Hyphens can be copied, and no line begins with a request."""
+    """Escapes hyphens, so that they can be copied, and lines that would begin with a request."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^(?=[.'])", r"\\&", escaped, flags=re.MULTILINE)
 
@@ -55,7 +55,7 @@ def other_command(program, command, base):
     text += f"{roff(command.does[:1].upper() + command.does[1:])}.\n"
     text += "".join(f".TP\n\\fI{roff(operand.name.upper())}\\fR\n{roff(operand.help)}\n"
                     for operand in command.operands)
-    known = {(option.name, option.help) for option in base.options}  # one of the same name may be about something else
+    known = {(option.name, option.help) for option in base.options}  # the same name may mean something else
     text += "".join(option_text(option) for option in command.options if (option.name, option.help) not in known)
     return text + shared_options(command, base)
 
@@ -76,7 +76,7 @@ def shared_options(command, base):
 def page(listing):
     program, base = listing.program, listing.commands[0]
     description = ("One rank per GPU or CPU slot computes its part of every batch, gradients are all-reduced over the "
-                   f"ranks, and the state is kept in HDF5 files. The command {base.words} may be left out. Every "
+                   f"ranks, and the state is saved in HDF5 files. The command {base.words} may be left out. Every "
                    "option has a default, in brackets here.")
     statuses = listing.statuses.split(": ", 1)[-1]
     others = "".join(other_command(program, command, base) for command in listing.commands[1:])

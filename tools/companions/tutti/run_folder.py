@@ -32,7 +32,7 @@ class Run:
     changed: datetime.datetime  # the last record
     starts: list[dict] = dataclasses.field(default_factory=list)  # run records: the start and every resume
     resumes: list[Resume] = dataclasses.field(default_factory=list)
-    epochs: list[dict] = dataclasses.field(default_factory=list)  # of these four the last record of every step
+    epochs: list[dict] = dataclasses.field(default_factory=list)  # these four have the last record of every step
     stretches: list[dict] = dataclasses.field(default_factory=list)  # means over --log-every steps
     times: list[dict] = dataclasses.field(default_factory=list)
     checkpoints: list[dict] = dataclasses.field(default_factory=list)

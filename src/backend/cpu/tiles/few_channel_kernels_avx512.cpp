@@ -13,7 +13,7 @@ constexpr int kWidth = kImageLanes;
 constexpr std::size_t kPrefetchBytes = 1024;  // activations of first layers do not fit the caches
 constexpr int kMaxRows = 13;                  // two registers each, of 32, beside what is multiplied
 
-#include "backend/cpu/tiles/masked_simd_helpers.inc"
+#include "backend/cpu/tiles/masked_loads.inc"
 
 inline Floats broadcast_lane(const float* value) { return reinterpret_cast<Floats>(_mm512_set1_ps(*value)); }
 

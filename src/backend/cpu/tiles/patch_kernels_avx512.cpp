@@ -14,7 +14,7 @@ constexpr int kTile = kPatchTile;
 constexpr int kWindow = kPatchWindow;
 constexpr int kSide = kPatchSide;
 
-#include "backend/cpu/tiles/masked_simd_helpers.inc"
+#include "backend/cpu/tiles/masked_loads.inc"
 
 // Winograd matrices for the interpolation points 0, 1, -1, -1/2, 5/8, -2 and infinity, which have the smallest rounding
 // error: along each axis, the outputs are output * ((window * g) x (input * d)).

@@ -12,7 +12,7 @@ constexpr int kTile = 4;
 constexpr bool kPairs = false;
 constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
 
-#include "backend/cpu/tiles/simd_helpers.inc"
+#include "backend/cpu/tiles/simd_types.inc"
 
 inline Floats product(const Floats& a, const Floats& b, const Floats& c) { return a * b + c; }
 inline Halves narrow(const Floats& v) { return narrow_by_bits(v); }

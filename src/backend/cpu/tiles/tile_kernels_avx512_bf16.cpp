@@ -14,7 +14,7 @@ constexpr int kTile = 2;
 constexpr bool kPairs = true;
 constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
 
-#include "backend/cpu/tiles/simd_helpers.inc"
+#include "backend/cpu/tiles/simd_types.inc"
 
 inline Floats product(const Floats& a, const Floats& b, const Floats& c) {
   return reinterpret_cast<Floats>(

@@ -1,6 +1,6 @@
 #pragma once
-// The CUDA language subset that kernels may use, and launch(). The tests replace this file by one that implements the
-// same subset on the host, so kernels must not use anything else.
+// What kernels may use of CUDA, and launch(). The tests replace this file by tests/standin/device/kernel.cuh, which
+// lists that subset and implements it on the host. Who needs more adds it there.
 
 #include "backend/cuda/runtime.hpp"
 

@@ -75,11 +75,11 @@ class LineChart:
     lines: list[Line]
     verticals: list[float]  # where the run resumed
     y_axis: Callable[[float, float], Axis]  # of the least and the greatest value
-    y_text: Callable[[float], str] = short  # beside ticks
+    y_text: Callable[[float], str] = short  # of ticks
     value_text: Callable[[float], str] = short  # of points
 
     def draw(self) -> Html:
-        """Includes title and legend. Without points the figure says so."""
+        """Includes title and legend. Without points the figure shows a note."""
         lines = [line for line in self.lines if line.points]
         if not lines:
             return _figure(self.title, self.unit, element("p", "nothing recorded", class_="none"))

@@ -232,7 +232,7 @@ def _column_chart(title: str, x_name: str, columns: list[tuple[str, list[float]]
 
 
 def _chart_of_epochs(by_epoch: dict[int, dict[str, float]]) -> Html:
-    """With many epochs, each column is the mean of several."""
+    """With many epochs, each column is the mean of a few."""
     epochs = sorted(by_epoch)
     together = -(-len(epochs) // MOST_COLUMNS)
     columns = []

@@ -1,7 +1,7 @@
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
 #include "support/mpi_world.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-// One folder of rank 0's that all ranks know. Rank 0 alone looks at the files: other hosts may not have them.
+// A folder of rank 0, whose path all ranks know. Only rank 0 reads the files: other hosts may not have them.
 class SharedFolder : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,7 +51,7 @@ TEST_F(SharedFolder, GivesEveryRankTheCheckpointThatRankZeroFinds) {
   expect_equal_bits(load_checkpoint(world_, newest->path).state, sample_state());
 }
 
-TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
+TEST_F(SharedFolder, FailsOnEveryRankWhenNoCheckpointIsGood) {
   const CheckpointStore store(path_);
   if (first()) {
     store.save(sample_state());
@@ -61,21 +61,21 @@ TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
                               std::function([&] { store.newest(world_, log()); })}) {
     const Error error = thrown_by(finding);
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_THAT(error.what(), HasSubstr(path_));
   }
 }
 
-TEST_F(SharedFolder, BlamesTheCheckpointThatWasNamedOnEveryRank) {
+TEST_F(SharedFolder, ReportsTheNamedCheckpointOnEveryRank) {
   const CheckpointStore store(path_);
   if (first()) {
-    fs::create_directory(path_ + "/step-00000001.json");  // which nobody can read
+    fs::create_directory(path_ + "/step-00000001.json");  // which cannot be read
     fs::copy(TUTTI_GOLDEN_FOLDER "/format-1", path_);
   }
   for (const std::int64_t step : {1, 42}) {
     const Error error = thrown_by([&] { load_checkpoint(world_, store.path_of(step)); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint) << error.what();
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   }
 }
 

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// One image that is always there.
+// A data set of one image in memory.
 DataPair open_one() {
   static constexpr std::array<std::uint8_t, 4> kImage{1, 2, 3, 4};
   static constexpr std::array<std::int32_t, 1> kLabel{0};
@@ -24,14 +24,14 @@ DataPair open_one() {
 }
 
 const NetworkSpec kLenet{.name = "lenet", .layers = {{"head", LinearSpec{.units = kUnitsFromClasses}}}};
-const Extensions kOwn{.networks = {kLenet}, .data = {{"one", open_one}, {"none", [] { return DataPair{}; }}}};
+const Extensions kCustom{.networks = {kLenet}, .data = {{"one", open_one}, {"none", [] { return DataPair{}; }}}};
 
 RunConfig config_of(std::vector<const char*> words) {
   words.insert(words.begin(), "mine");
-  return parse_command_line(static_cast<int>(words.size()), words.data(), &kOwn).run;
+  return parse_command_line(static_cast<int>(words.size()), words.data(), &kCustom).run;
 }
 
-TEST(Extensions, AreWhatAProgramTrainsUnlessOthersAreAskedFor) {
+TEST(Extensions, AreTheDefaultsOfTheirProgram) {
   const RunConfig config = config_of({});
   EXPECT_EQ(choose_model(config), kLenet);
   ASSERT_NE(find_custom_data(config), nullptr);
@@ -44,11 +44,11 @@ TEST(Extensions, AreWhatAProgramTrainsUnlessOthersAreAskedFor) {
 
 TEST(Extensions, AreNamedInHelp) {
   std::vector<const char*> words{"mine", "--help"};
-  const std::string help = parse_command_line(2, words.data(), &kOwn).text;
+  const std::string help = parse_command_line(2, words.data(), &kCustom).text;
   EXPECT_NE(help.find("=one"), std::string::npos) << help;
 }
 
-TEST(Extensions, RefuseOptionsAboutSetsThatAreRead) {
+TEST(Extensions, RefuseOptionsForDataSetsFromFiles) {
   EXPECT_STREQ(thrown_by([] {
                  find_custom_data(config_of({"--validation-ratio", "0.1"}));
                }).what(),
@@ -58,14 +58,14 @@ TEST(Extensions, RefuseOptionsAboutSetsThatAreRead) {
   EXPECT_TRUE(std::string(error.what()).starts_with("--test-data is for")) << error.what();
 }
 
-TEST(Extensions, RefuseASetWithoutSamples) {
+TEST(Extensions, RefuseADataSetWithoutSamples) {
   EXPECT_STREQ(thrown_by([] {
                  open_custom(*find_custom_data(config_of({"--data", "none"})));
                }).what(),
                "the data set 'none' of this program holds no training samples: open() must give some");
 }
 
-// One image of which nobody knows what it shows.
+// A data set of one image without a label.
 DataPair open_unlabelled() {
   static constexpr std::array<std::uint8_t, 4> kImage{1, 2, 3, 4};
   static constexpr std::array<std::int32_t, 1> kLabel{0};
@@ -73,7 +73,7 @@ DataPair open_unlabelled() {
   return {std::make_unique<MemoryDataset>(info, kImage, kLabel), nullptr, {}};
 }
 
-TEST(Extensions, RefuseASetWithoutLabelsUnlessNoneAreWanted) {
+TEST(Extensions, RefuseADataSetWithoutLabelsUnlessNoneAreNeeded) {
   const CustomData data{"unknown", open_unlabelled};
   EXPECT_EQ(thrown_by([&] { open_custom(data); }).what(),
             "the data set 'unknown' of this program has no labels: " + program_call() + " predict labels its images");

@@ -1,6 +1,6 @@
-// The exact exchange's promise in full, which takes long.
+// The guarantee of the exact exchange for many settings, which takes long.
 
-#include "train/course.hpp"
+#include "train/run_spec.hpp"
 
 #include <tuple>
 
@@ -14,8 +14,8 @@ std::string name(const testing::TestParamInfo<Choice>& given) {
   return fmt::format("{}_{}_{}_{}_{}", model, batch, name_of(last), name_of(shuffle), name_of(precision));
 }
 
-class ExactCourses : public testing::TestWithParam<Choice> {};
-INSTANTIATE_TEST_SUITE_P(All, ExactCourses,
+class ExactRuns : public testing::TestWithParam<Choice> {};
+INSTANTIATE_TEST_SUITE_P(All, ExactRuns,
                          testing::Combine(testing::Values("lenet"), testing::Values(16, 19),
                                           testing::Values(LastBatch::keep, LastBatch::discard, LastBatch::rollover),
                                           testing::Values(Shuffle::global, Shuffle::partition),
@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(All, ExactCourses,
                          name);
 // Every pair of choices.
 INSTANTIATE_TEST_SUITE_P(
-    Pairs, ExactCourses,
+    Pairs, ExactRuns,
     testing::Values(Choice("resnet18", 16, LastBatch::keep, Shuffle::global, Precision::fp32),
                     Choice("resnet18", 19, LastBatch::keep, Shuffle::partition, Precision::bf16),
                     Choice("resnet18", 16, LastBatch::discard, Shuffle::partition, Precision::bf16),
@@ -32,14 +32,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Choice("resnet18", 19, LastBatch::rollover, Shuffle::partition, Precision::fp32)),
     name);
 
-TEST_P(ExactCourses, AreTheSameOnOneToEightRanks) {
+TEST_P(ExactRuns, AreTheSameOnOneToEightRanks) {
   const auto [model, batch, last, shuffle, precision] = GetParam();
-  Course course = small_course(built_in_model(model), {.kind = Exchange::exact});
-  course.precision = precision;
-  course.options.batch_size = batch;
-  course.options.last_batch = last;
-  course.options.shuffle = shuffle;
-  expect_the_same(on_ranks(course, {1, 7, 2, 6, 3, 5, 4, 8}), open_small("synthetic:200x1x28x28:10").pair);
+  RunSpec spec = small_run(built_in_model(model), {.kind = Exchange::exact});
+  spec.precision = precision;
+  spec.options.batch_size = batch;
+  spec.options.last_batch = last;
+  spec.options.shuffle = shuffle;
+  expect_the_same(on_ranks(spec, {1, 7, 2, 6, 3, 5, 4, 8}), open_small("synthetic:200x1x28x28:10").pair);
 }
 
 }  // namespace

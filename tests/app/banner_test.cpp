@@ -1,4 +1,4 @@
-// The banner of a training, and how its threads wait for each other.
+// The banner of a training, and the wait policy of its threads.
 
 #include "support/child_process.hpp"
 #include "support/trainer_words.hpp"
@@ -22,7 +22,7 @@ Words of_twenty_images(const Words& more) {
   return words;
 }
 
-TEST(ToldPlan, CountsTheEpochsThatTheStepsLeave) {
+TEST(Banner, CountsTheEpochsOfThePlannedSteps) {
   const ChildResult result = run_trainer(of_twenty_images({"--batch-size", "10", "--steps", "3"}));
   EXPECT_THAT(result.out, StartsWith("epoch 1/2, "));
   EXPECT_THAT(result.out, HasSubstr("\nepoch 2/2, "));
@@ -30,7 +30,7 @@ TEST(ToldPlan, CountsTheEpochsThatTheStepsLeave) {
   EXPECT_THAT(result.err, Not(HasSubstr("--batch-size")));
 }
 
-TEST(ToldPlan, NamesABatchThatIsNeverFull) {
+TEST(Banner, NamesABatchThatIsNeverFull) {
   const ChildResult result = run_trainer(of_twenty_images({"--batch-size", "64", "--steps", "1"}));
   EXPECT_THAT(result.out, StartsWith("epoch 1/1, "));
   EXPECT_THAT(result.err, HasSubstr("--batch-size 64 is more than 20 training images: every step trains on all"));
@@ -38,18 +38,18 @@ TEST(ToldPlan, NamesABatchThatIsNeverFull) {
   EXPECT_THAT(result.err, HasSubstr("done after 1 step, "));
 }
 
-// As GNU's OpenMP reads them, and then shows them.
-TEST(Threads, ThatWaitSleepSoonUnlessTheEnvironmentSaysHowTheyAreToWait) {
+// GNU's OpenMP prints the settings that it has read.
+TEST(Threads, SpinOnlyBrieflyUnlessTheEnvironmentSetsAWaitPolicy) {
   const auto spins = [](const std::map<std::string, std::string>& given) {
     std::map<std::string, std::string> environment{{"OMP_DISPLAY_ENV", "verbose"}};
     environment.insert(given.begin(), given.end());
     return run_child(trainer_words(0, {"--version"}), environment).err;
   };
-  const char* const soon = "GOMP_SPINCOUNT = '1000'";
-  EXPECT_EQ(count(spins({}), soon), 1);
-  EXPECT_EQ(count(spins({{"OMP_NUM_THREADS", "2"}}), soon), 1);
-  EXPECT_EQ(count(spins({{"OMP_WAIT_POLICY", "active"}}), soon), 0);
-  EXPECT_EQ(count(spins({{"OMP_WAIT_POLICY", "passive"}}), soon), 0);
+  const char* const brief = "GOMP_SPINCOUNT = '1000'";
+  EXPECT_EQ(count(spins({}), brief), 1);
+  EXPECT_EQ(count(spins({{"OMP_NUM_THREADS", "2"}}), brief), 1);
+  EXPECT_EQ(count(spins({{"OMP_WAIT_POLICY", "active"}}), brief), 0);
+  EXPECT_EQ(count(spins({{"OMP_WAIT_POLICY", "passive"}}), brief), 0);
   EXPECT_EQ(count(spins({{"GOMP_SPINCOUNT", "77"}}), "GOMP_SPINCOUNT = '77'"), 1);
 }
 

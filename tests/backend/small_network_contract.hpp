@@ -1,6 +1,6 @@
 #pragma once
-// What every backend's networks must do from end to end, on cases that are small enough for finite
-// differences. A backend's own test instantiates SmallLayerContract over small_cases().
+// End-to-end tests of every backend's networks, on cases that are small enough for finite differences. The test of each
+// backend instantiates SmallNetworkContract over small_cases().
 
 #include "backend/layer_contract.hpp"
 
@@ -8,7 +8,7 @@
 
 namespace tutti::testing_support {
 
-class SmallLayerContract : public LayerContract {
+class SmallNetworkContract : public LayerContract {
  protected:
   using Parameters = std::vector<std::vector<reference::Array>>;
 
@@ -38,7 +38,7 @@ class SmallLayerContract : public LayerContract {
   static double chain_tolerance() { return std::get<0>(GetParam()).chain_tolerance; }
 };
 
-TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
+TEST_P(SmallNetworkContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
   NetworkPlan plan(device_, network(), weights_);
   plan.forward(input_);
   const auto output_weights = output_gradient(plan);
@@ -54,12 +54,12 @@ TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
     constexpr double kStep = 1e-6;
     std::vector<double> result;
     for (double& value : values) {
-      const double kept = value;
-      value = kept + kStep;
+      const double original = value;
+      value = original + kStep;
       const double above = objective();
-      value = kept - kStep;
+      value = original - kStep;
       result.push_back((above - objective()) / (2 * kStep));
-      value = kept;
+      value = original;
     }
     return result;
   };
@@ -77,7 +77,7 @@ TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
   EXPECT_EQ(next, gradients.size());
 }
 
-TEST_P(SmallLayerContract, TakesChangedWeightsAtTheNextRefreshInPlansMadeBeforeAndAfter) {
+TEST_P(SmallNetworkContract, UsesChangedWeightsAfterARefreshInPlansMadeBeforeAndAfter) {
   NetworkPlan before(device_, network(), weights_);
   before.forward(input_);
   weights_.change("changed");

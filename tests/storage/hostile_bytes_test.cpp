@@ -1,11 +1,11 @@
-// Manifests that somebody changed with care, so that the seal fits, and damaged files without a manifest. Each is
-// refused, or loads exactly what was saved; and none makes the reader crash, hang, or ask for more memory than a small
-// multiple of its files.
+// Malicious changes of manifests with a matching seal, and damaged files without a manifest. Each is refused, or loads
+// exactly the saved state. None makes the reader crash, hang, or allocate more memory than a small multiple of its
+// files.
 
 #include "tutti/base/digest.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/victim.hpp"
+#include "storage/damaged_checkpoint.hpp"
 #include "support/allocation_watch.hpp"
 #include "support/lone_child.hpp"
 #include "support/thrown.hpp"
@@ -24,7 +24,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// With the seal that such words have.
+// Adds the matching seal.
 std::vector<std::byte> sealed(std::string words) {
   const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(words.data()), words.size());
   words += fmt::format("{}\"{}\"\n}}\n", kSeal, digest_text(digest("manifest", bytes)));
@@ -35,17 +35,17 @@ class HostileBytes : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { largest_allocation = 0; }
   void TearDown() override {
-    victim_.tell(testing::UnitTest::GetInstance()->current_test_info()->name(), GetParam());
+    checkpoint_.report(testing::UnitTest::GetInstance()->current_test_info()->name(), GetParam());
     std::size_t largest = 0;
-    for (const auto& [name, bytes] : victim_.files()) largest = std::max(largest, bytes.size());
+    for (const auto& [name, bytes] : checkpoint_.files()) largest = std::max(largest, bytes.size());
     EXPECT_LT(largest_allocation, 4 * largest + (std::size_t{1} << 16));
   }
-  void judge(const std::string& change, const std::vector<std::byte>& manifest) {
-    victim_.put(victim_.manifest_name(), manifest);
-    victim_.loads(change);
+  void check(const std::string& change, const std::vector<std::byte>& manifest) {
+    checkpoint_.put(checkpoint_.manifest_name(), manifest);
+    checkpoint_.loads(change);
   }
 
-  Victim victim_{victim_shares(GetParam())};
+  DamagedCheckpoint checkpoint_{shares_of_shape(GetParam())};
   std::uint32_t cases_ = GetParam() == std::string("lenet") ? mutants() / 4 : 4 * mutants();
 };
 
@@ -113,26 +113,26 @@ std::string change_text(std::string text, Draw& draw) {
   return text;
 }
 
-TEST_P(HostileBytes, InTheWordsOfASealedManifestAreRefusedOrTrue) {
-  const std::string words(text_of(victim_.manifest()).substr(0, text_of(victim_.manifest()).rfind(kSeal)));
+TEST_P(HostileBytes, InASealedManifestAreRefusedOrHarmless) {
+  const std::string words(text_of(checkpoint_.manifest()).substr(0, text_of(checkpoint_.manifest()).rfind(kSeal)));
   for (std::uint32_t number = 0; number < cases_; ++number) {
     Draw draw(number, "words");
     std::string changed = words;
     for (std::size_t left = 1 + draw.below(2); left > 0; --left) changed = change_text(changed, draw);
-    judge(fmt::format("case {}", number), sealed(changed));
+    check(fmt::format("case {}", number), sealed(changed));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, HostileBytes, testing::Values("tiny", "lenet", "several"),
+INSTANTIATE_TEST_SUITE_P(Shapes, HostileBytes, testing::Values("tiny", "lenet", "shards"),
                          [](const auto& shape) { return std::string(shape.param); });
 
 TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
-  Victim victim({sample_state()});
-  const std::string words(text_of(victim.manifest()).substr(0, text_of(victim.manifest()).rfind(kSeal)));
+  DamagedCheckpoint checkpoint({sample_state()});
+  const std::string words(text_of(checkpoint.manifest()).substr(0, text_of(checkpoint.manifest()).rfind(kSeal)));
   const auto refuses = [&](const std::string& change, const std::string& text) {
     const auto manifest = sealed(text);
-    victim.put(victim.manifest_name(), manifest);
-    EXPECT_FALSE(victim.loads(change));
+    checkpoint.put(checkpoint.manifest_name(), manifest);
+    EXPECT_FALSE(checkpoint.loads(change));
   };
   constexpr std::size_t kMany = 5'000'000;
   std::string deep;
@@ -146,13 +146,13 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
       refuses("a blob for " + field, text.insert(text.find(field) + field.size(), blob));
     }
   }
-  victim.restore(victim.manifest_name());
-  fs::resize_file(victim.path_of(victim.manifest_name()), std::uintmax_t{1} << 36);
-  EXPECT_FALSE(victim.loads("a manifest of 64 GiB"));
-  victim.tell("of any size and depth", "tiny");
+  checkpoint.restore(checkpoint.manifest_name());
+  fs::resize_file(checkpoint.path_of(checkpoint.manifest_name()), std::uintmax_t{1} << 36);
+  EXPECT_FALSE(checkpoint.loads("a manifest of 64 GiB"));
+  checkpoint.report("of any size and depth", "tiny");
 }
 
-TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
+TEST(FileWithoutManifest, ThatIsDamagedIsNeverTriedByAResume) {
   const ScratchFolder folder;
   const auto world = make_solo_world();
   const std::vector<std::byte> right = checkpoint_file_bytes(sample_state());

@@ -2,9 +2,10 @@
 // The loops of our own layers, compiled for three instruction sets; ONEDNN_MAX_CPU_ISA limits these too. All give the
 // same bits: sums use 16 lanes, which are added in a fixed order, and multiply-adds are not fused.
 
+#include "tutti/backend/layer.hpp"
+
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/format.hpp"
-#include "backend/requests.hpp"
 
 #include <span>
 #include <vector>
@@ -42,13 +43,12 @@ struct NormalizePass {
   bool relu;
 };
 
-// gradients[0] = g, the sum of all gradients where the output is positive, else 0; and the sums of g and g * (x -
-// mean).
+// gradients[0] = g, the sum of all gradients, masked by ReLU; and the sums of g and g * (x - mean).
 template <class T>
 struct GradientStatisticsPass {
   Segment segment;
   std::span<T* const> gradients;
-  const T* output;  // null: treated as positive
+  const T* output;  // of ReLU: where it is not positive, g is 0; null without ReLU
   const T* input;
   const float* mean;
   double* sums;  // [lanes_of(period)], added to
@@ -78,17 +78,17 @@ struct AddPass {
   bool relu;
 };
 
-// gradients[0] = the sum of all gradients where the output is positive, else 0.
+// gradients[0] = the sum of all gradients, masked by ReLU.
 template <class T>
 struct SumGradientsPass {
   std::int64_t elements;
   std::span<T* const> gradients;
-  const T* output;  // null: treated as positive
+  const T* output;  // of ReLU: where it is not positive, the sum is 0; null without ReLU
   T* copy;          // a second copy of the result, or null
 };
 
 template <class T>
-struct ChannelKernels {
+struct LayerLoops {
   void (*moments)(const MomentsPass<T>&);
   void (*normalize)(const NormalizePass<T>&);
   void (*gradient_statistics)(const GradientStatisticsPass<T>&);
@@ -99,15 +99,15 @@ struct ChannelKernels {
 
 // T is float or Bf16. Callers keep the reference instead of calling this per segment.
 template <class T>
-const ChannelKernels<T>& channel_kernels();
+const LayerLoops<T>& layer_loops();
 
 // The first step of a backward pass: adds the other gradients of the output, if more than one layer reads it, to
 // pass.output_gradients[0]. All have the format of `output`.
 void sum_output_gradients(const LayerBackward& pass, const Desc& output);
 
-// The output gradients as pointers of their storage type.
+// The output gradients as pointers to their storage type.
 template <class T>
-std::vector<T*> gradients_of(const LayerBackward& pass) {
+std::vector<T*> typed_gradients(const LayerBackward& pass) {
   std::vector<T*> gradients;
   for (void* gradient : pass.output_gradients) gradients.push_back(static_cast<T*>(gradient));
   return gradients;

@@ -27,16 +27,17 @@ struct Step {
   std::vector<std::int64_t> ready;
 };
 
-// Some steps of a rank with so many parts on a processor with one queue, the values of their batches new at each step.
+// Computes steps of a rank with `parts` parts on a backend with one stream. The values of the batches change at each
+// step.
 class Rank {
  public:
-  Rank(bool records, std::size_t parts)
+  Rank(bool captures, std::size_t parts)
       : network_(two_norms(), kSample, 2), weights_block_(static_cast<std::size_t>(elements()), 0.5f), parts_(parts) {
-    backend.captures = records;
+    backend.captures = captures;
     weights_ = std::make_unique<NetworkWeights>(network_, backend, view(weights_block_));
   }
 
-  // Each step so often, of which the first counts.
+  // Computes each step `times` times.
   std::vector<Step> compute(int steps, const std::vector<std::int64_t>& stops, int times = 1) {
     const auto stream = backend.make_stream();
     PartWorkers pool({.network = network_,
@@ -46,7 +47,7 @@ class Rank {
                       .rank_status = rank_status_});
     pool.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
-    FloatTotal sum(backend, view(total));
+    FloatAccumulator sum(backend, view(total));
     pool.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
     std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
     std::vector<std::int32_t> labels{0, 1};
@@ -90,26 +91,26 @@ class Rank {
   std::unique_ptr<NetworkWeights> weights_;
 };
 
-TEST(RecordedParts, AddUpAsPartsPlayedDirectlyDo) {
+TEST(GraphedParts, HaveTheSumOfPartsThatAreComputedDirectly) {
   for (const std::size_t parts : {1u, 2u, 5u}) {
     for (const std::vector<std::int64_t>& stops :
          {std::vector<std::int64_t>{}, std::vector<std::int64_t>{kHead, kWhole}}) {
       Rank direct(false, parts);
-      Rank recorded(true, parts);
+      Rank graphed(true, parts);
       const auto expected = direct.compute(5, stops);
-      const auto found = recorded.compute(5, stops);
+      const auto found = graphed.compute(5, stops);
       for (std::size_t step = 0; step < expected.size(); ++step) {
         EXPECT_EQ(found[step].gradients, expected[step].gradients) << parts << " parts, step " << step;
         EXPECT_EQ(found[step].ready.back(), kWhole);
       }
-      // In one piece, but for the last part, that is cut at the stops.
-      EXPECT_EQ(recorded.backend.graphs, static_cast<int>(parts) + (stops.empty() ? 0 : 1));
-      EXPECT_LT(recorded.backend.log.enqueued, direct.backend.log.enqueued);
+      // Each part is one graph, except the last one, which is cut at the stops.
+      EXPECT_EQ(graphed.backend.graphs, static_cast<int>(parts) + (stops.empty() ? 0 : 1));
+      EXPECT_LT(graphed.backend.log.enqueued, direct.backend.log.enqueued);
     }
   }
 }
 
-TEST(RecordedParts, ServeAsWellForStepsPlayedAgain) {
+TEST(GraphedParts, CanRepeatAStep) {
   Rank rank(true, 3);
   Rank once(false, 3);
   rank.compute(1, {}, 2);
@@ -118,7 +119,7 @@ TEST(RecordedParts, ServeAsWellForStepsPlayedAgain) {
   EXPECT_EQ(rank.sums, once.sums);
 }
 
-TEST(RecordedParts, TellAtTheStopsOfTheLastPart) {
+TEST(GraphedParts, ReportReadyElementsAtTheStopsOfTheLastPart) {
   Rank rank(true, 3);
   const auto steps = rank.compute(4, {kHead, kWhole});
   EXPECT_EQ(steps.back().ready, (std::vector<std::int64_t>{0, 0, kHead, kWhole, kWhole}));  // and at the end

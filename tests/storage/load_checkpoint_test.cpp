@@ -3,9 +3,9 @@
 #include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
-#include "checkpoint/written_checkpoint.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
+#include "storage/written_checkpoint.hpp"
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
@@ -24,7 +24,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Adds an array and tells its digest.
+// Adds an array and returns its digest.
 using Field = std::function<std::uint64_t(MemoryFileWriter&, const std::string&)>;
 
 std::string own_name(const std::string& path) { return path.substr(path.find('/', 1) + 1); }
@@ -78,7 +78,7 @@ class HandmadeCheckpoint : public testing::Test {
             {"/run/versions", text("")}};
   }
 
-  // As the format says it, a second time.
+  // The digest by the definition of the format.
   std::string write(const Contents& contents, const std::function<void(std::string&)>& change_digests = {}) const {
     MemoryFileWriter image;
     std::string lines;
@@ -111,7 +111,7 @@ class HandmadeCheckpoint : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(HandmadeCheckpoint, LoadsAsTheFormatSays) {
+TEST_F(HandmadeCheckpoint, LoadsAsTheFormatDefines) {
   const LoadedCheckpoint loaded = load_checkpoint(write(good()));
   EXPECT_EQ(loaded.path, folder_.file("hand.h5"));
   EXPECT_EQ(loaded.state.progress, (TrainProgress{.epoch = 1,
@@ -180,7 +180,7 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithAValueThatIsNotFinite) {
 
 TEST_F(HandmadeCheckpoint, IsRefusedWithArraysOrDigestsThatItCannotHave) {
   EXPECT_THAT(refusal_with("/parameters/conv1/weight", scalar(std::int64_t{1})), HasSubstr("/parameters/conv1/weight"));
-  EXPECT_THAT(refusal_with("/more", scalar(1.0)), HasSubstr("not part of a checkpoint"));
+  EXPECT_THAT(refusal_with("/more", scalar(1.0)), HasSubstr("do not belong to a checkpoint"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines.front() ^= 1; }), HasSubstr("'/format_version'"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines += "x"; }), HasSubstr("'/run/digests'"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines.clear(); }), HasSubstr("digest"));
@@ -188,13 +188,13 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithArraysOrDigestsThatItCannotHave) {
               HasSubstr("'/run/versions'"));
 }
 
-TEST_F(HandmadeCheckpoint, SaysWhichFileIsMissing) {
+TEST_F(HandmadeCheckpoint, NamesTheMissingFile) {
   const Error error = thrown_by([&] { load_checkpoint(folder_.file("none.h5")); });
   EXPECT_EQ(error.source(), ErrorSource::checkpoint);
   EXPECT_THAT(error.what(), HasSubstr(folder_.file("none.h5")));
 }
 
-TEST(LoadCheckpoint, RefusesAnyByteThatTheManifestDoesNotKnow) {
+TEST(LoadCheckpoint, RefusesAChangeOfAnyByte) {
   const ScratchFolder folder;
   const std::string path = write_checkpoint(folder.path(), {sample_state()});
   const auto whole = read_file_bytes(path);
@@ -204,21 +204,21 @@ TEST(LoadCheckpoint, RefusesAnyByteThatTheManifestDoesNotKnow) {
     overwrite(path, damaged);
     const Error error = thrown_by([&] { load_checkpoint(path); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_THAT(error.what(), HasSubstr(path + "': it is damaged: its SHA-256 is not what its manifest says"));
+    EXPECT_THAT(error.what(), HasSubstr(path + "': it is damaged: its SHA-256 is not the one in its manifest"));
   }
 }
 
-TEST(LoadCheckpoint, GivesBackEveryBitOfAStateInSeveralFiles) {
+TEST(LoadCheckpoint, RestoresEveryBitOfAStateInMultipleFiles) {
   const ScratchFolder folder;
   auto shares = shares_of(sample_state(), 3);
-  shares[1].progress.epoch_seconds *= 2;  // by the clock of the rank that made it
+  shares[1].progress.epoch_seconds *= 2;  // by the clock of the rank that wrote it
   shares[2].versions += ", another processor";
   const LoadedCheckpoint loaded = load_checkpoint(write_checkpoint(folder.path(), shares));
   expect_equal_bits(loaded.state, sample_state());
   EXPECT_EQ(folder.entries(), 4u);
 }
 
-TEST(LoadCheckpoint, RefusesSeveralFilesThatDoNotMakeOneState) {
+TEST(LoadCheckpoint, RefusesFilesOfDifferentStates) {
   const auto refusal = [](auto change) {
     const ScratchFolder folder;
     auto shares = shares_of(sample_state(), 3);
@@ -245,19 +245,19 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     return std::string(error.what());
   };
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.step; }), HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.epoch; }), HasSubstr("it holds epoch 3, its manifest says 4"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.weights; }), HasSubstr("it holds weights of digest"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.data_digest; }), HasSubstr("it holds data of digest"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.clear(); }), HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.front().name = "../step-00000042.h5"; }),
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.step; }), HasSubstr("belongs to another checkpoint"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.epoch; }), HasSubstr("it has epoch 3, its manifest has 4"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.weights; }), HasSubstr("it has weights of digest"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.data_digest; }), HasSubstr("it has data of digest"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.clear(); }), HasSubstr("belongs to another checkpoint"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.front().name = "../step-00000042.h5"; }),
               HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.push_back(told.files.front()); }),
+  EXPECT_THAT(refusal([](Manifest& manifest) { manifest.files.push_back(manifest.files.front()); }),
               HasSubstr("belongs to another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.files.front().bytes; }), HasSubstr("its manifest says"));
+  EXPECT_THAT(refusal([](Manifest& manifest) { ++manifest.files.front().bytes; }), HasSubstr("its manifest has"));
 }
 
-TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
+TEST(LoadCheckpoint, RefusesAChangeOfAnyByteOfAFileWithoutManifest) {
   const ScratchFolder folder;
   const auto whole = checkpoint_file_bytes(sample_state());
   const std::string path = folder.file("best.h5");
@@ -271,7 +271,7 @@ TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
   }
 }
 
-TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
+TEST(LoadCheckpoint, NeedsASealOfAFileWithoutManifestWhichTheUserMayAdd) {
   const ScratchFolder folder;
   auto bytes = checkpoint_file_bytes(sample_state());
   bytes.resize(bytes.size() - 8);
@@ -285,7 +285,7 @@ TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
   EXPECT_EQ(read_file_bytes(folder.file("one.h5")), read_file_bytes(folder.file("new.h5")));
 }
 
-TEST(LoadCheckpoint, LoadsAFileTakenWithoutItsManifestButNoneThatIsMarkedBad) {
+TEST(LoadCheckpoint, LoadsAFileWithoutItsManifestButNoneThatIsMarkedBad) {
   const ScratchFolder folder;
   std::filesystem::rename(write_checkpoint(folder.path(), {sample_state()}), folder.file("best.h5"));
   expect_equal_bits(load_checkpoint(folder.file("best.h5")).state, sample_state());

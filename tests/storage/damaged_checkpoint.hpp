@@ -1,14 +1,14 @@
 #pragma once
-// A checkpoint on the disk that is damaged again and again, and what a resume makes of it each time: it must be refused
-// with an error that names a file of it, or hold what its manifest says. Never anything else.
+// A checkpoint on the disk that a test damages repeatedly. Each time, a resume must refuse it with an error that names
+// one of its files, or load exactly the state of its manifest.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/written_checkpoint.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/written_checkpoint.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <fmt/format.h>
@@ -22,11 +22,10 @@
 
 namespace tutti {
 
-// How many changes of a kind that are drawn: so many, or what TUTTI_MUTANTS says. And every how manieth of those that
-// are counted up.
+// The number of random changes of each kind, by default 500, or TUTTI_MUTANTS; and the stride of enumerated changes.
 inline std::uint32_t mutants() {
-  const char* wanted = std::getenv("TUTTI_MUTANTS");
-  return wanted == nullptr ? 500 : static_cast<std::uint32_t>(std::stoul(wanted));
+  const char* number = std::getenv("TUTTI_MUTANTS");
+  return number == nullptr ? 500 : static_cast<std::uint32_t>(std::stoul(number));
 }
 inline std::size_t stride() { return std::max<std::size_t>(1, 10'000 / mutants()); }
 
@@ -42,18 +41,18 @@ inline TrainState lenet_state() {
   return state;
 }
 
-// Of a checkpoint of several shapes, by name.
-inline std::vector<TrainState> victim_shares(const std::string& shape) {
-  if (shape == "several") return shares_of(sample_state(), 3);
+// The shares of a checkpoint, by the name of its shape.
+inline std::vector<TrainState> shares_of_shape(const std::string& shape) {
+  if (shape == "shards") return shares_of(sample_state(), 3);
   return {shape == "lenet" ? lenet_state() : sample_state()};
 }
 
-class Victim {
+class DamagedCheckpoint {
  public:
-  explicit Victim(const std::vector<TrainState>& shares)
+  explicit DamagedCheckpoint(const std::vector<TrainState>& shares)
       : path_(folder_.file(checkpoint_file_name(shares.front().progress.step))), files_(checkpoint_files(shares)) {
     for (const auto& [name, bytes] : files_) restore(name);
-    right_ = checkpoint_file_bytes(load_checkpoint(path_).state);
+    expected_ = checkpoint_file_bytes(load_checkpoint(path_).state);
   }
 
   const CheckpointFiles& files() const { return files_; }
@@ -77,7 +76,7 @@ class Victim {
     patch(name, at, std::span(files_.at(name)).subspan(at, bytes));
   }
 
-  // Loads the checkpoint that is in the folder now, and returns whether it could: only what was saved may be loaded.
+  // Loads the checkpoint in the folder, and returns whether that succeeded. A loaded state must be the saved one.
   bool loads(const std::string& change) {
     const Stopwatch watch;
     std::optional<TrainState> state;
@@ -99,12 +98,12 @@ class Victim {
     (state ? loaded_ : refused_) += 1;
     if (state) {
       room_ = checkpoint_file_bytes(*state, std::move(room_));
-      EXPECT_TRUE(room_ == right_) << change << ": a wrong load";
+      EXPECT_TRUE(room_ == expected_) << change << ": a wrong load";
     }
     return state.has_value();
   }
 
-  void tell(const char* what, const std::string& shape) const {
+  void report(const char* what, const std::string& shape) const {
     std::printf("%s, %s: %lld cases, %lld refused, %lld harmless; slowest %.0f ms (%s)\n", what, shape.c_str(), cases_,
                 refused_, loaded_, slowest_ * 1e3, slowest_change_.c_str());
   }
@@ -114,8 +113,9 @@ class Victim {
   ScratchFolder folder_;
   std::string path_;
   CheckpointFiles files_;
-  std::vector<std::byte> right_;  // the state that was saved, as one file
-  std::vector<std::byte> room_ = std::vector<std::byte>(std::size_t{16} << 20);  // so that only loading asks for memory
+  std::vector<std::byte> expected_;  // the saved state, as one file
+  std::vector<std::byte> room_ =
+      std::vector<std::byte>(std::size_t{16} << 20);  // so that only loading allocates memory
   long long cases_ = 0;
   long long refused_ = 0;
   long long loaded_ = 0;
@@ -123,14 +123,14 @@ class Victim {
   std::string slowest_change_;
 };
 
-// One draw after another, of numbers and of bytes.
+// Draws numbers and bytes.
 class Draw {
  public:
   Draw(std::uint32_t number, std::string_view purpose)
       : random_(4711, {.item = number, .purpose = random_purpose(purpose)}) {}
 
   std::size_t below(std::size_t bound) { return random_.below(static_cast<std::uint32_t>(bound)); }
-  // Short lengths as often as long ones.
+  // Lengths with a logarithmic distribution.
   std::size_t length(std::size_t most) { return 1 + below(std::min(most, std::size_t{1} << below(13))); }
   std::vector<std::byte> bytes(std::size_t count) {
     const std::size_t kind = below(4);

@@ -1,10 +1,9 @@
-// Saves where the address space ends (ulimit -v): they fail, or not, and never crash the process or the saves after
-// them.
+// Saves with a limited address space (ulimit -v) may fail, bytes never crash the process or later saves.
 
 #include "tutti/base/error.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "checkpoint/sample_state.hpp"
+#include "storage/sample_state.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
@@ -33,13 +32,13 @@ rlim_t address_space() {
   return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Takes all memory there is, but for about so much.
-std::vector<void*> take_memory(std::size_t but) {
+// Allocates all memory except about `spare` bytes.
+std::vector<void*> take_memory(std::size_t spare) {
   constexpr std::size_t kMost = 1 << 20;
   constexpr std::size_t kSmallest = 1 << 10;
   std::vector<void*> taken;
   taken.reserve(kMost);
-  limit_address_space(address_space() + but);
+  limit_address_space(address_space() + spare);
   for (std::size_t bytes = 1 << 16; bytes >= kSmallest; bytes /= 2) {
     while (taken.size() < kMost) {
       void* const piece = std::malloc(bytes);
@@ -47,7 +46,7 @@ std::vector<void*> take_memory(std::size_t but) {
       taken.push_back(piece);
     }
   }
-  for (std::size_t given = 0; given < but && !taken.empty(); given += kSmallest) {
+  for (std::size_t given = 0; given < spare && !taken.empty(); given += kSmallest) {
     std::free(taken.back());
     taken.pop_back();
   }
@@ -81,7 +80,7 @@ TrainState wide_state(std::int64_t step) {
   for (void* const piece : taken) std::free(piece);
   static_cast<void>(store.save(second, {}, &room));
   static_cast<void>(load_checkpoint(store.path_of(51)));
-  std::exit(failed > 0 ? 0 : kNoSaveFailed);  // NOLINT(concurrency-mt-unsafe): through what HDF5 does at the end
+  std::exit(failed > 0 ? 0 : kNoSaveFailed);  // NOLINT(concurrency-mt-unsafe): runs HDF5's exit handlers
 }
 
 TEST(ScarceMemory, FailsASaveAndNeverTheOnesAfterIt) {

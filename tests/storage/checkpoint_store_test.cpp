@@ -2,8 +2,8 @@
 
 #include "tutti/storage/whole_file.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
@@ -26,7 +26,7 @@ std::string no_renames_to;
 
 }  // namespace
 
-// In place of the system's.
+// Replaces the system's function.
 extern "C" int rename(const char* from, const char* to) noexcept {
   if (to != no_renames_to) return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
   errno = EIO;
@@ -41,23 +41,23 @@ namespace fs = std::filesystem;
 
 class CheckpointFolder : public testing::Test {
  protected:
-  // The newest checkpoint's name without folder, "" for none; what was said meanwhile is in said_.
+  // The name of the newest checkpoint, or "". The output of the call is in output_.
   std::string newest() {
     testing::internal::CaptureStderr();
     std::optional<LoadedCheckpoint> found;
     try {
       found = store_.newest(*world_, log_);
     } catch (...) {
-      said_ = testing::internal::GetCapturedStderr();
+      output_ = testing::internal::GetCapturedStderr();
       throw;
     }
-    said_ = testing::internal::GetCapturedStderr();
+    output_ = testing::internal::GetCapturedStderr();
     if (!found) return {};
     EXPECT_TRUE(found->path.starts_with(folder_.path() + "/")) << found->path;
     return fs::path(found->path).filename().string();
   }
 
-  std::int64_t warnings() const { return std::ranges::count(said_, '\n'); }
+  std::int64_t warnings() const { return std::ranges::count(output_, '\n'); }
   void save(std::int64_t step) const { store_.save(state_at(step)); }
   std::string image(std::int64_t step) const { return folder_.file(fmt::format("step-{:08}.h5", step)); }
   std::string manifest(std::int64_t step) const { return folder_.file(fmt::format("step-{:08}.json", step)); }
@@ -76,7 +76,7 @@ class CheckpointFolder : public testing::Test {
   std::unique_ptr<World> world_ = make_solo_world();
   CheckpointStore store_{folder_.path()};
   Log log_;
-  std::string said_;
+  std::string output_;
 };
 
 TEST_F(CheckpointFolder, GivesBackEveryBitOfWhatWasSaved) {
@@ -84,12 +84,12 @@ TEST_F(CheckpointFolder, GivesBackEveryBitOfWhatWasSaved) {
   EXPECT_EQ(report.path, image(42));
   EXPECT_EQ(report.bytes, static_cast<std::int64_t>(fs::file_size(image(42))));
   EXPECT_EQ(newest(), "step-00000042.h5");
-  EXPECT_EQ(said_, "");
+  EXPECT_EQ(output_, "");
   expect_equal_bits(store_.newest(*world_, log_).value().state, sample_state());
   expect_equal_bits(load_checkpoint(image(42)).state, sample_state());
 }
 
-TEST_F(CheckpointFolder, KeepsWhatProcessorsChoseAndTheExchangeKnows) {
+TEST_F(CheckpointFolder, SavesThePlanChoicesAndTheStateOfTheExchange) {
   TrainState state = sample_state();
   state.exchange = {sample_array("exact/levels", {6}, -7)};
   state.choices = "conv 1x28x28 engine 4\nconv 64x7x7 engine 2\n";
@@ -105,7 +105,7 @@ TEST_F(CheckpointFolder, KeepsLargeLossesAndRedoneSteps) {
   expect_equal_bits(store_.newest(*world_, log_).value().state, state);
 }
 
-TEST_F(CheckpointFolder, HoldsEqualBytesForEqualStatesInWhateverOrder) {
+TEST_F(CheckpointFolder, HasEqualBytesForEqualStatesInAnyOrder) {
   TrainState shuffled = sample_state();
   std::ranges::reverse(shuffled.parameters);
   store_.save(sample_state());
@@ -126,7 +126,7 @@ TEST_F(CheckpointFolder, IsMadeWhenItIsMissing) {
   EXPECT_EQ(deeper.newest(*world_, log_).value().path, folder_.file("a/b/step-00000042.h5"));
 }
 
-TEST_F(CheckpointFolder, HoldsNoneWhileOnlyOtherFilesAreInIt) {
+TEST_F(CheckpointFolder, HasNoCheckpointsWithOnlyOtherFiles) {
   EXPECT_FALSE(store_.holds_any());
   for (const char* name : {"metrics.jsonl", "step-1.h5", "step-00000001.h5.tmp.host.7", "step-0000000x.h5", "step-.h5",
                            "step--0000001.h5", "step-000000012.h5", "step-00000001.txt"}) {
@@ -147,7 +147,7 @@ TEST_F(CheckpointFolder, OrdersStepsAsNumbersHoweverManyDigits) {
   EXPECT_EQ(warnings(), 0);
 }
 
-TEST_F(CheckpointFolder, PassesOverDamagedOnesWithOneWarningEachAndNeverTriesThemAgain) {
+TEST_F(CheckpointFolder, SkipsDamagedOnesWithOneWarningEachAndNeverTriesThemAgain) {
   for (const std::int64_t step : {1, 2, 3, 4, 5, 6}) save(step);
   const auto whole = read_file_bytes(image(6));
   overwrite(image(6), std::span(whole).first(whole.size() - 1));
@@ -156,13 +156,13 @@ TEST_F(CheckpointFolder, PassesOverDamagedOnesWithOneWarningEachAndNeverTriesThe
   fs::remove(image(3));
   EXPECT_EQ(newest(), "step-00000002.h5");
   EXPECT_EQ(warnings(), 4);
-  for (const int step : {3, 4, 5, 6}) EXPECT_THAT(said_, HasSubstr(fmt::format("step-0000000{}.h5", step)));
+  for (const int step : {3, 4, 5, 6}) EXPECT_THAT(output_, HasSubstr(fmt::format("step-0000000{}.h5", step)));
   EXPECT_EQ(newest(), "step-00000002.h5");
-  EXPECT_EQ(said_, "");
+  EXPECT_EQ(output_, "");
   EXPECT_TRUE(fs::exists(image(5) + ".bad") && fs::exists(manifest(5) + ".bad"));
 }
 
-TEST_F(CheckpointFolder, PassesOverTheRenamedFilesOfAnother) {
+TEST_F(CheckpointFolder, SkipsTheRenamedFilesOfAnother) {
   save(1);
   fs::copy_file(image(1), image(7));
   fs::copy_file(manifest(1), manifest(7));
@@ -170,7 +170,7 @@ TEST_F(CheckpointFolder, PassesOverTheRenamedFilesOfAnother) {
   EXPECT_EQ(warnings(), 1);
 }
 
-TEST_F(CheckpointFolder, PassesOverWhatTheSystemCannotReadAndLeavesItAlone) {
+TEST_F(CheckpointFolder, SkipsFilesThatTheSystemCannotReadAndDoesNotRenameThem) {
   save(1);
   save(2);
   fs::remove(image(2));
@@ -180,7 +180,7 @@ TEST_F(CheckpointFolder, PassesOverWhatTheSystemCannotReadAndLeavesItAlone) {
   EXPECT_TRUE(fs::is_directory(image(2)));
 }
 
-// Going on from an older one would lose what a newer program has trained.
+// A resume from an older one would lose the steps of a newer program.
 TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   save(1);
   save(2);
@@ -194,7 +194,7 @@ TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   EXPECT_TRUE(fs::exists(manifest(2)));
 }
 
-TEST_F(CheckpointFolder, SaysSoWhenNoneOfItsCheckpointsIsGoodHoweverOftenItIsAsked) {
+TEST_F(CheckpointFolder, ReportsEveryTimeThatNoneOfItsCheckpointsIsGood) {
   for (const std::int64_t step : {1, 2}) {
     save(step);
     flip(image(step), 100, 1);
@@ -202,7 +202,7 @@ TEST_F(CheckpointFolder, SaysSoWhenNoneOfItsCheckpointsIsGoodHoweverOftenItIsAsk
   for (const int warned : {2, 0}) {
     const Error error = thrown_by([&] { newest(); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_EQ(error.exit_status(), ExitStatus::no_checkpoint);
     EXPECT_THAT(error.what(), HasSubstr("no checkpoint in '" + folder_.path() + "' is good"));
     EXPECT_EQ(warnings(), warned);
@@ -210,7 +210,7 @@ TEST_F(CheckpointFolder, SaysSoWhenNoneOfItsCheckpointsIsGoodHoweverOftenItIsAsk
   EXPECT_TRUE(store_.holds_any());
 }
 
-TEST_F(CheckpointFolder, TakesAFileWithoutManifestForNoneButNeverRemovesIt) {
+TEST_F(CheckpointFolder, IgnoresAFileWithoutManifestButNeverRemovesIt) {
   for (const std::int64_t step : {1, 2, 3}) save(step);
   fs::remove(manifest(1));
   fs::remove(manifest(3));
@@ -233,7 +233,7 @@ TEST_F(CheckpointFolder, KeepsTheNewestAndTheBest) {
   EXPECT_EQ(folder_.entries(), 6u);
 }
 
-TEST_F(CheckpointFolder, IsClearedOfWhatAKilledSaveLeft) {
+TEST_F(CheckpointFolder, LosesTheTemporaryFilesOfAKilledSave) {
   save(1);
   // At any time between the first byte of the image and the last rename.
   write_text(image(2) + ".tmp.host.7", "x");
@@ -250,7 +250,7 @@ TEST_F(CheckpointFolder, IsClearedOfWhatAKilledSaveLeft) {
   store_.clear_leftovers();
   EXPECT_EQ(folder_.entries(), 3u);
   EXPECT_EQ(newest(), "step-00000001.h5");
-  EXPECT_EQ(said_, "");
+  EXPECT_EQ(output_, "");
 }
 
 TEST_F(CheckpointFolder, LosesOlderFilesOfFailedSavesButNoneThatIsBeingSaved) {
@@ -265,7 +265,7 @@ TEST_F(CheckpointFolder, LosesOlderFilesOfFailedSavesButNoneThatIsBeingSaved) {
   EXPECT_TRUE(fs::exists(folder_.file("step-00000004.1.h5")));
 }
 
-TEST_F(CheckpointFolder, KeepsWhatCountsAlreadyWhenSavingItOnceMoreFails) {
+TEST_F(CheckpointFolder, KeepsACommittedCheckpointWhenSavingItAgainFails) {
   save(1);
   no_renames_to = manifest(1);
   EXPECT_EQ(thrown_by([&] { save(1); }).source(), ErrorSource::save);
@@ -287,7 +287,7 @@ TEST_F(CheckpointFolder, KeepsTheOldCheckpointsWhenASaveFails) {
   EXPECT_EQ(thrown_by([&] { blocked.holds_any(); }).source(), ErrorSource::io);
 }
 
-TEST_F(CheckpointFolder, RefusesToSaveProgressThatCannotBe) {
+TEST_F(CheckpointFolder, RefusesToSaveImpossibleProgress) {
   const auto refuses = [&](auto change) {
     TrainState state = sample_state();
     change(state.progress);
@@ -300,8 +300,8 @@ TEST_F(CheckpointFolder, RefusesToSaveProgressThatCannotBe) {
   EXPECT_FALSE(store_.holds_any());
 }
 
-// Each writer has its share of the arrays, as hosts have of a very large state.
-TEST_F(CheckpointFolder, HoldsAStateInSeveralFilesUnderOneManifest) {
+// Each writer has a share of the arrays, as the hosts of a very large state have.
+TEST_F(CheckpointFolder, HasAStateInMultipleFilesWithOneManifest) {
   const TrainState whole = sample_state();
   TrainState first = whole;
   TrainState second = whole;

@@ -1,9 +1,9 @@
 #include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
-#include "checkpoint/written_checkpoint.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
+#include "storage/written_checkpoint.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 

@@ -1,16 +1,17 @@
 #pragma once
-// What is particular to batch norm's statistics and to dropout's masks, on every backend and in all of its layouts.
+// Layers of one spec on values chosen for it, on every backend and in all of its layouts: batch norm far from zero, of
+// one value and of NaN, and dropout's masks.
 
 #include "backend/layer_contract.hpp"
 #include "backend/single_layer.hpp"
 
 namespace tutti::testing_support {
 
-class NormContract : public ::testing::TestWithParam<BackendUnderTest> {
+class SpecialValuesContract : public ::testing::TestWithParam<BackendUnderTest> {
  protected:
-  NormContract() : device_(GetParam().make()) {}
+  SpecialValuesContract() : device_(GetParam().make()) {}
 
-  // A layer of one spec on images of this shape, with weights of its own.
+  // A layer of one spec on images of this shape, with its own weights.
   struct Alone {
     NetworkCase network;
     NetworkWeights weights;
@@ -33,7 +34,7 @@ class NormContract : public ::testing::TestWithParam<BackendUnderTest> {
   Device device_;
 };
 
-TEST_P(NormContract, LosesNothingWhereTheMeanIsAThousandTimesTheSpread) {
+TEST_P(SpecialValuesContract, IsPreciseWhereTheMeanIsAThousandTimesTheDeviation) {
   const Shape shape{8, 20, 13, 11};
   auto values = random_floats(shape.elements(), "far from zero");
   for (float& value : values) value = 1000 + 1.7f * value;
@@ -56,7 +57,7 @@ TEST_P(NormContract, LosesNothingWhereTheMeanIsAThousandTimesTheSpread) {
   });
 }
 
-TEST_P(NormContract, OneValuePerChannelIsFinite) {
+TEST_P(SpecialValuesContract, OneValuePerChannelIsFinite) {
   const Shape shape{1, 20, 1, 1};
   for_each_layout(shape, [&](const ActivationSpec& activation) {
     Alone norm(device_, BatchNormSpec{}, {.input = activation});
@@ -67,7 +68,7 @@ TEST_P(NormContract, OneValuePerChannelIsFinite) {
   });
 }
 
-TEST_P(NormContract, ConstantImagesAreShiftedOnly) {
+TEST_P(SpecialValuesContract, ConstantImagesAreShiftedOnly) {
   const Shape shape{3, 20, 5, 5};
   for_each_layout(shape, [&](const ActivationSpec& activation) {
     Alone norm(device_, BatchNormSpec{}, {.input = activation});
@@ -78,7 +79,7 @@ TEST_P(NormContract, ConstantImagesAreShiftedOnly) {
   });
 }
 
-TEST_P(NormContract, NotANumberReachesTheOutputThroughRelu) {
+TEST_P(SpecialValuesContract, NanReachesTheOutputThroughRelu) {
   const Shape shape{2, 20, 3, 3};
   auto values = random_floats(shape.elements(), "bad");
   values[0] = std::numeric_limits<float>::quiet_NaN();
@@ -88,7 +89,7 @@ TEST_P(NormContract, NotANumberReachesTheOutputThroughRelu) {
   });
 }
 
-TEST_P(NormContract, DropoutDropsTheSameValuesInEveryLayoutAndHoweverTheBatchIsCut) {
+TEST_P(SpecialValuesContract, DropoutDropsTheSameValuesInEveryLayoutAndHoweverTheBatchIsCut) {
   const Shape shape{4, 20, 5, 3};
   const auto values = random_floats(shape.elements(), "dropped");
   const auto dropped = [&](const ActivationSpec& activation, std::int64_t first, std::uint32_t step) {

@@ -1,5 +1,5 @@
 #pragma once
-// Damages files in ways drawn by a number.
+// Damages files in ways that a number determines.
 
 #include "tutti/base/random.hpp"
 
@@ -24,9 +24,10 @@ inline std::uint64_t word_at(const Bytes& bytes, std::size_t at) {
          bytes[at + 3];
 }
 
-class Vandal {
+class Mutator {
  public:
-  explicit Vandal(std::uint32_t number) : random_(4711, {.item = number, .purpose = random_purpose("hostile files")}) {}
+  explicit Mutator(std::uint32_t number)
+      : random_(4711, {.item = number, .purpose = random_purpose("hostile files")}) {}
 
   std::size_t below(std::size_t bound) { return random_.below(static_cast<std::uint32_t>(bound)); }
   bool once_in(std::size_t n) { return below(n) == 0; }

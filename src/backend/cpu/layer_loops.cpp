@@ -1,4 +1,4 @@
-#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/layer_loops.hpp"
 
 #include "backend/cpu/library.hpp"
 
@@ -9,25 +9,25 @@ namespace {
 
 constexpr std::int64_t kRunLength = 64;
 
-#define TUTTI_LOOPS "backend/cpu/channel_loops.inc"
+#define TUTTI_LOOPS "backend/cpu/layer_loops.inc"
 #include "backend/cpu/instruction_sets.inc"
 #undef TUTTI_LOOPS
 
 template <class T>
 void sum_gradients(const LayerBackward& pass, std::int64_t elements) {
-  const std::vector<T*> gradients = gradients_of<T>(pass);
-  channel_kernels<T>().sum_gradients({elements, gradients, nullptr, nullptr});
+  const std::vector<T*> gradients = typed_gradients<T>(pass);
+  layer_loops<T>().sum_gradients({elements, gradients, nullptr, nullptr});
 }
 
 }  // namespace
 
 template <class T>
-const ChannelKernels<T>& channel_kernels() {
+const LayerLoops<T>& layer_loops() {
   return for_this_processor(avx512::kKernels<T>, avx2::kKernels<T>, generic::kKernels<T>);
 }
 
-template const ChannelKernels<float>& channel_kernels();
-template const ChannelKernels<Bf16>& channel_kernels();
+template const LayerLoops<float>& layer_loops();
+template const LayerLoops<Bf16>& layer_loops();
 
 void sum_output_gradients(const LayerBackward& pass, const Desc& output) {
   if (pass.output_gradients.size() == 1) return;

@@ -1,7 +1,7 @@
 #include "tutti/storage/checkpoint_writer.hpp"
 
-#include "checkpoint/sample_state.hpp"
-#include "checkpoint/state_equality.hpp"
+#include "storage/sample_state.hpp"
+#include "storage/state_equality.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST_F(Writing, SavesEveryStateAndKeepsTheNewest) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{13, 14}));
 }
 
-TEST_F(Writing, KeepsTheBestBesides) {
+TEST_F(Writing, AlsoKeepsTheBest) {
   writer_.emplace(store_, WriterOptions{.keep_checkpoints = 2, .keep_best = true});
   for (std::int64_t step = 6; step <= 10; ++step) save(2 * step);
   writer_->finish();
@@ -59,14 +59,14 @@ TEST_F(Writing, KeepsTheBestBesides) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 40, 41}));
 }
 
-// Two later ones could not be read when the run went on.
-TEST_F(Writing, NeverRemovesWhatItHasJustProvenGood) {
+// Two later checkpoints could not be read when the run resumed.
+TEST_F(Writing, NeverRemovesTheCheckpointThatItHasJustVerified) {
   for (const std::int64_t step : {30, 31, 10, 11, 12}) save(step);
   writer_->finish();
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{11, 12, 30, 31}));
 }
 
-TEST_F(Writing, GivesUpTheOldestButNeverTheLastGoodOneNorTheBest) {
+TEST_F(Writing, RemovesTheOldestButNeverTheLastGoodOneNorTheBest) {
   for (const std::int64_t step : {2, 10, 20, 30}) save(step);
   writer_->finish();
   writer_.emplace(store_, WriterOptions{.keep_checkpoints = 0});
@@ -81,13 +81,13 @@ TEST_F(Writing, GivesUpTheOldestButNeverTheLastGoodOneNorTheBest) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{30, 40}));
 }
 
-TEST_F(Writing, LosesNothingWhenItEndsUnasked) {
+TEST_F(Writing, LosesNothingWhenItIsDestroyedEarly) {
   save(10);
   writer_.reset();
   EXPECT_EQ(steps(), std::vector<std::int64_t>{10});
 }
 
-TEST_F(Writing, ReportsAFailedSaveAndTriesTheNewestOnceMore) {
+TEST_F(Writing, ReportsAFailedSaveAndRetriesTheNewest) {
   save(10);
   writer_->finish();
   fs::create_directory(store_.path_of(11));

@@ -1,6 +1,6 @@
 #pragma once
-// A small training state with every kind of content, the same whenever it is asked for. The files in
-// tests/checkpoint/golden/format-2 hold it; write_golden.cpp made them.
+// A small training state with every kind of content, the same in every call. The files in
+// tests/storage/golden/format-2, written by write_golden.cpp, contain it.
 
 #include "tutti/storage/train_state.hpp"
 
@@ -57,7 +57,7 @@ inline TrainState sample_state() {
           .data_digest = 0x0123456789ABCDEFu};
 }
 
-// The same, as if it had come about after so many steps.
+// The same state after another number of steps.
 inline TrainState state_at(std::int64_t step) {
   TrainState state = sample_state();
   state.progress.step = step;

@@ -1,5 +1,5 @@
 #pragma once
-// A checkpoint as files, without the care of a save: of one state, or of shares of one that differ in their arrays.
+// A checkpoint as files, written without the steps of a save, of one state or of shares of one with different arrays.
 
 #include "tutti/base/checksums.hpp"
 
@@ -21,7 +21,7 @@ inline std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The arrays dealt out in turn, all else in each.
+// Distributes the arrays cyclically. Each share has everything else.
 inline std::vector<TrainState> shares_of(const TrainState& whole, std::size_t files) {
   std::vector<TrainState> shares(files, whole);
   for (const auto arrays :
@@ -50,7 +50,7 @@ inline CheckpointFiles checkpoint_files(const std::vector<TrainState>& shares) {
   return files;
 }
 
-// Tells the path of the first file.
+// Returns the path of the first file.
 inline std::string write_checkpoint(const std::string& folder, const std::vector<TrainState>& shares) {
   const CheckpointFiles files = checkpoint_files(shares);
   for (const auto& [name, bytes] : files) overwrite(folder + "/" + name, bytes);

@@ -1,0 +1,36 @@
+#pragma once
+// The base class of all backends' layers.
+
+#include "tutti/backend/layer.hpp"
+#include "tutti/backend/layer_spec.hpp"
+
+#include <utility>
+
+namespace tutti {
+
+class PlannedLayer : public Layer {
+ public:
+  const ActivationSpec& output() const final { return output_; }
+  bool reads_input() const final { return reads_.input; }
+  bool reads_output() const final { return reads_.output; }
+
+ protected:
+  // `reads` is backward_reads() of the spec, or less where the layer keeps what it needs.
+  PlannedLayer(const LayerRequest& request, ActivationSpec output, const LayerReads& reads)
+      : mode_(request.mode),
+        wants_input_gradient_(request.wants_input_gradient),
+        output_(std::move(output)),
+        reads_(reads) {}
+
+  // Called first in every backward pass: throws unless the plan was made for training and there is a gradient.
+  void require_training(const LayerBackward& pass) const;
+
+  LayerMode mode_;
+  bool wants_input_gradient_;
+  ActivationSpec output_;
+
+ private:
+  LayerReads reads_;
+};
+
+}  // namespace tutti
