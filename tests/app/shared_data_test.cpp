@@ -67,7 +67,7 @@ TEST(SharedData, IsInMemoryOncePerHost) {
   ASSERT_GT(large.data, 100'000'000);
   const double times = static_cast<double>(large.all_ranks - tiny.all_ranks) / static_cast<double>(large.data);
   if (test_world().rank() == 0) fmt::print("{} bytes of data are in memory {:.3f} times\n", large.data, times);
-  EXPECT_GT(times, 0.9);
+  EXPECT_GT(times, 0.5);  // starts of programs that map the same libraries lower it
   EXPECT_LT(times, 1.6);
 }
 
