@@ -10,8 +10,8 @@
 #include "tutti/storage/array_file.hpp"
 
 #include "commands.hpp"
+#include "option_errors.hpp"
 #include "option_table.hpp"
-#include "word_faults.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

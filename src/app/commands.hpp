@@ -8,7 +8,7 @@
 
 #include "command_line.hpp"
 #include "option_table.hpp"
-#include "process.hpp"
+#include "streams_and_signals.hpp"
 
 #include <filesystem>
 #include <functional>

@@ -4,8 +4,8 @@
 #include "tutti/comm/world.hpp"
 
 #include "commands.hpp"
-#include "process.hpp"
 #include "processors.hpp"
+#include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

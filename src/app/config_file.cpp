@@ -1,9 +1,9 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
+#include "option_errors.hpp"
 #include "option_table.hpp"
-#include "word_faults.hpp"
 
 #include <fmt/format.h>
 #include <toml.hpp>

@@ -6,14 +6,14 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/data_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "assemble.hpp"
 #include "commands.hpp"
 #include "output.hpp"
 #include "pictures.hpp"
-#include "process.hpp"
 #include "run_data.hpp"
+#include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

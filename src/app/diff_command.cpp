@@ -1,8 +1,8 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "commands.hpp"

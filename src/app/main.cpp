@@ -1,6 +1,6 @@
 #include "tutti/app/program.hpp"
 
-#include "process.hpp"
+#include "streams_and_signals.hpp"
 
 #include <sched.h>
 #include <sys/auxv.h>

@@ -4,7 +4,7 @@
 #include "tutti/train/trainer.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
-#include "word_faults.hpp"
+#include "option_errors.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

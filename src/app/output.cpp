@@ -1,6 +1,6 @@
 #include "output.hpp"
 
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>

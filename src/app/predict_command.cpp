@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/text.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "commands.hpp"
 #include "output.hpp"

@@ -6,8 +6,8 @@
 
 #include "assemble.hpp"
 #include "commands.hpp"
-#include "process.hpp"
 #include "run_folder.hpp"
+#include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
 

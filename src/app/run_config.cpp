@@ -1,7 +1,7 @@
 #include "run_config.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/data/part_plan.hpp"
+#include "tutti/data/part_map.hpp"
 
 #include "output.hpp"
 

@@ -3,7 +3,7 @@
 // that are left open (0, empty, "auto") are filled in by assemble.hpp. The options of the trainer are made from these.
 
 #include "tutti/backend/precision.hpp"
-#include "tutti/base/words.hpp"
+#include "tutti/base/enum_names.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/train/trainer.hpp"

@@ -2,7 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
-#include "process.hpp"
+#include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/train/run_observer.hpp"
 
-#include "process.hpp"
+#include "streams_and_signals.hpp"
 
 #include <cstdint>
 #include <functional>

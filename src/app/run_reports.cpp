@@ -9,7 +9,7 @@
 #include "device_choice.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
-#include "process.hpp"
+#include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -298,7 +298,7 @@ struct Station {
 constexpr std::array kStations{
     Station{"batch", "a batch is cut into parts", &Tour::show_batch,
             "SplitBatchSampler (include/tutti/data/split_batch_sampler.hpp), PartMap "
-            "(include/tutti/data/part_plan.hpp)"},
+            "(include/tutti/data/part_map.hpp)"},
     Station{"weights", "every rank begins with the same weights", &Tour::show_weights,
             "StepByHand (src/app/step_by_hand.hpp), initialize (src/nn/network.cpp), digest "
             "(include/tutti/base/digest.hpp)"},

@@ -1,7 +1,7 @@
 #include "trace_file.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

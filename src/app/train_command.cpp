@@ -1,8 +1,8 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
-#include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
 #include "commands.hpp"
@@ -12,13 +12,13 @@
 #include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
-#include "process.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
 #include "run_control.hpp"
 #include "run_folder.hpp"
 #include "run_reports.hpp"
 #include "run_start.hpp"
+#include "streams_and_signals.hpp"
 #include "trace_file.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "tutti/base/random.hpp"
 
-#include "tutti/base/elementary.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/portable_math.hpp"
 #include "tutti/base/process.hpp"
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include "augmentation.hpp"
-#include "image_writer.hpp"
+#include "image_geometry.hpp"
+#include "pixel_writer.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -8,10 +8,10 @@
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "augmentation.hpp"
 #include "image_codec.hpp"
-#include "image_writer.hpp"
+#include "image_geometry.hpp"
 #include "loaded_set.hpp"
+#include "pixel_writer.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "image_codec.hpp"
 #include "sources.hpp"

@@ -1,5 +1,5 @@
 #include "tutti/base/error.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "loaded_set.hpp"
 #include "sources.hpp"

@@ -1,7 +1,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
-#include "checkpoint_files.hpp"
+#include "checkpoint_format.hpp"
 
 #include <nlohmann/json.hpp>
 

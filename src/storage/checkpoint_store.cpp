@@ -4,9 +4,9 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/base/unique_handle.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
-#include "checkpoint_files.hpp"
+#include "checkpoint_format.hpp"
 
 #include <unistd.h>
 

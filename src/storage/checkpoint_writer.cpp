@@ -2,7 +2,7 @@
 
 #include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <exception>
 #include <new>

@@ -6,7 +6,7 @@
 #include "tutti/nn/parameter_arena.hpp"
 #include "tutti/train/trainer_options.hpp"
 
-#include "gradient_total.hpp"
+#include "gradient_accumulator.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/trainer_options.hpp"
 
-#include "gradient_total.hpp"
+#include "gradient_accumulator.hpp"
 
 #include <cstddef>
 #include <cstdint>

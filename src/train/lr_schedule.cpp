@@ -1,7 +1,7 @@
 #include "tutti/train/lr_schedule.hpp"
 
-#include "tutti/base/elementary.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/portable_math.hpp"
 
 #include <fmt/format.h>
 

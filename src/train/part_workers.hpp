@@ -7,7 +7,7 @@
 #include "tutti/nn/part_context.hpp"
 #include "tutti/watch/rank_status.hpp"
 
-#include "gradient_total.hpp"
+#include "gradient_accumulator.hpp"
 
 #include <condition_variable>
 #include <cstddef>

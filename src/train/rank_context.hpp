@@ -3,7 +3,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
-#include "tutti/data/part_plan.hpp"
+#include "tutti/data/part_map.hpp"
 #include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include "exchange.hpp"
 #include "finite_check.hpp"
-#include "part_map.hpp"
+#include "part_balancer.hpp"
 #include "part_workers.hpp"
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"

@@ -5,7 +5,7 @@
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
 
-#include "rank_view.hpp"
+#include "job_view.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -5,7 +5,7 @@
 #include "tutti/watch/stall_watch.hpp"
 
 #include "heartbeats.hpp"
-#include "host_page.hpp"
+#include "shared_status.hpp"
 #include "stragglers.hpp"
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Decides which ranks a stalled job waits for, when that is reported, and when the job is ended. Reads no clock and no
 // process: the caller passes in the ranks' states and the time.
 
-#include "rank_view.hpp"
+#include "job_view.hpp"
 
 #include <cstdint>
 #include <span>

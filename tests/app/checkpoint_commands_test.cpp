@@ -1,7 +1,7 @@
 // Commands that read checkpoints: inspect, eval, diff, and --init-from.
 
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

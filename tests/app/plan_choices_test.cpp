@@ -1,5 +1,5 @@
 #include "tutti/base/error.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "processors.hpp"
 #include "support/memory_backend.hpp"

@@ -1,4 +1,4 @@
-#include "process.hpp"
+#include "streams_and_signals.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

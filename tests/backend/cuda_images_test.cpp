@@ -3,8 +3,8 @@
 #include "tutti/base/random.hpp"
 
 #include "backend/device_values.hpp"
-#include "data/augmentation.hpp"
-#include "data/image_writer.hpp"
+#include "data/image_geometry.hpp"
+#include "data/pixel_writer.hpp"
 
 #include <gtest/gtest.h>
 

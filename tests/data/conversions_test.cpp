@@ -3,7 +3,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/data_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"

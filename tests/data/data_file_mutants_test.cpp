@@ -3,7 +3,7 @@
 
 #include "tutti/base/random.hpp"
 #include "tutti/data/data_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "data/written_sets.hpp"
 #include "storage/seal.hpp"

@@ -1,7 +1,7 @@
 // Datagrams that monitors receive from other hosts, and the views that they update.
 
 #include "fuzz/parsed_input.hpp"
-#include "watch/rank_view.hpp"
+#include "watch/job_view.hpp"
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // Manifests of checkpoints, with a matching seal or with the seal of the input.
 
-#include "checkpoint_files.hpp"
+#include "checkpoint_format.hpp"
 #include "fuzz/parsed_input.hpp"
 #include "fuzz/sealed.hpp"
 

@@ -1,7 +1,7 @@
 // Options whose values have their own grammar.
 
 #include "tutti/data/image_recipe.hpp"
-#include "tutti/data/part_plan.hpp"
+#include "tutti/data/part_map.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
 #include "fuzz/parsed_input.hpp"

@@ -11,7 +11,7 @@
 #include "tutti/nn/network.hpp"
 #include "tutti/nn/part_context.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
 

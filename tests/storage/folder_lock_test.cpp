@@ -1,7 +1,7 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "tutti/base/process.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"

@@ -1,5 +1,5 @@
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "storage/sample_state.hpp"
 #include "storage/state_equality.hpp"

@@ -1,4 +1,4 @@
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"

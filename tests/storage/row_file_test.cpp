@@ -1,6 +1,6 @@
 #include "tutti/base/random.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"

@@ -2,7 +2,7 @@
 //   cmake --build --preset release --target storage_write_golden
 //   build/release/tests/storage_write_golden tests/storage/golden/format-2
 
-#include "storage/checkpoint_files.hpp"
+#include "storage/checkpoint_format.hpp"
 #include "storage/sample_state.hpp"
 #include "storage/written_checkpoint.hpp"
 

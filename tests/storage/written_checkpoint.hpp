@@ -3,7 +3,7 @@
 
 #include "tutti/base/checksums.hpp"
 
-#include "storage/checkpoint_files.hpp"
+#include "storage/checkpoint_format.hpp"
 #include "support/overwrite.hpp"
 
 #include <cstddef>

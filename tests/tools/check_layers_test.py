@@ -68,7 +68,7 @@ class LayerCheck(unittest.TestCase):
                     "base must not include tutti/comm/world.hpp")
 
     def test_modules_of_one_level_may_not_include_each_other(self):
-        self.expect({"src/comm/a.cpp": '\n#include "tutti/storage/whole_file.hpp"\n'}, "src/comm/a.cpp", 2,
+        self.expect({"src/comm/a.cpp": '\n#include "tutti/storage/atomic_file.hpp"\n'}, "src/comm/a.cpp", 2,
                     "it may include backend, base")
 
     def test_a_private_header_of_another_module_is_refused_by_name(self):

@@ -4,7 +4,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/watch/rehearsal.hpp"
-#include "tutti/watch/time_account.hpp"
+#include "tutti/watch/time_profile.hpp"
 
 #include "support/mpi_world.hpp"
 #include "train/training_run.hpp"

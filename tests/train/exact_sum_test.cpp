@@ -1,4 +1,4 @@
-#include "train/gradient_total.hpp"
+#include "train/gradient_accumulator.hpp"
 
 #include <gtest/gtest.h>
 

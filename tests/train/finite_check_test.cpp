@@ -1,7 +1,7 @@
 // Values that are not finite are found at their step in every exchange, and all ranks name the same rank and tensor.
 // The step is skipped where the options request it.
 
-#include "tutti/data/part_plan.hpp"
+#include "tutti/data/part_map.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
 #include "support/scratch_folder.hpp"

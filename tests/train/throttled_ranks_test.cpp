@@ -1,7 +1,7 @@
 #include "tutti/base/timing.hpp"
 
 #include "support/mpi_world.hpp"
-#include "train/part_map.hpp"
+#include "train/part_balancer.hpp"
 #include "train/rank_run.hpp"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // right phase, compared with epochs of the same run without delays.
 
 #include "tutti/base/timing.hpp"
-#include "tutti/watch/time_account.hpp"
+#include "tutti/watch/time_profile.hpp"
 
 #include "support/mpi_world.hpp"
 #include "train/rank_run.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 // A watcher's views of ranks, for tests of its conclusions.
 
-#include "watch/rank_view.hpp"
+#include "watch/job_view.hpp"
 
 #include <string_view>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 // Images of one size in a processor's memory. Batches are resampled and normalized there, bit-identical to
-// data/image_writer.hpp on the host.
+// data/pixel_writer.hpp on the host.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"

@@ -2,8 +2,8 @@
 // Backend-independent descriptions of layers, with their output shapes and parameters. A new layer starts here: until
 // each function of this header has an answer for it and each backend a plan of it, nothing compiles.
 
+#include "tutti/base/enum_names.hpp"
 #include "tutti/base/shape.hpp"
-#include "tutti/base/words.hpp"
 
 #include <cstdint>
 #include <string>

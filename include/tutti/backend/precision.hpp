@@ -1,7 +1,7 @@
 #pragma once
 // The number format in which layers compute. Parameters, gradients, statistics and sums are always f32 or wider.
 
-#include "tutti/base/words.hpp"
+#include "tutti/base/enum_names.hpp"
 
 namespace tutti {
 

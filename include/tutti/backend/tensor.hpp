@@ -1,8 +1,8 @@
 #pragma once
 // Typed views of memory, and the owner of that memory.
 
+#include "tutti/base/enum_names.hpp"
 #include "tutti/base/shape.hpp"
-#include "tutti/base/words.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // Preprocessing of an image between the data set and the network: crop, resize, flip, scale to [0, 1], normalise. A
 // pure function of (seed, epoch, sample), independent of the number of ranks and threads.
 
+#include "tutti/base/enum_names.hpp"
 #include "tutti/base/shape.hpp"
-#include "tutti/base/words.hpp"
 #include "tutti/data/dataset.hpp"
 
 #include <cstdint>

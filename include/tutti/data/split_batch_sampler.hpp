@@ -3,8 +3,8 @@
 // divided into batches of batch_size, and each batch into parts. Everything is a pure function of the constructor's
 // arguments and (epoch, step), so any position can be reached without replaying earlier steps.
 
-#include "tutti/base/words.hpp"
-#include "tutti/data/part_plan.hpp"
+#include "tutti/base/enum_names.hpp"
+#include "tutti/data/part_map.hpp"
 
 #include <cstdint>
 #include <limits>

@@ -2,7 +2,7 @@
 // The description of a network: named layers in order, before any image shape or processor is known.
 
 #include "tutti/backend/layer_spec.hpp"
-#include "tutti/base/words.hpp"
+#include "tutti/base/enum_names.hpp"
 
 #include <cstdint>
 #include <string>

@@ -51,7 +51,7 @@ class ArrayWriter {
   void add_values(const std::string& name, const Shape& shape, std::span<const T> values);
 };
 
-// Builds a file in memory, so that HDF5 never touches the disk. Save it with write_atomically (storage/whole_file.hpp).
+// Builds a file in memory: HDF5 never touches the disk. write_atomically (storage/atomic_file.hpp) saves it.
 class MemoryFileWriter final : public ArrayWriter {
  public:
   // Reuses the memory of `buffer`, for example of an earlier file, and ignores its contents.

@@ -1,7 +1,7 @@
 #pragma once
 // The learning rate as a pure function of the step.
 
-#include "tutti/base/words.hpp"
+#include "tutti/base/enum_names.hpp"
 
 #include <cstdint>
 #include <string>

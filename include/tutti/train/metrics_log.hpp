@@ -25,9 +25,9 @@
 //                               the steps of older ones that were deleted early because the disk was full
 //   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request
 
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/train/run_observer.hpp"
-#include "tutti/watch/time_account.hpp"
+#include "tutti/watch/time_profile.hpp"
 
 #include <functional>
 #include <string>

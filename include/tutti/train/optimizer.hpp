@@ -3,7 +3,7 @@
 // the exchange moves gradients and weights between ranks.
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/base/words.hpp"
+#include "tutti/base/enum_names.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
 #include <memory>

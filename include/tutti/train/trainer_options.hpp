@@ -2,7 +2,7 @@
 // What a trainer is made from: the objects that it works with, and its options.
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/base/words.hpp"
+#include "tutti/base/enum_names.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"

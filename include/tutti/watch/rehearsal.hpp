@@ -5,8 +5,8 @@
 // Fields that are left out are drawn from seed= (default 0), with the same result on all ranks. A seed without a kind
 // draws the kind, too.
 
+#include "tutti/base/enum_names.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/words.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/watch/rank_status.hpp"
 

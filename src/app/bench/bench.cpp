@@ -4,8 +4,8 @@
 #include "tutti/base/timing.hpp"
 
 #include "device_choice.hpp"
-#include "process.hpp"
 #include "run_config.hpp"
+#include "streams_and_signals.hpp"
 
 #include <algorithm>
 #include <set>

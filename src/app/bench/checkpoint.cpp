@@ -1,8 +1,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_writer.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "../output.hpp"
 #include "bench.hpp"

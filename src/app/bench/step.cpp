@@ -1,8 +1,8 @@
 #include "tutti/base/error.hpp"
 
 #include "bench.hpp"
-#include "process.hpp"
 #include "run_reports.hpp"
+#include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "../option_table.hpp"
 #include "../output.hpp"

@@ -1,6 +1,6 @@
 #include "memory.hpp"
 
-#include "tutti/data/part_plan.hpp"
+#include "tutti/data/part_map.hpp"
 #include "tutti/nn/activation_estimate.hpp"
 
 #include "../output.hpp"

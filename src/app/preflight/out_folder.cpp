@@ -2,8 +2,8 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/folder_lock.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "../output.hpp"
 

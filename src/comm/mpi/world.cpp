@@ -7,7 +7,7 @@
 #include "../arguments.hpp"
 #include "../node_memory.hpp"
 #include "launcher.hpp"
-#include "native.hpp"
+#include "mpi_calls.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/whole_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "../seal.hpp"
 #include "hdf5.hpp"

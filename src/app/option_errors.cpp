@@ -1,0 +1,147 @@
+#include "option_errors.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <numeric>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> two_before(b.size() + 1);
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> now(b.size() + 1);
+  std::iota(before.begin(), before.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = before[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      now[j] = std::min({changed, before[j] + 1, now[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], two_before[j - 2] + 1);
+    }
+    two_before = std::exchange(before, std::exchange(now, std::move(two_before)));
+  }
+  return before.back();
+}
+
+// CLI11 reports a wrong value of a flag as "WHAT: NAME = VALUE"; wrong numbers were refused before.
+std::string fault_of_value(const std::string& message) {
+  const std::size_t colon = message.find(": ");
+  const std::size_t equals = message.find(" = ", colon);
+  if (colon == std::string::npos || equals == std::string::npos) return message;
+  return fmt::format("{} cannot be '{}': give true or false, or no value",
+                     message.substr(colon + 2, equals - colon - 2), message.substr(equals + 3));
+}
+
+std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
+  std::string words;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) words += " " + option->get_name();
+  }
+  return words.empty() ? error.what() : fmt::format("{}: {}{}", error.what(), app.get_name(), words);
+}
+
+std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return fault_of_value(error.what());
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing_text(app, error);
+  return error.what();
+}
+
+// CLI11 reads 010 as 8, and replaces numbers out of range by the nearest one in range.
+template <class Number>
+void check_number(const std::string& option, std::string& word) {
+  const auto refuse = [&](const char* wanted) {
+    throw CLI::ConversionError(fmt::format("{} cannot be '{}': give {}", option, word, wanted));
+  };
+  constexpr bool kIsWhole = std::is_integral_v<Number>;
+  std::string_view digits = word;
+  if (digits.size() > 1 && digits.front() == '+' && digits[1] != '-') digits.remove_prefix(1);
+  Number number{};
+  const char* const end = digits.data() + digits.size();
+  const auto [rest, status] = std::from_chars(digits.data(), end, number);
+  if (status == std::errc::result_out_of_range) {
+    refuse(kIsWhole ? "an integer from -2^63 to 2^63 - 1" : "0, or a number from 2.3e-308 to 1.7e308");
+  }
+  if (status != std::errc{} || rest != end) refuse(kIsWhole ? "an integer" : "a number");
+  if constexpr (kIsWhole) word = fmt::format("{}", number);
+}
+
+}  // namespace
+
+std::string nearest_word(std::string_view written, const std::vector<std::string>& known) {
+  std::string nearest;
+  std::size_t smallest = written.size() / 3 + 1;
+  for (const std::string& word : known) {
+    const std::size_t distance = edit_distance(written, word);
+    if (distance >= smallest) continue;
+    smallest = distance;
+    nearest = word;
+  }
+  return nearest;
+}
+
+std::string_view moved_to(std::string_view written) {
+  constexpr std::string_view kForecast =
+      "'trainer forecast FILE --ranks N..M --between US,GBS' forecasts from the file that bench scaling --json writes";
+  constexpr std::pair<std::string_view, std::string_view> kMoved[]{
+      {"tensorboard", "'trainer tensorboard RUN' makes TensorBoard's files from the run's folder"},
+      {"mlperf-log", "'trainer mlperf-log RUN' makes MLPerf's log from the run's folder"},
+      {"on-divergence heal",
+       "leave it out. A run whose replicas differ ends with 87, and --resume continues it from its newest checkpoint, "
+       "to the same bits; the scripts in jobs/ do so by themselves"},
+      {"forecast", kForecast},
+      {"forecast-from", kForecast},
+      {"between", kForecast},
+      {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
+  if (written.starts_with("--")) written.remove_prefix(2);
+  const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kMoved) ? std::string_view() : found->second;
+}
+
+std::string suggestion_for(std::string_view written, const std::vector<std::string>& known, std::string_view help) {
+  if (!moved_to(written).empty()) return std::string(moved_to(written));
+  const std::string nearest = nearest_word(written, known);
+  return nearest.empty() ? fmt::format("see {}", help) : fmt::format("did you mean '{}'? See {}", nearest, help);
+}
+
+void add_number_checks(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_whole = type.starts_with("INT");
+    if (option->get_expected_max() == 0 || (!is_whole && !type.starts_with("FLOAT"))) continue;
+    const auto settle = [is_whole, name = option->get_name()](std::string& word) {
+      is_whole ? check_number<std::int64_t>(name, word) : check_number<double>(name, word);
+      return std::string();
+    };
+    option->transform(CLI::Validator(settle, ""));
+  }
+}
+
+std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
+  std::vector<std::string> left_over = app.remaining();
+  std::erase(left_over, "--");
+  if (left_over.empty()) return fmt::format("{}; see {}", fault_text(app, error), help);
+  const auto is_flag = [](const std::string& word) { return word.starts_with('-'); };
+  const auto flag = std::ranges::find_if(left_over, is_flag);
+  if (flag == left_over.end()) return fmt::format("unexpected argument '{}': see {}", left_over.front(), help);
+  const std::string name = flag->substr(0, flag->find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    if (is_flag(option->get_name())) known.push_back(option->get_name());
+  }
+  return fmt::format("unknown option '{}': {}", name, suggestion_for(name, known, help));
+}
+
+}  // namespace tutti

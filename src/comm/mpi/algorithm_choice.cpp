@@ -1,0 +1,100 @@
+#include "algorithm_choice.hpp"
+
+#include "tutti/base/timing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace tutti::mpi {
+namespace {
+
+constexpr std::int64_t kShortest = std::int64_t{1} << 10;
+constexpr std::int64_t kGrowth = 4;
+constexpr int kRounds = 2;
+constexpr double kMinSpeedup = 1.2;
+// Stops before a size with which the whole measurement is expected to take longer than this.
+constexpr double kMaxSeconds = 0.1;
+
+// Prefers the first candidate unless another one is much faster, since timings on a busy machine vary.
+std::size_t clearly_fastest(const std::vector<double>& seconds) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < seconds.size(); ++i) {
+    if (kMinSpeedup * seconds[i] < seconds[best]) best = i;
+  }
+  return best;
+}
+
+std::string text_of_bytes(std::int64_t bytes) {
+  return bytes < (1 << 20) ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
+}
+
+}  // namespace
+
+AlgorithmChoice::AlgorithmChoice(const std::vector<AllReduceThreshold>& thresholds) {
+  for (const AllReduceThreshold& threshold : thresholds) {
+    if (!thresholds_.empty() && thresholds_.back().algorithm == threshold.algorithm) thresholds_.pop_back();
+    thresholds_.push_back(threshold);
+  }
+}
+
+AllReduceAlgorithm AlgorithmChoice::for_size(std::int64_t bytes) const {
+  const auto found = std::ranges::find_if(
+      thresholds_, [=](const AllReduceThreshold& threshold) { return bytes <= threshold.up_to_bytes; });
+  return found == thresholds_.end() ? thresholds_.back().algorithm : found->algorithm;
+}
+
+std::string AlgorithmChoice::text() const {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < thresholds_.size(); ++i) {
+    text += fmt::format("{} to {}, ", name_of(thresholds_[i].algorithm), text_of_bytes(thresholds_[i].up_to_bytes));
+  }
+  return text + name_of(thresholds_.back().algorithm) + (thresholds_.size() > 1 ? " above," : "");
+}
+
+AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates,
+                                const TimeAllReduce& time) {
+  std::vector<AllReduceThreshold> thresholds;
+  const Stopwatch watch;
+  bool continues = true;
+  std::int64_t bytes = kShortest;
+  for (; bytes <= kMaxMeasuredBytes && continues; bytes *= kGrowth) {
+    std::vector<double> seconds(candidates.size(), std::numeric_limits<double>::infinity());
+    for (int round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < candidates.size(); ++i) seconds[i] = std::min(seconds[i], time(candidates[i], bytes));
+    }
+    seconds.push_back(watch.seconds());
+    seconds = max_over_ranks(world, std::move(seconds));
+    const double so_far = seconds.back();
+    seconds.pop_back();
+    // The threshold is the geometric mean of this size and the next.
+    thresholds.push_back({2 * bytes, candidates[clearly_fastest(seconds)]});
+    const double expected = kRounds * kTrials * kGrowth * std::reduce(seconds.begin(), seconds.end());
+    continues = so_far + expected < kMaxSeconds;
+  }
+  if (bytes <= kMaxMeasuredBytes) thresholds.push_back({0, candidates.front()});
+  return AlgorithmChoice(thresholds);
+}
+
+}  // namespace tutti::mpi
+
+namespace tutti {
+
+const char* name_of(AllReduceAlgorithm algorithm) {
+  switch (algorithm) {
+    case AllReduceAlgorithm::ring:
+      return "ring";
+    case AllReduceAlgorithm::direct:
+      return "direct";
+    case AllReduceAlgorithm::window:
+      return "window";
+    case AllReduceAlgorithm::automatic:
+      return "automatic";
+  }
+  return "";
+}
+
+}  // namespace tutti

@@ -1,0 +1,289 @@
+#include "image_geometry.hpp"
+
+#include "tutti/base/random.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+constexpr double kUnits = 65536;  // a weight of one
+
+std::int32_t nearest(double value) { return static_cast<std::int32_t>(value + 0.5); }
+
+// Rounds taps up to a multiple of kGroup if the axis is long enough.
+std::int64_t in_groups(std::int64_t taps, std::int64_t input) {
+  constexpr std::int64_t kGroup = AxisWeights::kGroup;
+  return taps > 1 ? std::min(input, (taps + kGroup - 1) / kGroup * kGroup) : taps;
+}
+
+struct Extent {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+};
+
+struct Axis {
+  std::int64_t input = 0;
+  std::int64_t resized = 0;
+};
+
+// Uses all resized pixels.
+AxisPlan crop_axis(const Axis& axis, IndexRange crop, std::int64_t output) {
+  return {.input = axis.input, .resized = axis.resized, .kept = {0, axis.resized}, .crop = crop, .output = output};
+}
+
+// The image with its short side resized, proportions kept.
+Extent with_short_side(const Extent& image, std::int64_t side) {
+  if (image.height <= image.width) return {side, image.width * side / image.height};
+  return {image.height * side / image.width, side};
+}
+
+// An image of the wanted size is not changed. The short side of any other is resized to 8/7 of the size, and the centre
+// is cropped.
+ImagePlan fit(const Extent& image, const Extent& wanted) {
+  const bool fits = image.height == wanted.height && image.width == wanted.width;
+  const std::int64_t side = (wanted.height * 8 + 3) / 7;
+  const Extent resized = fits ? image : with_short_side(image, side);
+  const auto centre = [](const Axis& axis, std::int64_t size) {
+    const std::int64_t begin = (axis.resized - size) / 2;
+    return crop_axis(axis, {begin, begin + size}, size);
+  };
+  return {centre({image.height, resized.height}, wanted.height), centre({image.width, resized.width}, wanted.width)};
+}
+
+struct Interval {
+  std::int64_t length = 0;
+  std::int64_t total = 0;
+};
+
+IndexRange draw_range(RandomSequence& random, const Interval& interval) {
+  const auto [length, total] = interval;
+  const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(total - length + 1)));
+  return {begin, begin + length};
+}
+
+std::int64_t short_side_of_crops(const Extent& wanted) { return (wanted.height * 5 + 2) / 4; }
+
+ImagePlan random_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
+  const std::int64_t short_side = short_side_of_crops(wanted);
+  const Extent resized = with_short_side(image, short_side);
+  const double area = 0.64 + 0.36 * random.uniform();
+  const auto side = static_cast<std::int64_t>(static_cast<double>(short_side) * std::sqrt(area) + 0.5);
+  const IndexRange rows = draw_range(random, {.length = side, .total = resized.height});
+  const IndexRange columns = draw_range(random, {.length = side, .total = resized.width});
+  return {crop_axis({image.height, resized.height}, rows, wanted.height),
+          crop_axis({image.width, resized.width}, columns, wanted.width)};
+}
+
+ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
+  ImagePlan plan = fit(image, wanted);
+  for (AxisPlan* axis : {&plan.rows, &plan.columns}) {
+    const std::int64_t frame = axis->output / 8;
+    const IndexRange drawn = draw_range(random, {.length = axis->output, .total = axis->output + 2 * frame});
+    axis->kept = axis->crop;
+    axis->crop = {axis->kept.begin + drawn.begin - frame, axis->kept.begin + drawn.end - frame};
+  }
+  return plan;
+}
+
+// (4/3)^x for -1 <= x <= 1.
+double power_of_four_thirds(double x) {
+  constexpr double kLog = 0.28768207245178092744;
+  double series = 1;
+  for (int k = 14; k >= 1; --k) series = 1 + series * x * kLog / k;
+  return series;
+}
+
+ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
+  const auto crop = [&](const IndexRange& rows, const IndexRange& columns) {
+    return ImagePlan{crop_axis({image.height, image.height}, rows, wanted.height),
+                     crop_axis({image.width, image.width}, columns, wanted.width)};
+  };
+  const auto all = static_cast<double>(image.height * image.width);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area = all * (0.08 + 0.92 * random.uniform());
+    const double ratio = power_of_four_thirds(2 * random.uniform() - 1);
+    const auto width = static_cast<std::int64_t>(std::sqrt(area * ratio) + 0.5);
+    const auto height = static_cast<std::int64_t>(std::sqrt(area / ratio) + 0.5);
+    if (width < 1 || width > image.width || height < 1 || height > image.height) continue;
+    const IndexRange rows = draw_range(random, {.length = height, .total = image.height});
+    return crop(rows, draw_range(random, {.length = width, .total = image.width}));
+  }
+  // A very long image: its centre, at the nearest ratio that is allowed.
+  const std::int64_t width = std::min(image.width, std::max<std::int64_t>(1, image.height * 4 / 3));
+  const std::int64_t height = std::min(image.height, std::max<std::int64_t>(1, image.width * 4 / 3));
+  const std::int64_t top = (image.height - height) / 2;
+  const std::int64_t left = (image.width - width) / 2;
+  return crop({top, top + height}, {left, left + width});
+}
+
+ImagePlan draw_crop(Augment augment, const Extent& image, const Extent& wanted, RandomSequence& random) {
+  switch (augment) {
+    case Augment::crop_flip:
+      return random_crop(image, wanted, random);
+    case Augment::pad_crop_flip:
+      return pad_and_crop(image, wanted, random);
+    case Augment::resized_crop:
+      return resized_crop(image, wanted, random);
+    case Augment::none:
+      break;
+  }
+  return fit(image, wanted);
+}
+
+// The crop with the most taps, for an axis that is cropped to any size up to its own. A crop of the output's size needs
+// fewer taps than a smaller one.
+IndexRange widest_crop(const Axis& axis, std::int64_t output) {
+  return {0, axis.resized == output ? std::max<std::int64_t>(1, output - 1) : axis.resized};
+}
+
+}  // namespace
+
+std::int64_t AxisWeights::Resize::taps_of(const Sizes& sizes) {
+  const auto [from, to] = sizes;
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  return from == to ? 1 : std::min(from, static_cast<std::int64_t>(std::ceil(2 * std::max(1.0, scale))));
+}
+
+void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
+  const auto [from, to] = sizes;
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double reach = std::max(1.0, scale);
+  taps = taps_of(sizes);
+  first.resize(static_cast<std::size_t>(rows.size()));
+  weights.resize(static_cast<std::size_t>(rows.size() * taps));
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const double centre = (static_cast<double>(row) + 0.5) * scale;
+    const auto lowest = static_cast<std::int64_t>(std::max(0.0, centre - reach + 0.5));
+    const std::int64_t begin = from == to ? row : std::min(lowest, from - taps);
+    double* const mine = weights.data() + (row - rows.begin) * taps;
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      const double distance = std::abs(static_cast<double>(begin + tap) + 0.5 - centre);
+      mine[tap] = std::max(0.0, 1.0 - distance / reach);
+    }
+    const double whole = std::accumulate(mine, mine + taps, 0.0);
+    std::transform(mine, mine + taps, mine, [whole](double weight) { return weight / whole; });
+    first[static_cast<std::size_t>(row - rows.begin)] = begin;
+  }
+}
+
+// An output is a sum of neighbouring rows of the first resize, whose first inputs are at most `apart` pixels apart.
+std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
+  const std::int64_t inner = Resize::taps_of({.from = plan.input, .to = plan.resized});
+  const std::int64_t outer = Resize::taps_of({.from = plan.crop.size(), .to = plan.output});
+  const double scale = static_cast<double>(plan.input) / static_cast<double>(plan.resized);
+  const auto apart = static_cast<std::int64_t>(std::ceil(static_cast<double>(outer - 1) * scale));
+  return in_groups(std::min(plan.input, inner + apart), plan.input);
+}
+
+void AxisWeights::plan(const AxisPlan& plan) {
+  if (plan == planned_) return;
+  planned_ = plan;
+  if (plan.resized == plan.input && plan.crop.size() == plan.output) return select(plan);
+  rows_ = {std::max(plan.crop.begin, plan.kept.begin), std::min(plan.crop.end, plan.kept.end)};
+  to_resized_.plan({.from = plan.input, .to = plan.resized}, rows_);
+  to_output_.plan({.from = plan.crop.size(), .to = plan.output}, {0, plan.output});
+
+  const auto outputs = static_cast<std::size_t>(plan.output);
+  taps_ = 1;
+  for (std::size_t i = 0; i < outputs; ++i) taps_ = std::max(taps_, span_of(i, plan).inputs.size());
+  taps_ = in_groups(taps_, plan.input);
+  first_.assign(outputs, 0);
+  weights_.assign(outputs * static_cast<std::size_t>(taps_), 0.0f);
+  sums_.resize(static_cast<std::size_t>(taps_));
+  units_.resize(static_cast<std::size_t>(taps_));
+  for (std::size_t i = 0; i < outputs; ++i) gather(i, plan);
+  find_used();
+}
+
+// Without a resize each output is one input, or black.
+void AxisWeights::select(const AxisPlan& plan) {
+  taps_ = 1;
+  first_.assign(static_cast<std::size_t>(plan.output), 0);
+  weights_.assign(first_.size(), 0.0f);
+  for (std::int64_t i = 0; i < plan.output; ++i) {
+    const std::int64_t input = plan.crop.begin + i;
+    if (input < plan.kept.begin || input >= plan.kept.end) continue;
+    const auto index = static_cast<std::size_t>(plan.mirrored ? plan.output - 1 - i : i);
+    first_[index] = input;
+    weights_[index] = 1;
+  }
+  find_used();
+}
+
+void AxisWeights::find_used() {
+  const auto [lowest, highest] = std::ranges::minmax(first_);
+  used_ = {lowest, highest + taps_};
+}
+
+AxisWeights::Span AxisWeights::span_of(std::size_t output, const AxisPlan& plan) const {
+  const std::int64_t begin = plan.crop.begin + to_output_.first[output];
+  const IndexRange rows{std::max(begin, rows_.begin), std::min(begin + to_output_.taps, rows_.end)};
+  if (rows.size() <= 0) return {};
+  const auto first_of = [&](std::int64_t row) {
+    return to_resized_.first[static_cast<std::size_t>(row - rows_.begin)];
+  };
+  return {rows, {first_of(rows.begin), first_of(rows.end - 1) + to_resized_.taps}};
+}
+
+void AxisWeights::gather(std::size_t output, const AxisPlan& plan) {
+  const auto [rows, inputs] = span_of(output, plan);
+  const std::int64_t first = std::min(inputs.begin, plan.input - taps_);
+  std::ranges::fill(sums_, 0.0);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const std::int64_t outer_tap = row - plan.crop.begin - to_output_.first[output];
+    const double outer =
+        to_output_.weights[output * static_cast<std::size_t>(to_output_.taps) + static_cast<std::size_t>(outer_tap)];
+    const double* const inner = to_resized_.weights.data() + (row - rows_.begin) * to_resized_.taps;
+    double* const sums = sums_.data() + to_resized_.first[static_cast<std::size_t>(row - rows_.begin)] - first;
+    for (std::int64_t tap = 0; tap < to_resized_.taps; ++tap) sums[tap] += outer * inner[tap];
+  }
+  const std::size_t index = plan.mirrored ? first_.size() - 1 - output : output;
+  first_[index] = first;
+  store(index);
+}
+
+// Rounds the sums to units, and adds the rounding error to the largest.
+void AxisWeights::store(std::size_t output) {
+  const double whole = std::accumulate(sums_.begin(), sums_.end(), 0.0);
+  std::ranges::transform(sums_, units_.begin(), [](double sum) { return nearest(sum * kUnits); });
+  *std::ranges::max_element(units_) += nearest(whole * kUnits) - std::accumulate(units_.begin(), units_.end(), 0);
+  for (std::size_t tap = 0; tap < units_.size(); ++tap) {
+    weights_[tap * first_.size() + output] = static_cast<float>(units_[tap]) * static_cast<float>(1 / kUnits);
+  }
+}
+
+ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
+  const Extent from{image[1], image[2]};
+  const Extent wanted{recipe.image[1], recipe.image[2]};
+  if (recipe.augment == Augment::none) return fit(from, wanted);
+  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.sample),
+                                      .when = static_cast<std::uint32_t>(key.epoch),
+                                      .purpose = random_purpose("augment")});
+  const bool flipped = random.next() >> 31 != 0;
+  ImagePlan plan = draw_crop(recipe.augment, from, wanted, random);
+  plan.columns.mirrored = flipped;
+  return plan;
+}
+
+ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
+  const Extent from{image[1], image[2]};
+  const Extent wanted{recipe.image[1], recipe.image[2]};
+  if (recipe.augment == Augment::resized_crop) {
+    const auto widest = [](const Axis& axis, std::int64_t output) {
+      return crop_axis(axis, widest_crop(axis, output), output);
+    };
+    return {widest({from.height, from.height}, wanted.height), widest({from.width, from.width}, wanted.width)};
+  }
+  if (recipe.augment == Augment::crop_flip) {
+    const std::int64_t side = short_side_of_crops(wanted);
+    const Extent resized = with_short_side(from, side);
+    return {crop_axis({from.height, resized.height}, {0, side}, wanted.height),
+            crop_axis({from.width, resized.width}, {0, side}, wanted.width)};
+  }
+  return fit(from, wanted);
+}
+
+}  // namespace tutti

@@ -1,0 +1,104 @@
+#pragma once
+// The geometry of every recipe: which crop of an image the network gets, and its size. Random numbers are drawn in this
+// order: the flip (one draw), the area (one of 53 bits; resized-crop: area and ratio, up to ten
+// times), the top, the left.
+
+#include "tutti/data/image_recipe.hpp"
+#include "tutti/data/part_map.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+
+// Resizes, crops, resizes again and mirrors one axis of an image in one pass: every output pixel is a weighted sum of
+// neighbouring input pixels. The filter is a triangle over pixel centres, widened when shrinking and never narrower
+// than bilinear, as in Pillow and torchvision by default. Weights are multiples of 2^-16 that add up to one, so sums of
+// weighted bytes are exact in f32 and flat areas stay flat.
+struct AxisPlan {
+  std::int64_t input = 0;    // pixels
+  std::int64_t resized = 0;  // size after the first resize
+  IndexRange kept;           // resized pixels that are used; all others are black
+  IndexRange crop;           // in resized pixels; may extend beyond them
+  std::int64_t output = 0;   // size that the crop is resized to
+  bool mirrored = false;
+
+  friend bool operator==(const AxisPlan&, const AxisPlan&) = default;
+};
+
+class AxisWeights {
+ public:
+  // If an output has more than one tap and the axis is long enough, the number of taps is a multiple of kGroup.
+  static constexpr std::int64_t kGroup = 4;
+
+  // The largest number of taps of any axis with these sizes, for any position of its crop.
+  static std::int64_t most_taps(const AxisPlan& plan);
+
+  // Computes the weights; replaces those of the previous plan.
+  void plan(const AxisPlan& plan);
+
+  // Output i is the sum over t below taps() of weights(t)[i] * input[first()[i] + t].
+  std::int64_t taps() const { return taps_; }
+  const std::vector<std::int64_t>& first() const { return first_; }
+  const float* weights(std::int64_t tap) const { return weights_.data() + tap * std::ssize(first_); }
+  // The range of inputs that outputs use.
+  IndexRange used() const { return used_; }
+  // Whether every output is a single input pixel, or black.
+  bool copies() const { return taps_ == 1; }
+
+ private:
+  struct Sizes {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+  };
+  // Some rows of the matrix that resizes one axis.
+  struct Resize {
+    std::int64_t taps = 1;
+    std::vector<std::int64_t> first;  // by row
+    std::vector<double> weights;      // by row, then tap
+
+    static std::int64_t taps_of(const Sizes& sizes);
+    void plan(const Sizes& sizes, IndexRange rows);
+  };
+  struct Span {
+    IndexRange rows;    // rows of the first resize that contribute to one output
+    IndexRange inputs;  // inputs that contribute to these rows
+  };
+
+  void select(const AxisPlan& plan);
+  void find_used();
+  Span span_of(std::size_t output, const AxisPlan& plan) const;
+  void gather(std::size_t output, const AxisPlan& plan);
+  void store(std::size_t output);
+
+  AxisPlan planned_;
+  std::int64_t taps_ = 1;
+  std::vector<std::int64_t> first_;
+  std::vector<float> weights_;  // by tap, then output
+  IndexRange used_;
+  // Kept between plans for their memory.
+  IndexRange rows_;
+  Resize to_resized_;
+  Resize to_output_;
+  std::vector<double> sums_;
+  std::vector<std::int32_t> units_;
+};
+
+struct ImagePlan {
+  AxisPlan rows;
+  AxisPlan columns;
+};
+
+// Identifies the random numbers of one image.
+struct SampleKey {
+  std::int64_t sample = 0;
+  std::int64_t epoch = 0;
+};
+
+// `image` is C, H, W.
+ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key);
+// The plan with the most taps per axis of all plans for such images, for AxisWeights::most_taps().
+ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image);
+
+}  // namespace tutti

@@ -1,0 +1,168 @@
+#include "gradient_accumulator.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kStateName = "exact/levels";
+constexpr int kMantissaBits = 23;
+constexpr int kSumBits = 62;
+// The levels in a checkpoint: the value for an unknown level, and the range of a float's exponents.
+constexpr float kUnknownLevel = 1e9F;
+constexpr int kMinLevel = -148;
+constexpr int kMaxLevel = 128;
+
+Tensor on_host(std::vector<std::int32_t>& values) {
+  return {values.data(), Shape{static_cast<std::int64_t>(values.size())}, ElementType::i32, MemorySpace::host};
+}
+
+}  // namespace
+
+bool GridLevel::accept(std::int32_t largest_bits) {
+  if (largest_bits == 0) return true;
+  // Computed from the bits, since this thread may treat denormal numbers as 0.
+  const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(largest_bits)));
+  const int seen = width > kMantissaBits ? (largest_bits >> kMantissaBits) - 126 : width - 149;
+  if (!level || seen > *level + kMarginBits) {
+    level = seen;
+    return false;
+  }
+  level = std::max(seen, std::min(*level - 1, seen + kSlackBits));
+  return true;
+}
+
+std::int32_t GridLevel::exponent(int parts) const {
+  const int bits_of_parts = static_cast<int>(std::bit_width(static_cast<unsigned>(parts - 1)));
+  return level ? kSumBits - bits_of_parts - kMarginBits - *level : 0;
+}
+
+ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients,
+                                   int parts)
+    : context_(context),
+      backend_(context.backend),
+      slices_(layout.slices()),
+      gradients_(gradients),
+      parts_(parts),
+      sums_(context.communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
+      rows_(context.communicator.allocate(static_cast<std::size_t>(context.communicator.size()) * slices_.size() *
+                                          sizeof(std::int32_t))),
+      ends_(upload(backend_, layout.slice_ends())),
+      exponents_(backend_.allocate(slices_.size() * sizeof(std::int32_t))),
+      levels_(slices_.size()) {
+  const auto stream = backend_.make_stream();
+  set_exponents(*stream);
+  stream->synchronize();
+}
+
+void ExactAccumulator::begin(Stream& stream) { backend_.fill_zero(stream, largest()); }
+
+void ExactAccumulator::add(Stream& stream, const PartGradients& part, IndexRange elements) {
+  backend_.to_fixed_point(stream, grid(),
+                          {.values = elements_of(part.gradients, elements),
+                           .sums = elements_of(sums(), elements),
+                           .offset = elements.begin,
+                           .first = part.index == 0,
+                           .largest = largest()});
+}
+
+void ExactAccumulator::clear(Stream& stream) { backend_.fill_zero(stream, sums()); }
+
+void ExactAccumulator::convert(Stream& stream, IndexRange elements) {
+  backend_.from_fixed_point(
+      stream, grid(),
+      {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .offset = elements.begin});
+}
+
+void ExactAccumulator::gather_largest() { all_gather_rows(context_.communicator, rows(), context_.stream); }
+
+bool ExactAccumulator::check() {
+  const std::vector<std::int32_t> largest = largest_of_all();
+  // If the step is repeated, only the levels of slices that did not fit are raised. The repetition updates the others.
+  std::vector<GridLevel> next = levels_;
+  bool valid = true;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    if (next[i].accept(largest[i])) continue;
+    levels_[i] = next[i];
+    valid = false;
+  }
+  if (valid) {
+    levels_ = std::move(next);
+  } else {
+    ++redone_steps_;
+  }
+  set_exponents(context_.stream);
+  return valid;
+}
+
+std::vector<std::int32_t> ExactAccumulator::largest_of_all() {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows().elements()));
+  backend_.copy(context_.stream, on_host(all), rows());
+  context_.stream.synchronize();
+  std::vector<std::int32_t> largest(slices_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::int32_t& of_slice = largest[i % largest.size()];
+    of_slice = std::max(of_slice, all[i]);
+  }
+  return largest;
+}
+
+void ExactAccumulator::set_exponents(Stream& stream) {
+  std::vector<std::int32_t> wanted;
+  for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_));
+  if (wanted == exponents_on_host_) return;
+  exponents_on_host_ = std::move(wanted);
+  backend_.copy(stream, grid().exponents, on_host(exponents_on_host_));
+}
+
+std::vector<NamedArray> ExactAccumulator::state() const {
+  NamedArray levels{kStateName, Shape{static_cast<std::int64_t>(levels_.size())}, {}};
+  for (const GridLevel& level : levels_) {
+    levels.values.push_back(level.level ? static_cast<float>(*level.level) : kUnknownLevel);
+  }
+  return {std::move(levels)};
+}
+
+void ExactAccumulator::restore(const std::vector<NamedArray>& state) {
+  levels_.assign(slices_.size(), {});
+  const auto levels = std::ranges::find(state, kStateName, &NamedArray::name);
+  if (levels == state.end()) return;
+  if (levels->values.size() != levels_.size()) {
+    throw Error(ErrorSource::checkpoint, fmt::format("{} has {} levels in the checkpoint, but the model has {} tensors",
+                                                     kStateName, levels->values.size(), levels_.size()));
+  }
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    const float level = levels->values[i];
+    if (level == kUnknownLevel) continue;
+    if (!(level >= kMinLevel && level <= kMaxLevel)) {
+      throw Error(ErrorSource::checkpoint, fmt::format("{} is {} for {} in the checkpoint: must be {} to {}",
+                                                       kStateName, level, slices_[i].name, kMinLevel, kMaxLevel));
+    }
+    levels_[i].level = static_cast<int>(level);
+  }
+  exponents_on_host_.clear();  // forces a new copy, since the device's may be corrupted
+  set_exponents(context_.stream);
+}
+
+Tensor ExactAccumulator::rows() const {
+  const auto count = static_cast<std::int64_t>(slices_.size());
+  return rows_.view(Shape{context_.communicator.size() * count}, ElementType::i32);
+}
+
+Tensor ExactAccumulator::largest() const {
+  const auto count = static_cast<std::int64_t>(slices_.size());
+  return elements_of(rows(), {context_.communicator.rank() * count, (context_.communicator.rank() + 1) * count});
+}
+
+FixedPointGrid ExactAccumulator::grid() const {
+  const Shape slices{static_cast<std::int64_t>(slices_.size())};
+  return {.ends = ends_.view(slices, ElementType::i64), .exponents = exponents_.view(slices, ElementType::i32)};
+}
+
+}  // namespace tutti
