@@ -32,17 +32,29 @@ show_meter() { # TITLE LOG
   done
 }
 
+# Where the output is no terminal: the share of ninja's steps, whenever it has grown by a tenth.
+show_tenths() { # LOG
+  local shown=0
+  while sleep 1; do
+    [[ $(last_step "$1") =~ ^.([0-9]+)/([0-9]+) ]] || continue
+    local tenth=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+    ((tenth > shown && tenth < 10)) || continue
+    shown=$tenth
+    printf '%d %% ' $((10 * tenth))
+  done
+}
+
 stop_meter() {
   [[ -n $meter ]] || return 0
-  kill "$meter" 2>/dev/null || true
+  kill -KILL "$meter" 2>/dev/null || true
   wait "$meter" 2>/dev/null || true
   meter=
-  printf '\r\033[K'
+  [[ ! -t 1 ]] || printf '\r\033[K'
 }
 trap stop_meter EXIT
 
-# stage TITLE ADVICE COMMAND...: runs the command into its own log. On a terminal one line follows its progress. Ends
-# the script with the command's status when that is not 0.
+# stage TITLE ADVICE COMMAND...: runs the command into its own log, and shows its progress in one line. Ends the script
+# with the command's status when that is not 0.
 stage() {
   local title=$1 advice=$2 log status=0 started=$SECONDS
   shift 2
@@ -50,15 +62,14 @@ stage() {
   : >"$log"
   if [[ -t 1 ]]; then
     show_meter "$title" "$log" &
-    meter=$!
   else
     printf '%s: ' "$title"
+    show_tenths "$log" &
   fi
+  meter=$!
   "$@" >"$log" 2>&1 </dev/null || status=$?
-  if [[ -n $meter ]]; then
-    stop_meter
-    printf '%s: ' "$title"
-  fi
+  stop_meter
+  [[ ! -t 1 ]] || printf '%s: ' "$title"
   if ((status != 0)); then
     printf 'failed after %d s\n' $((SECONDS - started))
     {

@@ -180,9 +180,11 @@ void TrainRun::log_resumed(bool has_chosen_schedule) {
   LoadedCheckpoint& resumed = *start_.resumed;
   const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
   const RateAtResume rate{resumed.state.progress.learning_rate, trainer_->learning_rate()};
-  log_.info(fmt::format(
-      "resuming from {} (step {} of {}){}", resumed.path, trainer_->steps_done(), trainer_->planned_steps(),
-      has_steps_left ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now) : ""));
+  log_.info(fmt::format("resuming from {} (step {} of {}){}", resumed.path, trainer_->steps_done(),
+                        trainer_->planned_steps(),
+                        has_steps_left && rate.before != rate.now
+                            ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now)
+                            : ""));
   const std::string moved = has_chosen_schedule ? "" : moved_schedule_text(assembly_.config, resumed, rate);
   if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
   resumed.state = {};

@@ -1,5 +1,6 @@
-#include "tutti/base/error.hpp"
 #include "tutti/data/part_map.hpp"
+
+#include "tutti/base/error.hpp"
 
 #include "support/thrown.hpp"
 

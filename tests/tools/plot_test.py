@@ -154,7 +154,7 @@ class Learning(Plot):
         self.assertEqual("epoch", loss.get_xlabel())
         self.assertEqual([[1, 2], [1, 2], [0.5], [1, 1]], [list(line.get_xdata()) for line in accuracy.get_lines()])
         self.assertEqual([1000, 1000], list(speed.get_lines()[0].get_ydata()))
-        self.assertEqual(["train (mean of the epoch)", "test", "train (stretches of steps)", "resumed", "checkpoint",
+        self.assertEqual(["train (mean of the epoch)", "test", "train (means over steps)", "resumed", "checkpoint",
                           "checkpoint failed"], drawing.labels)
         for words in ("lenet trained on glyphs", "4 ranks, then 3 ranks", "exchange exact"):
             self.assertIn(words, self.heading(drawing))
@@ -176,6 +176,19 @@ class Learning(Plot):
         self.assertEqual(["a (4 ranks)", "b (1 rank)", "c (4 ranks, no epoch yet)"], drawing.labels[:3])
         self.assertEqual([sheet.colour(0), sheet.colour(1)],
                          [line.get_color() for line in drawing.panels[0][2].get_lines()])
+
+    def test_draws_a_run_that_an_equal_one_would_hide_as_a_band(self):
+        drawing = self.draw(self.run_of(START, epoch(1), epoch(2), name="a"),
+                            self.run_of(START, epoch(1), START | {"ranks": 3}, epoch(2), name="b"))
+        below, _, above, *_ = drawing.panels[0][0].get_lines()
+        self.assertEqual(list(below.get_ydata()), list(above.get_ydata()))
+        self.assertGreater(below.get_linewidth(), 2 * above.get_linewidth())
+        self.assertEqual(["a (4 ranks)", "b (4 ranks, then 3 ranks)"], drawing.labels[:2])
+        self.assertIn("equal weights at the end: ", self.heading(drawing))
+
+    def test_names_the_weights_of_runs_that_differ(self):
+        runs = [self.run_of(START, epoch(1) | {"digest": name * 16}, name=name) for name in "ab"]
+        self.assertIn(f"weights at the end: a {'a' * 16}, b {'b' * 16}", self.heading(self.draw(*runs)))
 
     def test_is_logarithmic_only_where_losses_span_magnitudes(self):
         self.assertEqual("linear", self.draw(self.run_of(START, epoch(1, 0.5))).panels[0][0].get_yscale())

@@ -11,18 +11,20 @@ from plotting.sheet import GREY, Sheet, colour, marker, plural, short
 from tutti.run_folder import Run
 
 MANY_POINTS = 30  # from here on a line needs no markers
+BAND = {"linewidth": 7, "alpha": 0.35, "marker": None, "linestyle": "-"}  # what lies beneath an equal run
 
 
 def draw(runs: list[Run]) -> Sheet:
     sheet = Sheet(1, 3, (11, 3.1), gridspec_kw={"width_ratios": [1.15, 1.15, 1]})
     loss, accuracy, speed = sheet.panels[0]
     for place, run in enumerate(runs if len(runs) > 1 else []):
-        sheet.name(run_label(run), Line2D([], [], color=colour(place), marker=marker(place)))
+        looks = {"marker": marker(place)} | (BAND if is_covered(run, runs[place + 1:]) else {})
+        sheet.name(run_label(run), Line2D([], [], color=colour(place), **looks))
     end = max(run.epochs_at(run.last_step) for run in [run for run in runs if run.epochs] or runs)
     in_epochs = any(run.epochs for run in runs)  # before the first epoch has ended, the axis is in steps
     for place, run in enumerate(runs):
         if run.epochs or not in_epochs:
-            draw_run(sheet, run, place, alone=len(runs) == 1)
+            draw_run(sheet, run, place, alone=len(runs) == 1, covered=is_covered(run, runs[place + 1:]))
     for panel, title, unit in ((loss, "Loss", "mean cross-entropy"), (accuracy, "Accuracy", "share of correct labels"),
                                (speed, "Speed", "images/s")):
         panel.set_title(title, loc="left")
@@ -50,22 +52,31 @@ def scale_loss(panel: Axes) -> None:
         panel.set_ylim(bottom=0)
 
 
-def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
+def curve(run: Run) -> dict[int, tuple]:
+    return {one["step"]: (one.get("train_loss"), one.get("test_loss")) for one in run.epochs}
+
+
+def is_covered(run: Run, later: list[Run]) -> bool:
+    """Whether a run that is drawn later has the same losses, and so would hide this one."""
+    return bool(run.epochs) and any(curve(run) == curve(other) for other in later)
+
+
+def draw_run(sheet: Sheet, run: Run, place: int, alone: bool, covered: bool) -> None:
     """One run has a colour for training and one for test; with multiple runs, each run has its own."""
     loss, accuracy, speed = sheet.panels[0]
     hues = {"train": colour(0), "test": colour(1)} if alone else {"train": colour(place), "test": colour(place)}
     for panel, key in ((loss, "loss"), (accuracy, "acc")):
         for part, dashes in (("train", "-"), ("test", (0, (4, 1.6)))):
-            line = draw_points(panel, run, f"{part}_{key}", color=hues[part], linestyle=dashes,
-                               marker=("o" if part == "train" else "s") if alone else marker(place))
+            looks = {"marker": ("o" if part == "train" else "s") if alone else marker(place), "linestyle": dashes}
+            line = draw_points(panel, run, f"{part}_{key}", color=hues[part], **looks | (BAND if covered else {}))
             if line:
                 sheet.explain("train (mean of the epoch)" if part == "train" else "test",
                               line if alone else Line2D([], [], color=GREY, linestyle=dashes))
-        if run.stretches:
+        if run.stretches and not covered:
             thin, = panel.plot([run.epochs_at(one["step"]) for one in run.stretches],
                                [one[f"train_{key}"] for one in run.stretches],
                                color=hues["train"], alpha=0.45, linewidth=0.9, zorder=1.5)
-            sheet.explain(f"train ({interval_text(run)})" if alone else "train (stretches of steps)",
+            sheet.explain(f"train ({interval_text(run)})" if alone else "train (means over steps)",
                           thin if alone else Line2D([], [], color=GREY, alpha=0.6, linewidth=0.9))
     draw_points(speed, run, "images_per_second", color=hues["train"], marker="o" if alone else marker(place))
     draw_marks(sheet, run, place, GREY if alone else colour(place))
@@ -73,7 +84,7 @@ def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
 
 def interval_text(run: Run) -> str:
     every = run.options.get("log-every")
-    return f"each {plural(every, 'step')}" if every else "stretches of steps"
+    return f"every {plural(every, 'step')}" if every else "means over steps"
 
 
 def draw_points(panel: Axes, run: Run, key: str, **looks: object) -> Line2D | None:
@@ -105,8 +116,22 @@ def draw_marks(sheet: Sheet, run: Run, place: int, hue: str) -> None:
 
 
 def run_label(run: Run) -> str:
-    start = run.starts[-1] if run.starts else {}
-    return f"{run.name} ({plural(start.get('ranks', 1), 'rank')}{'' if run.epochs else ', no epoch yet'})"
+    return f"{run.name} ({rank_counts(run) or '1 rank'}{'' if run.epochs else ', no epoch yet'})"
+
+
+def rank_counts(run: Run) -> str:
+    counts = [one["ranks"] for one in run.starts if "ranks" in one]
+    return ", then ".join(plural(count, "rank") for before, count in zip([None, *counts], counts) if count != before)
+
+
+def digests(runs: list[Run]) -> str:
+    """The weights' digests after the last epoch, if the runs recorded them."""
+    last = {run.name: run.epochs[-1].get("digest") if run.epochs else None for run in runs}
+    if None in last.values():
+        return ""
+    if len(set(last.values())) == 1:
+        return f"equal weights at the end: {runs[0].epochs[-1]['digest']}"
+    return "weights at the end: " + ", ".join(f"{name} {digest}" for name, digest in last.items())
 
 
 def heading(runs: list[Run]) -> tuple[str, str]:
@@ -117,10 +142,10 @@ def heading(runs: list[Run]) -> tuple[str, str]:
 
     title = f"{fact('model')} trained on {fact('data')}"
     if len(runs) > 1:
-        return title, f"{len(runs)} runs; {max(run.changed for run in runs):%Y-%m-%d}"
+        facts = [f"{len(runs)} runs", digests(runs), f"{max(run.changed for run in runs):%Y-%m-%d}"]
+        return title, "; ".join(fact for fact in facts if fact)
     run = runs[0]
-    ranks = ", then ".join(dict.fromkeys(plural(one["ranks"], "rank") for one in run.starts if "ranks" in one))
-    facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
+    facts = [rank_counts(run), f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
              str(run.options.get("precision", "")), f"exchange {fact('exchange')}" if "exchange" in starts[0] else "",
              "no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
              run.state(), f"{run.changed:%Y-%m-%d}"]
