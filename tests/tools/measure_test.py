@@ -49,8 +49,8 @@ class Measure(Tools):
         result = self.measure("--rounds", "2", "--only", "lenet-fp32")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertRegex(result.stdout, r"lenet fp32.* 300\.0 +200\.0 +1\.50 \(1\.50-1\.50\) +>= 1\.30 .* must\n")
-        self.assertRegex(result.stdout, r"less a step, lenet fp32, s +0\.30 \(0\.30-0\.30\) +0\.30 .* +must\n")
-        self.assertRegex(result.stdout, r"resnet18 fp32, images/s, against PyTorch .* not measured\n")
+        self.assertRegex(result.stdout, r"minus one step, lenet fp32, s +0\.30 \(0\.30-0\.30\) +0\.30 .* +must\n")
+        self.assertRegex(result.stdout, r"resnet18 fp32, images/s, vs PyTorch .* not measured\n")
         written = json.loads((self.root / "all.json").read_text(encoding="utf-8"))
         self.assertEqual(200, written["measurements"]["lenet-fp32"]["rounds"][1]["compiled"]["images_per_second"])
         self.assertEqual({"tutti": "of ours", "pytorch": "of theirs"}, written["libraries"])
@@ -59,7 +59,7 @@ class Measure(Tools):
     def test_measures_itself_and_reports_how_to_get_a_missing_peer(self):
         result = self.measure("--quick", "--only", "lenet-fp32", python="exit 1")
         self.assertEqual(0, result.returncode, result.stderr)
-        self.assertRegex(result.stdout, r"lenet fp32, images/s, against PyTorch +300\.0 +- .* not measured\n")
+        self.assertRegex(result.stdout, r"lenet fp32, images/s, vs PyTorch +300\.0 +- .* not measured\n")
         self.assertRegex(result.stdout, r"lenet-fp32: no PyTorch in \S+: .*pip install torch")
 
     def test_goes_on_without_a_peer_that_fails(self):
@@ -77,8 +77,8 @@ class Measure(Tools):
         page = (self.root / "page.md").read_text(encoding="utf-8")
         self.assertTrue(page.startswith(f"# Title\n{measured_rows.BEGIN}\nWritten by `tools/peers/measure` on 2030"))
         self.assertTrue(page.endswith(f"|\n{measured_rows.END}\nrest\n"), page)
-        self.assertIn("against MPI_Allreduce | 8.00 | 2.00 | 4.00 (3.00-5.00) |", page)
-        self.assertRegex(page.replace("\n", " "), "Other programs used up to 0.5 of the cores meanwhile")
+        self.assertIn("vs MPI_Allreduce | 8.00 | 2.00 | 4.00 (3.00-5.00) |", page)
+        self.assertRegex(page.replace("\n", " "), "Other programs used up to 0.5 cores during the measurement")
 
     def test_refuses_unknown_names(self):
         result = self.measure("--only", "resnet")

@@ -58,7 +58,7 @@ class Values:
 
 
 def _speed(model: str, precision: str, must: float, stretch: float) -> Row:
-    return Row(f"{model} {precision}, images/s, against PyTorch", f"{model}-{precision}", "images_per_second", "tutti",
+    return Row(f"{model} {precision}, images/s, vs PyTorch", f"{model}-{precision}", "images_per_second", "tutti",
                ("eager", "compiled"), must, stretch)
 
 
@@ -69,11 +69,11 @@ def _alone(title: str, measurement: str, figure: str, must: float, stretch: floa
 
 def _ranks(model: str, single: tuple[float, float]) -> list[Row]:
     both = (f"ranks-{model}", "images_per_second", "together")
-    title = f"2 ranks, {model} fp32, images/s, against two single processes"
+    title = f"2 ranks, {model} fp32, images/s, vs two independent processes"
     return [Row(title, *both, ("apart",), *single),
-            Row(f"{title} whose steps wait for each other", *both, ("apart",), *single,
+            Row(f"{title}, as if synchronized after every step", *both, ("apart",), *single,
                 their_figure="in_step_images_per_second"),
-            Row(f"2 ranks, {model} fp32, images/s, against PyTorch's DDP with gloo", *both, ("ddp",), 1.3, 1.7)]
+            Row(f"2 ranks, {model} fp32, images/s, vs PyTorch's DDP with gloo", *both, ("ddp",), 1.3, 1.7)]
 
 
 ROWS = (
@@ -83,14 +83,14 @@ ROWS = (
     _speed("lenet", "bf16", 1.4, 1.8),
     *_ranks("resnet18", (0.95, 0.98)),
     *_ranks("lenet", (0.85, 0.95)),
-    Row("sum of 44.7 MB over 2 ranks, GB/s, against MPI_Allreduce", "sum", "gigabytes_per_second", "auto",
+    Row("all-reduce of 44.7 MB over 2 ranks, GB/s, vs MPI_Allreduce", "sum", "gigabytes_per_second", "auto",
         ("blocking",), 1.0, 4.0, digits=2),
     _alone("peak memory, resnet18 fp32, MiB", "resnet18-fp32", "peak_resident_mib", 500, 400, "MiB"),
     _alone("peak memory, resnet18 bf16, MiB", "resnet18-bf16", "peak_resident_mib", 400, 300, "MiB"),
-    _alone("start to first step, less a step, resnet18 fp32, s", "resnet18-fp32", "start_seconds", 0.4, 0.15, "s", 2),
-    _alone("start to first step, less a step, lenet fp32, s", "lenet-fp32", "start_seconds", 0.4, 0.15, "s", 2),
-    *(_alone(f"3x32x32 images, {augment}, a core, images/s", f"augment-{augment}", "images_per_second", 20000, 60000,
-             "images/s") for augment in ("crop-flip", "pad-crop-flip", "resized-crop")),
+    *(_alone(f"start-up to the end of the first step, minus one step, {model} fp32, s", f"{model}-fp32",
+             "start_seconds", 0.4, 0.15, "s", 2) for model in ("resnet18", "lenet")),
+    *(_alone(f"augmenting 3x32x32 images, {augment}, one core, images/s", f"augment-{augment}", "images_per_second",
+             20000, 60000, "images/s") for augment in ("crop-flip", "pad-crop-flip", "resized-crop")),
 )
 
 
@@ -103,7 +103,7 @@ def _cells(row: Row, measurements: dict[str, dict]) -> tuple[Values, list[str]]:
 
 
 def terminal_table(measurements: dict[str, dict]) -> str:
-    head = ["", "here", "there", "ratio", "must", "stretch", "reached"]
+    head = ["", "Tutti", "the other", "ratio", "must", "stretch", "reached"]
     lines = [head]
     for row in ROWS:
         values, cells = _cells(row, measurements)
@@ -130,14 +130,14 @@ def page_section(results: dict) -> str:
     counts = [len(one["rounds"]) for one in measurements.values()]
     rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     busiest = max(one["cores_used_by_others"] for one in measurements.values())
-    disturbed = f" Other programs used up to {busiest:.1f} of the cores meanwhile." if busiest > 0.2 else ""
+    disturbed = f" Other programs used up to {busiest:.1f} cores during the measurement." if busiest > 0.2 else ""
     about = (f"Written by `tools/peers/measure` on {results['date']}: {machine['processor']}, {machine['cores']} "
-             f"cores, {machine['memory_gib']} GiB. Batches of 64 images of 1x28x28 and one thread a rank; medians "
-             f"(least-most) of {rounds} paired rounds whose order turns. PyTorch is the faster of its eager and "
-             f"compiled modes, in channels_last, bf16 by autocast, with glibc's malloc set to keep freed memory."
+             f"cores, {machine['memory_gib']} GiB. Batches of 64 images of 1x28x28 and one thread per rank. Medians "
+             f"(min-max) of {rounds} paired rounds in rotating order. PyTorch is the faster of its eager and "
+             f"compiled modes, with channels_last, bf16 by autocast, and glibc's malloc set to keep freed memory."
              f"{disturbed}")
     lines = [*textwrap.wrap(about, 120), "", *(f"- {text}" for text in results["libraries"].values()), "",
-             "| | here | there | ratio |", "|---|---|---|---|"]
+             "| | Tutti | the other | ratio |", "|---|---|---|---|"]
     lines += ["| " + " | ".join([row.title, *_cells(row, measurements)[1]]) + " |" for row in ROWS]
     lines += [""] + [f"{text}." for text in notes(measurements)]
     return "\n".join(lines).rstrip()
