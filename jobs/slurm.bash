@@ -61,9 +61,9 @@ may_retry() {
   (($(wc -l <"$out/crashes") <= 3))
 }
 
-# Trains within Slurm's limits. A job that was stopped in time, or crashed, goes back into the queue and then resumes
+# Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
-train_and_go_on() { # OPTIONS
+train_and_requeue() { # OPTIONS
   local run='' warned='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
@@ -77,9 +77,9 @@ train_and_go_on() { # OPTIONS
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     log "status $status; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
-    log "saved and cancelled; TUTTI_OUT=$folder sbatch ... goes on"
+    log "saved and cancelled; TUTTI_OUT=$folder sbatch ... resumes it"
   elif [[ $job == *\ Requeue=0\ * ]]; then
-    log "status $status; a job with TUTTI_OUT=$folder goes on"
+    log "status $status; a job with TUTTI_OUT=$folder resumes it"
   else
     log "status $status; back into the queue"
     # Waits until Slurm ends the job: a job that ends by itself after a warning counts as completed.

@@ -158,7 +158,7 @@ class Rehearsal(Folder):
     def test_notices_weights_that_an_option_changes(self):
         (self.bundle / "bin/biased").touch()
         _, output, results = self.run_parts("in-flight", "graphs", "exchange", "checkpoints")
-        self.assertIn("exact changes bits where a run goes on", results["checkpoints"]["outcome"])
+        self.assertIn("exact changes bits after a resume", results["checkpoints"]["outcome"])
         self.assertIn("exact changes bits of lenet", results["exchange"]["outcome"])
         self.assertRegex(output, r"4 +ring,pat;allreduce:tree +bucket-mib 16 +16 +same")
         self.assertIn("--in-flight changes bits of lenet", results["in-flight"]["outcome"])

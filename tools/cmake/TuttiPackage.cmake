@@ -21,7 +21,7 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
     "deep-learning training that behaves like an HPC code
 Trains image classifiers on MPI ranks, one per GPU or CPU slot. Weights are the
-same bits at any number of ranks, and a run that was stopped goes on from its
+same bits at any number of ranks, and a run that was stopped resumes from its
 checkpoint with as many ranks as there are.")
 if(MPI_C_LIBRARY_VERSION_STRING MATCHES "^Open MPI")
   set(recommended openmpi-bin)

@@ -54,4 +54,4 @@ def checkpoints(session: Session, result: PartResult) -> None:
                                                      ["bandwidth, of a plain write and fsync",
                                                       number(bench["bandwidth_of_plain"])]])
     if differing:
-        raise PartFailed("exact changes bits where a run goes on")
+        raise PartFailed("exact changes bits after a resume")

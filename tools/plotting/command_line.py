@@ -37,7 +37,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="learning curves")
     run.add_argument("inputs", nargs="+", type=pathlib.Path, metavar="RUN_FOLDER", help="what a training had as --out")
-    run.add_argument("--follow", action="store_true", help="draw again while the run goes on; waits for its start")
+    run.add_argument("--follow", action="store_true", help="redraw while the run trains; waits for its start")
     run.add_argument("--every", type=positive, default=3, metavar="SECONDS", help="with --follow; default: %(default)s")
     for name, count in (("scaling", "+"), ("time", "+"), ("allreduce", 1)):
         bench = commands.add_parser(name, help=(BENCHES[name].__doc__ or "").split(":")[0].rstrip(".").lower())
