@@ -35,7 +35,8 @@ choose_launcher() {
 }
 
 # Runs a training in the folder `out` and sets its `status`, which launchers may hide. Warnings of Slurm reach all ranks
-# as USR1, and a training that failed after one counts as saved: it may have started too late to report it.
+# as USR1. A training that was killed after one counts as saved, since the ranks may have started too late to save. One
+# that reported a failure, such as a full disk, does not: it would fail again after each requeue.
 train() { # OPTIONS
   mkdir -p "$out"
   rm -f "$out/exit.json"
@@ -49,7 +50,7 @@ train() { # OPTIONS
   if ((status)) && [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"status\":([0-9]+) ]]; then
     status=${BASH_REMATCH[1]}
   fi
-  if ((status)) && [[ $warned ]]; then status=75; fi
+  if ((status)) && [[ $warned && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
 }
 
 # Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a

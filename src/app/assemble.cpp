@@ -148,7 +148,8 @@ PlannedSteps planned_steps(const Assembly& assembly) {
 }  // namespace
 
 Findings check_load(World& world, const Assembly& assembly) {
-  Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty());
+  Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
+                              assembly.data.train->info().samples);
   const HostLoad load{.host = world.host(),
                       .ranks = world.local_size(),
                       .threads = assembly.config.threads,

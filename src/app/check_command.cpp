@@ -129,6 +129,7 @@ void Check::run() {
   });
   use_options_of_rank_0();
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });
+  findings_.attempt([&] { refuse_absent_run(world_, config_, given_); });
   const Log silent(world_.rank(), world_.host(), true);
   PreflightErrors preflight(world_, silent, &findings_);
   start_ = find_start(world_, config_, given_, DamagedPolicy::ignore, preflight, silent);

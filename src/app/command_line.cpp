@@ -45,9 +45,12 @@ std::vector<std::pair<std::string, std::string>> all_commands() {
   return commands;
 }
 
-std::string list_of_commands() {
+// All commands, or those of a group, as "data ".
+std::string list_of_commands(const std::string& group = "") {
   std::string text = "Commands, each with its own --help:\n";
-  for (const auto& [words, help] : all_commands()) text += fmt::format("  {:<18}{}\n", words, help);
+  for (const auto& [words, help] : all_commands()) {
+    if (words.starts_with(group)) text += fmt::format("  {:<18}{}\n", words, help);
+  }
   return text;
 }
 
@@ -286,7 +289,9 @@ Invocation parse_command_line(int argc, const char* const* argv, const Extension
     invocation.arguments.erase(invocation.arguments.begin(), invocation.arguments.begin() + 1 + words);
     return invocation;
   }
-  if (command == nullptr) return print(invocation, list_of_commands());
+  if (command == nullptr) {
+    return print(invocation, list_of_commands(words == 2 ? invocation.arguments[1] + " " : ""));
+  }
   invocation.command_name = command->name;
 
   const bool trains = command == &commands().front();

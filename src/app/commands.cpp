@@ -72,12 +72,10 @@ bool takes_none(const RunOption&) { return false; }
 // All other options come from the checkpoint.
 bool takes_eval(const RunOption& option) {
   return is_of_watch(option) || option.use == OptionUse::location ||
-         is_one_of(option, {"device", "share-device", "comm", "quiet"});
+         is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images"});
 }
 
-bool takes_predict(const RunOption& option) {
-  return takes_eval(option) || option.name == "skip-bad-images" || option.name == "exif";
-}
+bool takes_predict(const RunOption& option) { return takes_eval(option) || option.name == "exif"; }
 
 // A measurement has its own length and saves nothing.
 bool takes_bench_step(const RunOption& option) {

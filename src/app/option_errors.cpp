@@ -78,6 +78,20 @@ void check_number(const std::string& option, std::string& word) {
   if constexpr (kIsWhole) word = fmt::format("{}", number);
 }
 
+// What options of PyTorch's trainers and launchers are here; empty for others.
+std::string_view counterpart_of(std::string_view written) {
+  constexpr std::pair<std::string_view, std::string_view> kCounterparts[]{
+      {"--amp", "--precision bf16 is mixed precision"},
+      {"--learning-rate", "it is --lr"},
+      {"--drop-last", "it is --last-batch discard"},
+      {"--num-workers", "idle cores decode the images; --in-flight sets how many steps are prefetched"},
+      {"--sync-bn", "batch norm uses the statistics of each part; parts are larger with fewer --parts"},
+      {"--gradient-accumulation-steps", "use --parts: it cuts each global batch into that many parts"}};
+  const auto* const found =
+      std::ranges::find(kCounterparts, written, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kCounterparts) ? std::string_view() : found->second;
+}
+
 }  // namespace
 
 std::string nearest_word(std::string_view written, const std::vector<std::string>& known) {
@@ -112,6 +126,7 @@ std::string_view moved_to(std::string_view written) {
 
 std::string suggestion_for(std::string_view written, const std::vector<std::string>& known, std::string_view help) {
   if (!moved_to(written).empty()) return std::string(moved_to(written));
+  if (!counterpart_of(written).empty()) return std::string(counterpart_of(written));
   const std::string nearest = nearest_word(written, known);
   return nearest.empty() ? fmt::format("see {}", help) : fmt::format("did you mean '{}'? See {}", nearest, help);
 }

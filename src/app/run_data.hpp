@@ -14,7 +14,8 @@
 
 namespace tutti {
 
-// Names of extensions take precedence over built-in ones. A value with a slash, or that ends in .toml, is the path of a model file.
+// Names of extensions take precedence over built-in ones. A value with a slash, or that ends in .toml, is the path of
+// a model file.
 NetworkSpec choose_model(const RunConfig& config);
 
 // Null if --data names no data set of an extension. Throws a usage error for options that only apply to files.

@@ -128,8 +128,8 @@ void RunCheckpoints::report_save(const SaveReport& report, const Record& record)
     control_.saved(report.seconds + stall_at(report.step));
   } else {
     last_failure_ = report.failure;
-    log_.warn(
-        fmt::format("checkpoint of step {} is not saved, earlier ones are kept: {}", report.step, report.failure));
+    log_.warn(fmt::format("checkpoint of step {} is not saved; earlier ones, if any, are kept: {}", report.step,
+                          report.failure));
   }
   if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
 }

@@ -4,9 +4,11 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
+#include "output.hpp"
 #include "preflight/findings.hpp"
 #include "run_config.hpp"
 #include "run_data.hpp"
@@ -16,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -90,11 +93,39 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
   if (comparable && !now->whole) now->whole = then->whole;
 }
 
+bool chooses_training(const std::set<std::string>& given) {
+  RunConfig config;
+  return std::ranges::any_of(run_options(config), [&](const RunOption& option) {
+    return (option.use == OptionUse::fixed || option.use == OptionUse::location) && given.contains(option.name);
+  });
+}
+
+std::string options_file(const RunConfig& config) { return config.out + "/config.toml"; }
+
+// For a run that --resume starts, since the folder has no checkpoint. If no options of a training are given, they are
+// those of the run that ended before its first checkpoint.
+void adopt_options_of_unsaved_run(World& world, RunConfig& config, const std::set<std::string>& given, const Log& log) {
+  const std::string path = options_file(config);
+  std::string text;
+  on_rank_0(world, [&] {
+    if (chooses_training(given) || !std::filesystem::exists(path)) return;
+    const auto bytes = read_file_bytes(path);
+    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  text = broadcast_text(world, text, 0);
+  if (text.empty()) return log.info(fmt::format("--resume: {} holds no checkpoint; starting a new run", config.out));
+  run_or_throw_on_all(world, [&] {
+    std::set<std::string> known = given;
+    read_config_text(text, path, config, known);
+  });
+  log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.out, path));
+}
+
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, const std::set<std::string>& given,
                                                 DamagedPolicy damaged, const Log& log) {
   auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log, damaged);
   if (!newest) {
-    log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
+    adopt_options_of_unsaved_run(world, config, given, log);
     return newest;
   }
   std::string note;
@@ -223,6 +254,18 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
   } catch (const std::exception& error) {
     throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, error.what()));
   }
+}
+
+void refuse_absent_run(World& world, const RunConfig& config, const std::set<std::string>& given) {
+  on_rank_0(world, [&] {
+    std::error_code unseen;
+    const bool is_there = std::filesystem::exists(options_file(config), unseen) ||
+                          std::filesystem::exists(config.out + "/checkpoints", unseen);
+    if (!config.resume || config.out.empty() || is_there || chooses_training(given)) return;
+    throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
+                                                "there, give its options, such as --data, --model or --config",
+                                                config.out));
+  });
 }
 
 RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,

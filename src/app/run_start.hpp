@@ -49,7 +49,12 @@ struct RunStart {
   DataDigests digests{};                    // of the data, once they are loaded
 };
 
-// On a resume, `config` becomes that of the checkpoint, merged with the `given` options. Collective.
+// Throws if --resume names a folder without a run, which may be mistyped, and no options of a new run are given.
+// Collective.
+void refuse_absent_run(World& world, const RunConfig& config, const std::set<std::string>& given);
+
+// On a resume, `config` becomes that of the checkpoint, merged with the `given` options. If the run ended before its
+// first checkpoint, it becomes that of its config.toml, unless options of a training are given. Collective.
 RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,
                     PreflightErrors& preflight, const Log& log);
 

@@ -267,6 +267,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   RankStatus rank_status;
   if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
   run_or_throw_on_all(world, [&] { refuse_without_out(config); });
+  refuse_absent_run(world, config, invocation.given);
   PreflightErrors preflight(world, log);
   preflight.add(preflight_in_brief(world, config));
   std::optional<RunFolder> folder;

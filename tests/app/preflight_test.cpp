@@ -169,10 +169,25 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   RunConfig config;
   config.batch_size = 64;
   config.parts = 8;
-  EXPECT_THAT(check_parts(config, false).all(), IsEmpty());
-  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
+  EXPECT_THAT(check_parts(config, false, 640).all(), IsEmpty());
+  EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
   config.batch_size = 5;
-  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+  EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+}
+
+TEST(Preflight, WarnsOfALastBatchThatIsTooSmallForBatchNorm) {
+  RunConfig config;
+  config.batch_size = 256;
+  config.parts = 8;
+  for (const std::int64_t samples : {2560, 2560 + 32}) {
+    EXPECT_THAT(check_parts(config, true, samples).all(), IsEmpty()) << samples;
+  }
+  EXPECT_THAT(check_parts(config, false, 2560 + 31).all(), IsEmpty());
+  EXPECT_THAT(
+      only(check_parts(config, true, 2560 + 31)),
+      AllOf(HasSubstr("the last batch of an epoch has 31 samples in 8 parts"), HasSubstr("--last-batch discard")));
+  config.last_batch = LastBatch::discard;
+  EXPECT_THAT(check_parts(config, true, 2560 + 31).all(), IsEmpty());
 }
 
 TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
@@ -190,6 +205,12 @@ TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
   config.rate.base = 0;
   EXPECT_THAT(only(check_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
+  config = RunConfig();
+  config.rate.min = 1e-4;
+  EXPECT_THAT(only(check_rates(config, 40, 40)), HasSubstr("--min-lr 0.0001 has no effect with --schedule constant"));
+  config = RunConfig();
+  config.lr_period = "10";
+  EXPECT_THAT(only(check_rates(config, 40, 40)), HasSubstr("--lr-period 10 has no effect with --schedule constant"));
 }
 
 TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {

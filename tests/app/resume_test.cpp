@@ -231,7 +231,35 @@ TEST(Resume, OfAnEmptyFolderStartsANewRunAndReportsIt) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(run_words(folder.path(), {"--steps", "2", "--resume"}));
   EXPECT_EQ(result.status, 0);
-  EXPECT_NE(result.err.find("starting afresh"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("starting a new run"), std::string::npos) << result.err;
+}
+
+TEST(Resume, OfAMistypedFolderIsRefusedUnlessOptionsOfATrainingAreGiven) {
+  const ScratchFolder folder;
+  const std::string typo = folder.path() + "/rnus/a";
+  for (const Words& words : {Words{"--resume", "--out", typo}, Words{"--resume", "--out", typo, "--steps", "0"},
+                             Words{"check", "--resume", "--out", typo}}) {
+    const ChildResult result = run_trainer(words);
+    EXPECT_NE(result.status, 0);
+    const std::string printed = result.out + result.err;
+    EXPECT_NE(printed.find("there is no run in '" + typo + "': check the path"), std::string::npos) << printed;
+    EXPECT_FALSE(std::filesystem::exists(typo));
+  }
+}
+
+TEST(Resume, OfARunThatEndedBeforeItsFirstCheckpointKeepsItsOptions) {
+  const ScratchFolder folder;
+  const std::string config = folder.file("config.toml");
+  const ChildResult first = run_trainer(2, run_words(folder.path(), {"--steps", "2"}));
+  ASSERT_EQ(first.status, 0);
+  const std::string options = read_text(config);
+  std::filesystem::remove_all(folder.file("checkpoints"));
+  const ChildResult again = run_trainer(2, {"--resume", "--out", folder.path()});
+  EXPECT_EQ(again.status, 0);
+  EXPECT_NE(again.err.find("starting afresh with the options in " + config), std::string::npos) << again.err;
+  EXPECT_EQ(read_text(config), options);
+  const auto digest = [](const ChildResult& run) { return run.err.substr(run.err.rfind(", weights ")); };
+  EXPECT_EQ(digest(again), digest(first));
 }
 
 TEST(Resume, OfDamagedCheckpointsOnlyEndsWithItsOwnStatus) {

@@ -254,6 +254,10 @@ class SlurmJob(Jobs):
         self.program("../trainer", "kill -USR1 $PPID")  # asked for its version
         self.assertEqual((75, "requeue 7\n"), self.train("echo began >>calls"))
 
+    def test_ends_when_the_training_could_not_save_after_the_warning(self):
+        self.assertEqual((73, ""), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; "
+                                              "echo '{\"status\":73,\"rank\":0}' >runs/tutti-7/exit.json; exit 1"))
+
     def test_finds_the_status_that_a_launcher_has_hidden(self):
         self.assertEqual((75, "requeue 7\n"),
                          self.train("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))

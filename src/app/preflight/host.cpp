@@ -103,6 +103,7 @@ constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
 constexpr double kClockSeconds = 1;
 // Fewer samples per part make the statistics of batch norm noisy.
 constexpr std::int64_t kFewSamples = 16;
+constexpr std::int64_t kTooFewSamples = 4;
 
 }  // namespace
 
@@ -324,9 +325,11 @@ Findings check_classes(const DatasetInfo& train) {
   return findings;
 }
 
-Findings check_parts(const RunConfig& config, bool has_batch_norm) {
+Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
   Findings findings;
   const std::int64_t smallest = config.batch_size / config.parts;
+  const std::int64_t last = train_samples % config.batch_size;
+  const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
   if (smallest == 0) {
     findings.warn(
         "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
@@ -336,6 +339,11 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm) {
         "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give a larger "
         "--batch-size or fewer --parts",
         smallest, kFewSamples);
+  } else if (has_batch_norm && keeps_last && last / config.parts < kTooFewSamples) {
+    findings.warn(
+        "the last batch of an epoch has {} samples in {} parts, too few for the statistics of batch norm: give "
+        "--last-batch discard, or another --batch-size",
+        last, config.parts);
   }
   return findings;
 }
@@ -346,6 +354,14 @@ Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t
   if (config.schedule_epochs > 0 && config.rate.schedule != Schedule::cosine) {
     findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
                   config.schedule_epochs, name_of(config.rate.schedule));
+  }
+  if (config.rate.schedule != Schedule::step && !config.lr_period.text().empty()) {
+    findings.warn("--lr-period {} has no effect with --schedule {}: it belongs to --schedule step",
+                  config.lr_period.text(), name_of(config.rate.schedule));
+  }
+  if (config.rate.schedule == Schedule::constant && config.rate.min > 0) {
+    findings.warn("--min-lr {} has no effect with --schedule constant: it belongs to --schedule step and cosine",
+                  config.rate.min);
   }
   if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
     findings.warn(
