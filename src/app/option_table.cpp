@@ -149,7 +149,7 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"part-map", ranks,
        "parts of each rank: even, auto (by measured speed; results are bit-identical) or a list, for example 3,3,2",
        changeable, parsed(c.part_map)},
-      {"threads", ranks, "threads per part; 0: divide the node's cores", fixed, IntValue{&c.threads, 0, 4096}},
+      {"threads", ranks, "threads per part; 0: 1 with --parts, else an equal share of the node's cores", fixed, IntValue{&c.threads, 0, 4096}},
       {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, one_of(c.device)},
       {"precision", ranks, "precision of the compute: fp32, bf16 or, on GPUs, tf32", fixed, one_of(c.precision)},
       {"tiled-convolutions", ranks,

@@ -59,8 +59,8 @@ ChannelStatistics parse_statistics(const std::string& text, std::size_t channels
     throw Error(
         ErrorSource::usage,
         fmt::format("--normalize {}: give none, auto or M/S, mean and standard deviation of pixel / 255, each one "
-                    "number or {} separated by commas, for example 0.5/0.25",
-                    text, channels));
+                    "number{}, for example 0.5/0.25",
+                    text, channels > 1 ? fmt::format(" or {} separated by commas", channels) : ""));
   }
   return statistics;
 }
