@@ -286,6 +286,7 @@ Assembly assemble_from(World& world, const RunConfig& config, const Sources& sou
   const bool has_processor = preflight.attempt([&] { assembly.processor = choose_processor(world, config, log); });
   const bool has_ranks = preflight.attempt([&] { resolve_parts_and_buckets(world, assembly); });
   if (has_processor) {
+    assembly.config.precision = assembly.processor.precision;
     const std::string choices = sources.checkpoint == nullptr ? "" : sources.checkpoint->choices;
     preflight.attempt([&] { adopt_known_choices(world, config, choices, *assembly.processor.backend, log); });
   }

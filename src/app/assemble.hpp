@@ -26,7 +26,7 @@ namespace tutti {
 
 // Everything that a Trainer borrows, and the values that the banner and the run record report.
 struct Assembly {
-  RunConfig config;  // with parts, threads, exchange and normalize filled in
+  RunConfig config;  // with parts, threads, exchange, precision and normalize filled in
   Cores cores;
   ChosenProcessor processor;  // its backend has been moved to the next member
   std::unique_ptr<Backend> backend;

@@ -7,6 +7,7 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/findings.hpp"
+#include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
@@ -93,11 +94,15 @@ void Check::use_options_of_rank_0() {
 
 void Check::check_gpus_of_hosts() {
   if (config_.device == Device::cpu) return;
-  findings_.add(gather(world_, check_gpus({.device = config_.device,
-                                           .note = assembly_.processor.note,
-                                           .has_card = machine_.has_nvidia_card(),
-                                           .has_driver = machine_.has_nvidia_driver(),
-                                           .inventory = query_gpus(config_.device)})));
+  GpuFacts facts = gpu_facts(config_.device);
+  facts.note = assembly_.processor.note;
+  Findings mine = check_gpus(facts);
+  if (assembly_.processor.is_gpu()) {
+    mine.add(
+        check_affinity(machine_, facts.inventory.devices.at(static_cast<std::size_t>(assembly_.processor.device))));
+  }
+  findings_.add(gather(world_, mine));
+  if (!assembly_.processor.warning.empty()) findings_.warn(assembly_.processor.warning);
 }
 
 void Check::check_memory_of_hosts() {

@@ -219,7 +219,8 @@ void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
 void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
                         std::set<std::string>& given) {
   read_config_text(text, checkpoint, config, given);
-  if (!given.contains("exif")) config.exif = false;  // that version ignored the EXIF orientation
+  if (!given.contains("exif")) config.exif = false;                      // that version ignored the EXIF orientation
+  if (!given.contains("precision")) config.precision = Precision::fp32;  // the default of those versions
 }
 
 RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
@@ -248,6 +249,8 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
   const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
   if (is_older && merged.rate.schedule == Schedule::cosine && from_checkpoint.steps > 0)
     merged.schedule_epochs = kScheduleOfInvocation;
+  // So that a run that began in tf32 can continue on CPUs, in fp32.
+  if (merged.precision == Precision::tf32 && !given.contains("precision")) merged.precision.reset();
   return merged;
 }
 

@@ -19,6 +19,8 @@
 namespace tutti {
 namespace {
 
+constexpr const char* kAllVisible = "srun --gpus-per-node=N --gpu-bind=none";
+
 Error refusal(const std::string& text) { return Error(ErrorSource::usage, text).on_all_ranks(); }
 
 bool see_the_same(const DeviceReport& first, const DeviceReport& second) {
@@ -39,6 +41,9 @@ class Chooser {
     }
     if (!reports_[0].request.share) refuse_shared_devices();
     if (!reports_[0].request.allow_mixed) refuse_mixture();
+    if (!reports_[0].request.allow_mixed && !reports_[0].request.share) refuse_instances_of_one_gpu();
+    const std::string warning = warning_of_hidden_peers();
+    for (DeviceChoice& choice : choices_) choice.warning = warning;
     return choices_;
   }
 
@@ -63,32 +68,60 @@ class Chooser {
     return local;
   }
 
-  // Why a rank cannot have a GPU; empty if it can.
-  std::string reason_without_gpu(std::size_t rank) const {
-    const DeviceReport& report = reports_[rank];
-    if (report.visible.empty()) return fmt::format("{} has no GPU: {}", name_of(rank), report.unavailable_reason);
-    const LocalIndex local = local_index_of(rank);
-    if (reports_[0].request.share || local.index < report.visible.size()) return {};
-    return fmt::format("{} ranks on {} see the same {} GPU{}", local.ranks, report.host, report.visible.size(),
-                       report.visible.size() == 1 ? "" : "s");
+  // What a rank can have of the GPUs of its host, from the worst to the best.
+  enum class Access { none, crowded, own };
+  Access access_of(std::size_t rank) const {
+    const std::size_t gpus = reports_[rank].visible.size();
+    if (gpus == 0) return Access::none;
+    return reports_[0].request.share || local_index_of(rank).ranks <= gpus ? Access::own : Access::crowded;
   }
 
-  // The reason of the first rank with --device auto that cannot have a GPU; empty if all can.
+  std::string shortage_text(std::size_t rank) const {
+    const DeviceReport& report = reports_[rank];
+    if (report.visible.empty()) return fmt::format("{} has no GPU: {}", name_of(rank), report.unavailable_reason);
+    return fmt::format("{} ranks on {} see the same {} GPU{}", local_index_of(rank).ranks, report.host,
+                       report.visible.size(), report.visible.size() == 1 ? "" : "s");
+  }
+
+  // Why ranks with --device auto use CPUs: none has a GPU, or every host has more ranks than GPUs. Empty if each can
+  // have its own. Anything in between is refused: a broken node would slow the whole run down unnoticed.
   std::string reason_auto_uses_cpus() const {
+    std::vector<std::size_t> ranks;
     for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-      if (!wants(rank, Device::automatic)) continue;
-      if (std::string reason = reason_without_gpu(rank); !reason.empty()) return reason;
+      if (wants(rank, Device::automatic)) ranks.push_back(rank);
     }
-    return {};
+    if (ranks.empty()) return {};
+    const auto [worst, best] = std::ranges::minmax(ranks, {}, [&](std::size_t rank) { return access_of(rank); });
+    if (access_of(worst) == Access::own) return {};
+    for (const std::size_t rank : ranks) {
+      if (reports_[rank].misses_gpus && access_of(rank) != Access::own) {
+        throw half_broken(rank, ", though its driver or launcher announces GPUs");
+      }
+    }
+    if (access_of(worst) != access_of(best)) throw half_broken(worst, fmt::format(", unlike {}", name_of(best)));
+    return shortage_text(worst);
+  }
+
+  Error half_broken(std::size_t rank, const std::string& contrast) const {
+    const std::string& host = reports_[rank].host;
+    return refusal(fmt::format(
+        "{}{}; --device auto does not fall back to CPUs then: {}, leave that host out (sbatch --exclude={}), or choose "
+        "--device cpu",
+        shortage_text(rank), contrast,
+        access_of(rank) == Access::crowded ? "start as many ranks as GPUs on every host"
+                                           : fmt::format("see nvidia-smi and dmesg on {}", host),
+        host));
   }
 
   void assign(std::size_t rank) {
-    if (const std::string reason = reason_without_gpu(rank); !reason.empty()) {
-      throw refusal(reports_[rank].visible.empty()
-                        ? reason + "; choose --device cpu, or auto"
-                        : reason + ": start as many ranks as GPUs, or for tests let them share with --share-device");
+    const std::size_t gpus = reports_[rank].visible.size();
+    if (gpus == 0) throw refusal(shortage_text(rank) + "; choose --device cpu");
+    const std::size_t index = local_index_of(rank).index;
+    if (index >= gpus && !reports_[0].request.share) {
+      throw refusal(shortage_text(rank) +
+                    ": start as many ranks as GPUs, or for tests let them share with --share-device");
     }
-    choices_[rank].device = static_cast<int>(local_index_of(rank).index % reports_[rank].visible.size());
+    choices_[rank].device = static_cast<int>(index % gpus);
   }
 
   const CudaDevice& chosen(std::size_t rank) const {
@@ -100,12 +133,46 @@ class Chooser {
       for (std::size_t other = 0; other < rank; ++other) {
         if (!choices_[rank].device || !choices_[other].device || chosen(rank).uuid != chosen(other).uuid) continue;
         throw refusal(fmt::format(
-            "{} and {} would both use {} ({}): let each rank see its own GPU (srun --gpus-per-task=1, or one "
-            "CUDA_VISIBLE_DEVICES for all that names as many as there are ranks), or for tests share it with "
-            "--share-device",
-            name_of(other), name_of(rank), chosen(rank).uuid, chosen(rank).name));
+            "{} and {} would both use {} ({}): let all ranks of a host see all its GPUs ({}, or one "
+            "CUDA_VISIBLE_DEVICES for all), of which each takes its own, or for tests share it with --share-device",
+            name_of(other), name_of(rank), chosen(rank).uuid, chosen(rank).name, kAllVisible));
       }
     }
+  }
+
+  // NCCL tells the GPUs of a host apart by their bus IDs, and refuses ranks on MIG instances of one GPU.
+  void refuse_instances_of_one_gpu() const {
+    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
+      for (std::size_t other = 0; other < rank; ++other) {
+        if (!choices_[rank].device || !choices_[other].device || reports_[rank].host != reports_[other].host ||
+            chosen(rank).pci_bus_id != chosen(other).pci_bus_id)
+          continue;
+        throw refusal(fmt::format(
+            "{} and {} have MIG instances of one GPU ({} at {}), between which NCCL does not work: start one rank per "
+            "physical GPU, or choose --comm mpi",
+            name_of(other), name_of(rank), chosen(rank).name, chosen(rank).pci_bus_id));
+      }
+    }
+  }
+
+  // NCCL reaches the GPUs of its peers directly only if its process sees them; launchers that hide them with control
+  // groups prevent that.
+  std::string warning_of_hidden_peers() const {
+    if (reports_[0].request.allow_mixed) return {};  // not NCCL
+    const auto sees_one = [&](std::size_t rank) { return choices_[rank].device && reports_[rank].visible.size() == 1; };
+    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
+      for (std::size_t other = 0; other < rank && sees_one(rank); ++other) {
+        if (!sees_one(other) || reports_[other].host != reports_[rank].host ||
+            see_the_same(reports_[other], reports_[rank]))
+          continue;
+        return fmt::format(
+            "on {}, ranks {} and {} each see only their own GPU, so that NCCL may be unable to use NVLink between "
+            "them: let all ranks of a host see all its GPUs ({}, or one CUDA_VISIBLE_DEVICES for all), of which each "
+            "takes its own",
+            reports_[rank].host, other, rank, kAllVisible);
+      }
+    }
+    return {};
   }
 
   void refuse_mixture() const {
@@ -122,13 +189,15 @@ class Chooser {
   std::vector<DeviceChoice> choices_;
 };
 
-// One line each for the request, the host and the reason for no device; then UUID and name of each device.
+// One line each for the request, the host and the reason for no device; then UUID, name and bus ID of each device.
 std::string text_of(const DeviceReport& report) {
   std::string why = report.unavailable_reason;
   std::ranges::replace(why, '\n', ' ');
-  std::string text = fmt::format("{}\n{:d} {:d}\n{}\n{}\n", name_of(report.request.device), report.request.share,
-                                 report.request.allow_mixed, report.host, why);
-  for (const CudaDevice& device : report.visible) text += fmt::format("{}\n{}\n", device.uuid, device.name);
+  std::string text = fmt::format("{}\n{:d} {:d} {:d}\n{}\n{}\n", name_of(report.request.device), report.request.share,
+                                 report.request.allow_mixed, report.misses_gpus, report.host, why);
+  for (const CudaDevice& device : report.visible) {
+    text += fmt::format("{}\n{}\n{}\n", device.uuid, device.name, device.pci_bus_id);
+  }
   return text;
 }
 
@@ -138,10 +207,11 @@ DeviceReport report_of(const std::string& text) {
   std::string kind;
   std::getline(lines, kind);
   report.request.device = value_named<Device>(kind).value();
-  lines >> report.request.share >> report.request.allow_mixed >> std::ws;
+  lines >> report.request.share >> report.request.allow_mixed >> report.misses_gpus >> std::ws;
   std::getline(lines, report.host);
   std::getline(lines, report.unavailable_reason);
-  for (CudaDevice device; std::getline(lines, device.uuid) && std::getline(lines, device.name);) {
+  for (CudaDevice device; std::getline(lines, device.uuid) && std::getline(lines, device.name) &&
+                          std::getline(lines, device.pci_bus_id);) {
     report.visible.push_back(device);
   }
   return report;
@@ -183,11 +253,13 @@ std::string allowed_cores() {
 
 std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports) { return Chooser(reports).choose(); }
 
-DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request) {
+DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request,
+                           bool misses_gpus) {
   const DeviceReport mine{.request = request,
                           .host = world.host(),
                           .visible = inventory.devices,
-                          .unavailable_reason = inventory.unavailable_reason};
+                          .unavailable_reason = inventory.unavailable_reason,
+                          .misses_gpus = misses_gpus};
   std::vector<DeviceReport> reports;
   for (const std::string& text : all_gather_text(world, text_of(mine))) reports.push_back(report_of(text));
   return choose_devices(reports)[static_cast<std::size_t>(world.rank())];

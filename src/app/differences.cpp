@@ -107,6 +107,14 @@ std::string extent(const std::map<std::int64_t, Figures>& steps) {
   return steps.empty() ? "none" : fmt::format("{} to {}", steps.begin()->first, steps.rbegin()->first);
 }
 
+std::int64_t last_step(const MetricsRecords& records) {
+  std::int64_t last = 0;
+  for (const auto* steps : {&records.digests, &records.epochs}) {
+    if (!steps->empty()) last = std::max(last, steps->rbegin()->first);
+  }
+  return last;
+}
+
 }  // namespace
 
 std::string difference_line(const std::string& name, const std::string& of_a, const std::string& of_b) {
@@ -155,6 +163,9 @@ Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
   finding.compared = true;
   finding.text +=
       fmt::format("{} records compared, of steps {} to {}\n", steps.size(), steps.front().step, steps.back().step);
+  if (last_step(a) != last_step(b)) {
+    finding.text += fmt::format("the last step with a record is {} in A and {} in B\n", last_step(a), last_step(b));
+  }
   const auto first = std::ranges::find_if(steps, [](const Compared& step) { return !step.differences.empty(); });
   finding.differ = first != steps.end();
   if (finding.differ)

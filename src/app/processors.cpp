@@ -5,11 +5,13 @@
 #include "tutti/base/unique_handle.hpp"
 
 #include "device_choice.hpp"
+#include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -39,8 +41,7 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
   return reinterpret_cast<Entry>(symbol);
 }
 
-std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
-  const Precision precision = config.precision;
+std::unique_ptr<Backend> make_cpu(const RunConfig& config, Precision precision) {
   if (precision == Precision::tf32) {
     throw Error(ErrorSource::usage,
                 "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
@@ -48,11 +49,12 @@ std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
   return make_cpu_backend(precision, config.tiled_convolutions ? Convolutions::tiled : Convolutions::direct);
 }
 
-std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
-  return load_cuda_libraries().cuda.make_backend({.device = device,
-                                                  .precision = config.precision,
+std::unique_ptr<Backend> make_gpu(const RunConfig& config, const ChosenProcessor& chosen, const Log& log) {
+  return load_cuda_libraries().cuda.make_backend({.device = chosen.device,
+                                                  .precision = chosen.precision,
                                                   .search_plans = config.search_plans,
-                                                  .use_graphs = config.record_steps});
+                                                  .use_graphs = config.record_steps,
+                                                  .warn = [log](const std::string& text) { log.warn(text); }});
 }
 
 std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {
@@ -75,12 +77,6 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
   const AllReduceAlgorithm algorithm = staged ? AllReduceAlgorithm::ring : AllReduceAlgorithm::automatic;
   auto ring = make_mpi_communicator(world, {.helper_thread = spare_core, .algorithm = algorithm});
   return staged ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
-}
-
-// On a machine without an NVIDIA driver or card, no note about missing GPUs is needed.
-bool may_want_gpus() {
-  const Machine machine;
-  return machine.has_nvidia_driver() || machine.has_nvidia_card();
 }
 
 }  // namespace
@@ -113,30 +109,44 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
 }
 
-CudaInventory query_gpus(Device device) {
-  CudaInventory none;
-  if (device == Device::cpu) return none;
-  try {
-    if (std::filesystem::exists(cuda_library_path())) return load_cuda_libraries().cuda.query();
-    none.unavailable_reason = "this build has no libtutti_cuda.so (build it with -DTUTTI_CUDA=ON)";
-  } catch (const Error& error) {
-    none.unavailable_reason = error.what();
+GpuFacts gpu_facts(Device device) {
+  const Machine machine;
+  GpuFacts facts{.device = device, .has_card = machine.has_nvidia_card(), .has_driver = machine.has_nvidia_driver()};
+  if (device == Device::cpu) return facts;
+  CudaInventory& inventory = facts.inventory;
+  if (!std::filesystem::exists(cuda_library_path())) {
+    inventory.unavailable_reason = "this build has no libtutti_cuda.so (build it with -DTUTTI_CUDA=ON)";
+    return facts;
   }
-  return none;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  facts.announced = visible == nullptr ? 0 : devices_named_in(visible);
+  try {
+    inventory = load_cuda_libraries().cuda.query();
+  } catch (const Error& error) {
+    inventory.failed = error.source() == ErrorSource::cuda;
+    inventory.unavailable_reason = error.what();
+  }
+  return facts;
 }
 
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
-  const DeviceChoice choice =
-      choose_device(world, query_gpus(config.device),
-                    {.device = config.device, .share = config.share_device, .allow_mixed = config.comm == Comm::mpi});
-  if (!choice.note.empty() && may_want_gpus()) log.info(choice.note);
+  const GpuFacts facts = gpu_facts(config.device);
+  const DeviceRequest request{
+      .device = config.device, .share = config.share_device, .allow_mixed = config.comm == Comm::mpi};
+  const DeviceChoice choice = choose_device(world, facts.inventory, request, misses_gpus(facts));
+  // On a machine without an NVIDIA driver or card, no note about missing GPUs is needed.
+  if (!choice.note.empty() && (facts.has_driver || facts.has_card)) log.info(choice.note);
+  if (!choice.warning.empty() && world.rank() == 0) log.warn(choice.warning);
   ChosenProcessor chosen{.backend = nullptr,
                          .device = choice.device.value_or(-1),
                          .shares_device = config.share_device,
-                         .note = choice.note};
-  run_or_throw_on_all(world,
-                      [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
+                         .note = choice.note,
+                         .warning = choice.warning};
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
+  chosen.precision = config.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
+  run_or_throw_on_all(world, [&] {
+    chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen, log) : make_cpu(config, chosen.precision);
+  });
   return chosen;
 }
 

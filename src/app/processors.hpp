@@ -11,6 +11,7 @@
 #include "tutti/watch/stall_watch.hpp"
 
 #include "device_choice.hpp"
+#include "preflight/gpus.hpp"
 #include "run_config.hpp"
 
 #include <functional>
@@ -34,18 +35,21 @@ CudaLibraries load_cuda_libraries(const std::string& path = cuda_library_path())
 
 struct ChosenProcessor {
   std::unique_ptr<Backend> backend;
-  int device = -1;             // number of the GPU; negative: the CPU
-  bool all_on_gpus = false;    // every rank of the world
-  bool shares_device = false;  // with other ranks, by --share-device
-  std::string note{};          // why --device auto fell back to CPUs
+  int device = -1;                        // number of the GPU; negative: the CPU
+  bool all_on_gpus = false;               // every rank of the world
+  bool shares_device = false;             // with other ranks, by --share-device
+  Precision precision = Precision::fp32;  // of all ranks, with --precision auto resolved
+  std::string note{};                     // why --device auto fell back to CPUs
+  std::string warning{};                  // as in DeviceChoice
 
   bool is_gpu() const { return device >= 0; }
 };
 
-// If the library is missing or cannot be opened, reports no GPU.
-CudaInventory query_gpus(Device device);
+// The GPUs of this host and process. If the library is missing or cannot be opened, CUDA has none.
+GpuFacts gpu_facts(Device device);
 
-// Logs in one line why --device auto fell back to CPUs. Throws the same error on all ranks. Collective.
+// Logs in one line why --device auto fell back to CPUs, and warns of GPUs that NCCL cannot connect well. Throws the
+// same error on all ranks. Collective.
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log);
 
 // `spare_core`: a core that no thread of this host computes on. Collective.

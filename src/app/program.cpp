@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/comm/launcher.hpp"
 
 #include "assemble.hpp"
 #include "commands.hpp"
@@ -134,6 +135,22 @@ int print_without_mpi(const Invocation& invocation) {
   });
 }
 
+// By default CUDA loads a kernel at its first launch, which may wait until the device is idle: a rank would wait for a
+// collective in which others wait for it. CUDA reads the variable when it starts, perhaps within MPI's start.
+void load_kernels_eagerly() {
+  constexpr int kKeepTheUsers = 0;
+  const bool has_other_ranks = started_by_launcher() && mpi::launched_size().value_or(2) > 1;
+  if (has_other_ranks) ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeepTheUsers);
+}
+
+// To be called before other threads start, which may read the environment.
+void prepare_process() {
+  open_standard_streams();
+  block_stop_signals();
+  std::signal(SIGXFSZ, SIG_IGN);  // writes beyond ulimit -f fail with an error instead
+  load_kernels_eagerly();
+}
+
 }  // namespace
 
 int run_and_report_errors(World& world, const CommandContext& context, const std::function<ExitStatus()>& work) {
@@ -155,9 +172,7 @@ int run_and_report_errors(World& world, const CommandContext& context, const std
 }
 
 int run_program(int argc, const char* const* argv, const Extensions& extensions) {
-  open_standard_streams();
-  block_stop_signals();
-  std::signal(SIGXFSZ, SIG_IGN);  // writes beyond ulimit -f fail with an error instead
+  prepare_process();
   Invocation invocation;
   std::optional<Error> parse_error;
   try {

@@ -101,10 +101,15 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                     "for more steps per epoch",
                     config.batch_size, plural(data.samples, "training image")));
   }
-  log.info(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, {} planned",
+  log.info(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, precision {}, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
-                       static_cast<double>(assembly.network->multiply_adds()) / 1e6,
+                       static_cast<double>(assembly.network->multiply_adds()) / 1e6, name_of(*config.precision),
                        plural(trainer.planned_steps(), "step")));
+  const std::string search =
+      assembly.processor.is_gpu() ? load_cuda_libraries().cuda.search_summary(*assembly.backend) : "";
+  for (const std::string& of_rank : all_gather_text(world, search)) {
+    if (!of_rank.empty()) log.info(of_rank);
+  }
   const std::size_t data_bytes =
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.info(fmt::format("memory about {:.0f} MiB of network per rank and {:.0f} MiB of data per host",
@@ -124,6 +129,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"version", version()},
                                 {"libraries", versions_text(*assembly.backend, world)},
                                 {"device", assembly.backend->description()},
+                                {"precision", name_of(*config.precision)},
                                 {"exchange", name_of(*config.exchange)},
                                 {"optimizer_state", state_location(assembly.options.exchange)},
                                 {"communicator", assembly.communicator->description()},

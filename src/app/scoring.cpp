@@ -35,6 +35,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
     config.skip_bad_images = false;
   }
   config.skip_bad_images = config.skip_bad_images || asked.skip_bad_images;
+  if (config.precision == Precision::tf32) config.precision.reset();  // so that CPUs can evaluate it, in fp32
   config.device = asked.device;
   config.share_device = asked.share_device;
   config.search_plans = false;  // too slow for one pass over the data

@@ -287,11 +287,18 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
     return ExitStatus::done;
   }
   check_run(world, assembly, start, preflight);
-  preflight.add(
-      check_job_memory(world, memory_request(assembly, world, {}), Machine(), assembly.processor.is_gpu()).findings);
+  const JobMemory memory =
+      check_job_memory(world, memory_request(assembly, world, {}), Machine(), assembly.processor.is_gpu());
+  preflight.add(memory.findings);
   const AbortCollectivesOnExit abandoning(context.watch, *assembly.communicator);
   TrainRun run(world, assembly, start, rank_status, log, *context.signals, folder ? &*folder : nullptr);
-  context.reason = run.train(invocation);
+  try {
+    context.reason = run.train(invocation);
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::gpu_memory) throw;
+    const Error explained(error.source(), fmt::format("{}; {}", error.what(), memory_text(memory.estimate)));
+    throw error.scope() == ErrorScope::all_ranks ? explained.on_all_ranks() : explained;
+  }
   return context.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }
 

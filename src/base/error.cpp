@@ -45,6 +45,7 @@ ExitStatus Error::exit_status() const noexcept {
     case ErrorSource::usage:
       return ExitStatus::usage;
     case ErrorSource::input:
+    case ErrorSource::gpu_memory:
       return ExitStatus::bad_input;
     case ErrorSource::checkpoint:
       return ExitStatus::no_checkpoint;

@@ -1,5 +1,7 @@
 #include "host_watch.hpp"
 
+#include "tutti/comm/nccl_library.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -104,9 +106,17 @@ std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<c
       log_.warn(recovery_text(finding.stragglers, ranks, finding.stalled_seconds));
       break;
     case StallFinding::Kind::stuck:
-      return make_job_end(finding.stragglers, ranks);
+      return end_of_stall(finding, ranks);
   }
   return std::nullopt;
+}
+
+JobEnd HostWatch::end_of_stall(const StallFinding& finding, std::span<const RankView> ranks) {
+  JobEnd end = make_job_end(finding.stragglers, ranks);
+  const RankState& late = ranks[finding.stragglers.ranks.front()].state;
+  const bool is_in_collective = finding.stragglers.lateness >= Lateness::not_waiting && late.begun != late.done;
+  if (is_in_collective && own().collectives.by_nccl) end.report.reason += fmt::format("; {}", kNcclNetworkRemedy);
+  return end;
 }
 
 std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {

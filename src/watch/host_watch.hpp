@@ -57,6 +57,7 @@ class HostWatch {
   bool checks_job(std::int64_t now_ns, double lost_seconds) const;
   std::int64_t report_interval_ns() const;
   std::optional<JobEnd> act_on(const StallFinding& finding, std::span<const RankView> ranks);
+  JobEnd end_of_stall(const StallFinding& finding, std::span<const RankView> ranks);
   void warn_of_never_contacted(std::int64_t now_ns);
 
   World& world_;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -40,6 +41,7 @@ TEST(Banner, NamesABatchThatIsNeverFull) {
 
 // GNU's OpenMP prints the settings that it has read.
 TEST(Threads, SpinOnlyBrieflyUnlessTheEnvironmentSetsAWaitPolicy) {
+  ::unsetenv("OMP_WAIT_POLICY");  // as tools/dev sets it
   const auto spins = [](const std::map<std::string, std::string>& given) {
     std::map<std::string, std::string> environment{{"OMP_DISPLAY_ENV", "verbose"}};
     environment.insert(given.begin(), given.end());

@@ -35,6 +35,7 @@ TEST(CudaLibrary, DescribesEveryDeviceOrReportsWhyThereIsNone) {
   for (const CudaDevice& device : inventory.devices) {
     EXPECT_FALSE(device.name.empty());
     EXPECT_GT(device.memory_bytes, 0);
+    EXPECT_THAT(device.pci_bus_id, MatchesRegex("[0-9a-f]+:[0-9a-f]+:[0-9a-f]+[.][0-7]"));
     EXPECT_THAT(device.uuid, MatchesRegex("GPU-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+"));
   }
 }

@@ -2,6 +2,7 @@
 
 #include "processors.hpp"
 #include "support/mpi_world.hpp"
+#include "support/thrown.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -22,7 +23,9 @@ using Devices = std::vector<std::optional<int>>;
 constexpr std::optional<int> kProcessor;
 
 CudaDevice gpu(const std::string& host, int number) {
-  return {.name = "NVIDIA H200", .uuid = fmt::format("GPU-{}-{}", host, number)};
+  return {.name = "NVIDIA H200",
+          .uuid = fmt::format("GPU-{}-{}", host, number),
+          .pci_bus_id = fmt::format("0000:{:02x}:00.0", number)};
 }
 
 // A rank on a host to which its launcher made these GPUs visible.
@@ -74,6 +77,20 @@ TEST(DeviceChoice, UnderSrunWithOneGpuPerTaskIsTheOnlyOne) {
               ElementsAre(0, 0, 0, 0));
 }
 
+std::string warning_of(const std::vector<DeviceReport>& claims) { return choose_devices(claims).back().warning; }
+
+TEST(DeviceChoice, WarnsOfRanksOfAHostThatSeeOnlyTheirOwnGpus) {
+  EXPECT_THAT(warning_of({rank_on("b", {0}), rank_on("a", {0}), rank_on("a", {1})}),
+              AllOf(HasSubstr("on a, ranks 1 and 2 each see only their own GPU"), HasSubstr("NVLink"),
+                    HasSubstr("srun --gpus-per-node=N --gpu-bind=none")));
+  EXPECT_EQ(warning_of({rank_on("a", {0, 1}), rank_on("a", {0, 1})}), "");
+  EXPECT_EQ(warning_of({rank_on("a", {0}), rank_on("b", {0})}), "") << "one GPU on each host";
+  const DeviceRequest by_mpi{.device = Device::cuda, .allow_mixed = true};
+  EXPECT_EQ(warning_of({rank_on("a", {0}, by_mpi), rank_on("a", {1}, by_mpi)}), "");
+  const DeviceRequest share{.device = Device::cuda, .share = true};
+  EXPECT_EQ(warning_of({rank_on("a", {0}, share), rank_on("a", {0}, share)}), "");
+}
+
 TEST(DeviceChoice, FollowsCudaVisibleDevicesThatDifferByRank) {
   EXPECT_THAT(devices_of({rank_on("a", {3}), rank_on("a", {2, 1})}), ElementsAre(0, 0));
   const DeviceReport masked = rank_on("a", {2, 3});
@@ -99,9 +116,25 @@ TEST(DeviceChoice, RefusesTwoRanksOnOneUuidAndNamesBoth) {
   std::vector<DeviceReport> claims{rank_on("a", {0}), rank_on("b", {0})};
   claims[1].visible = claims[0].visible;
   EXPECT_THAT(refusal_of(claims), AllOf(HasSubstr("rank 0 on a and rank 1 on b would both use GPU-a-0 (NVIDIA H200)"),
-                                        HasSubstr("--gpus-per-task=1")));
+                                        HasSubstr("srun --gpus-per-node=N --gpu-bind=none")));
   // Masks that overlap.
   EXPECT_THAT(refusal_of({rank_on("a", {0, 1}), rank_on("a", {0})}), HasSubstr("GPU-a-0"));
+}
+
+// The instances have different UUIDs, and each process sees one.
+std::vector<DeviceReport> ranks_with_instances_of_one_gpu(const DeviceRequest& request) {
+  std::vector<DeviceReport> claims{rank_on("a", {0}, request), rank_on("a", {1}, request)};
+  for (DeviceReport& claim : claims) claim.visible[0].pci_bus_id = "0000:3b:00.0";
+  return claims;
+}
+
+TEST(DeviceChoice, RefusesMigInstancesOfOneGpuBetweenWhichNcclWouldBeUsed) {
+  EXPECT_THAT(
+      refusal_of(ranks_with_instances_of_one_gpu({})),
+      AllOf(HasSubstr("rank 0 on a and rank 1 on a have MIG instances of one GPU (NVIDIA H200 at 0000:3b:00.0)"),
+            HasSubstr("start one rank per physical GPU, or choose --comm mpi")));
+  EXPECT_THAT(devices_of(ranks_with_instances_of_one_gpu({.allow_mixed = true})), ElementsAre(0, 0));
+  EXPECT_THAT(devices_of(ranks_with_instances_of_one_gpu({.share = true})), ElementsAre(0, 0));
 }
 
 TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
@@ -112,11 +145,38 @@ TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
               HasSubstr("2 ranks on a see the same 1 GPU:"));
 }
 
-TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
-  EXPECT_THAT(devices_of({rank_on("a", {0}), rank_on("b", {})}), ElementsAre(kProcessor, kProcessor));
-  EXPECT_EQ(note_of({rank_on("a", {0}), rank_on("b", {})}), "computing on CPUs: rank 1 on b has no GPU: no driver");
+TEST(DeviceChoice, IsTheProcessorIfNoRankHasAGpu) {
+  EXPECT_THAT(devices_of({rank_on("a", {}), rank_on("b", {})}), ElementsAre(kProcessor, kProcessor));
+  EXPECT_EQ(note_of({rank_on("a", {}), rank_on("b", {})}), "computing on CPUs: rank 0 on a has no GPU: no driver");
+}
+
+TEST(DeviceChoice, RefusesToFallBackToCpusIfOnlySomeRanksHaveGpus) {
+  EXPECT_EQ(refusal_of({rank_on("a", {0}), rank_on("b", {})}),
+            "rank 1 on b has no GPU: no driver, unlike rank 0 on a; --device auto does not fall back to CPUs then: see "
+            "nvidia-smi and dmesg on b, leave that host out (sbatch --exclude=b), or choose --device cpu");
+  const DeviceReport whole = rank_on("a", {0, 1});
+  const DeviceReport lacking = rank_on("b", {0});
+  EXPECT_THAT(refusal_of({whole, whole, lacking, lacking}),
+              AllOf(HasSubstr("2 ranks on b see the same 1 GPU, unlike rank 1 on a"),
+                    HasSubstr("start as many ranks as GPUs on every host, leave that host out")));
   EXPECT_EQ(refusal_of({rank_on("a", {0}, kCuda), rank_on("b", {}, kCuda)}),
-            "rank 1 on b has no GPU: no driver; choose --device cpu, or auto");
+            "rank 1 on b has no GPU: no driver; choose --device cpu");
+}
+
+TEST(DeviceChoice, RefusesToFallBackToCpusIfGpusAreMissing) {
+  DeviceReport broken = rank_on("b", {});
+  broken.misses_gpus = true;
+  broken.unavailable_reason = "cudaErrorSystemNotReady";
+  EXPECT_THAT(
+      refusal_of({rank_on("a", {}), broken}),
+      HasSubstr("rank 1 on b has no GPU: cudaErrorSystemNotReady, though its driver or launcher announces GPUs; "
+                "--device auto does not fall back to CPUs then: see nvidia-smi and dmesg on b"));
+  broken = rank_on("b", {0, 1});  // of three
+  broken.misses_gpus = true;
+  EXPECT_THAT(refusal_of({broken, broken, broken}), HasSubstr("3 ranks on b see the same 2 GPUs, though"));
+  EXPECT_THAT(devices_of({broken, broken}), ElementsAre(0, 1)) << "enough for these ranks";
+  broken.request = kCpu;
+  EXPECT_THAT(devices_of({broken}), ElementsAre(kProcessor));
 }
 
 TEST(DeviceChoice, LetsRanksWithAndWithoutGpuCommunicateOnlyInHostMemory) {
@@ -142,14 +202,18 @@ TEST(DeviceChoice, IsMadeFromWhatAllRanksSee) {
   EXPECT_EQ(choose_device(world, inventory, {.device = Device::automatic}).device, rank);
   inventory.devices = {gpu("this", rank)};
   EXPECT_EQ(choose_device(world, inventory, {.device = Device::cuda}).device, 0);
-  if (rank == world.size() - 1) {
-    inventory.devices.clear();
-    inventory.unavailable_reason = "no driver";
+  if (world.size() > 1) {
+    inventory.devices[0].pci_bus_id = "0000:3b:00.0";
+    EXPECT_THROW(choose_device(world, inventory, {.device = Device::cuda}), Error);
   }
+  inventory.devices.clear();
+  inventory.unavailable_reason = "no driver";
   const DeviceChoice choice = choose_device(world, inventory, {});
   EXPECT_EQ(choice.device, kProcessor);
-  EXPECT_EQ(choice.note,
-            fmt::format("computing on CPUs: rank {} on {} has no GPU: no driver", world.size() - 1, world.host()));
+  EXPECT_EQ(choice.note, fmt::format("computing on CPUs: rank 0 on {} has no GPU: no driver", world.host()));
+  const Error refused = thrown_by([&] { choose_device(world, inventory, {}, rank == world.size() - 1); });
+  EXPECT_EQ(refused.scope(), ErrorScope::all_ranks);
+  EXPECT_THAT(refused.what(), HasSubstr(fmt::format("rank {} on {} has no GPU", world.size() - 1, world.host())));
 }
 
 }  // namespace

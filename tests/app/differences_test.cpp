@@ -50,6 +50,13 @@ TEST(Differences, OfAResumedRunUseItsLastRecords) {
   EXPECT_THAT(finding.text, HasSubstr("ranks         3 | 4\n"));
 }
 
+TEST(Differences, OfRunsOfDifferentLengthReportWhereEachEnds) {
+  const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "cc", "dd"));
+  const auto b = records(kRun + digest_line(1, "aa", "bb"));
+  EXPECT_THAT(compare_metrics(a, b).text, HasSubstr("the last step with a record is 2 in A and 1 in B\n"));
+  EXPECT_THAT(compare_metrics(a, a).text, Not(HasSubstr("last step")));
+}
+
 TEST(Differences, IgnoreRecordsNestedTooDeepForTheStack) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   const auto a = records("{\"event\":\"run\",\"device\":" + deep + ",\"ranks\":[[4]]}\n");

@@ -290,6 +290,20 @@ TEST(Resume, TakesImagesAsTheyAreStoredWhereTheRunStartedSo) {
   EXPECT_TRUE(merge_for_resume({}, {}, config_text({}), "step-1.h5").exif);
 }
 
+TEST(Resume, KeepsThePrecisionButLetsRunsInTf32MoveToCpus) {
+  const auto merged = [](const std::set<std::string>& given, std::optional<Precision> asked, const char* stored) {
+    RunConfig requested;
+    requested.precision = asked;
+    return merge_for_resume(requested, given, stored, "step-1.h5").precision;
+  };
+  EXPECT_EQ(merged({}, std::nullopt, "precision = \"fp32\"\n"), Precision::fp32);
+  EXPECT_EQ(merged({"precision"}, std::nullopt, "precision = \"bf16\"\n"), Precision::bf16);
+  EXPECT_EQ(merged({}, std::nullopt, "lr = 0.01\n"), Precision::fp32) << "of a version without the option";
+  EXPECT_EQ(merged({}, std::nullopt, "precision = \"tf32\"\n"), std::nullopt);
+  EXPECT_EQ(merged({"precision"}, Precision::tf32, "precision = \"tf32\"\n"), Precision::tf32);
+  EXPECT_THROW(merged({"precision"}, Precision::fp32, "precision = \"tf32\"\n"), Error);
+}
+
 TEST(Resume, AllowsAnotherPathOfTheData) {
   RunConfig before;
   before.data = "/old/place";

@@ -3,6 +3,7 @@
 #include "tutti/nn/models.hpp"
 
 #include "preflight/findings.hpp"
+#include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "support/scratch_folder.hpp"
@@ -121,6 +122,50 @@ TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
   facts.inventory.devices.resize(2);
   EXPECT_THAT(only(check_gpus(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
   EXPECT_THAT(check_gpus({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());
+}
+
+TEST(Gpus, AreMissingIfTheLauncherAnnouncedMoreOrCudaFailsOnAHostThatHasThem) {
+  EXPECT_FALSE(misses_gpus({}));
+  GpuFacts facts{.has_card = true, .has_driver = true};
+  EXPECT_FALSE(misses_gpus(facts)) << "the launcher hides them from this job";
+  facts.inventory.failed = true;
+  EXPECT_TRUE(misses_gpus(facts));
+  facts.has_driver = false;
+  EXPECT_TRUE(misses_gpus(facts));
+  facts.has_card = false;
+  EXPECT_FALSE(misses_gpus(facts)) << "a host with libcuda.so alone";
+  facts.announced = 1;
+  EXPECT_TRUE(misses_gpus(facts));
+  facts.inventory.devices.resize(1);
+  facts.inventory.failed = false;
+  EXPECT_FALSE(misses_gpus(facts));
+}
+
+TEST(Gpus, AreCountedInCudaVisibleDevices) {
+  for (const auto& [value, count] : {std::pair("", 0U), std::pair("-1", 0U), std::pair("NoDevFiles", 0U),
+                                     std::pair("0,1, 2", 3U), std::pair("0,-1,2", 1U), std::pair("GPU-a,MIG-b", 2U)}) {
+    EXPECT_EQ(devices_named_in(value), count) << value;
+  }
+}
+
+TEST(Preflight, WarnsOfARankOnCoresFarFromItsGpu) {
+  FakeHost host;
+  const CudaDevice gpu{.name = "NVIDIA H200", .uuid = "GPU-a", .pci_bus_id = "0000:17:00.0"};
+  const auto found = [&] { return check_affinity(host.machine(), gpu); };
+  EXPECT_THAT(found().all(), IsEmpty()) << "nothing is known";
+  const std::string node = "/sys/bus/pci/devices/0000:17:00.0/numa_node";
+  host.write(node, "1\n");
+  host.write("/sys/devices/system/node/node1/cpulist", "8-15,24-31\n");
+  host.write("/proc/self/status", "Name:\ttrainer\nCpus_allowed:\t000f\nCpus_allowed_list:\t0-3,16\n");
+  EXPECT_THAT(only(found()),
+              HasSubstr("warning: bound to the cores 0-3,16, and the GPU (NVIDIA H200, 0000:17:00.0) is on "
+                        "NUMA node 1 with the cores 8-15,24-31, so that"));
+  host.write("/proc/self/status", "Cpus_allowed_list:\t0-8\n");
+  EXPECT_THAT(found().all(), IsEmpty());
+  host.write("/proc/self/status", "Cpus_allowed_list:\t3\n");
+  EXPECT_THAT(found().all(), testing::SizeIs(1));
+  host.write(node, "-1\n");
+  EXPECT_THAT(found().all(), IsEmpty()) << "one node";
 }
 
 TEST(Preflight, NamesMoreThreadsThanCoresAndBindings) {
@@ -291,6 +336,9 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                                            .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
                                            .share = FileShard{.file = 1, .files = 4}});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
+    EXPECT_GT(estimate.activations, 0);
+    EXPECT_GE(estimate.network - estimate.activations, std::int64_t{2} * 4 * network.layout().parameters());
+    EXPECT_GE(estimate.copies, estimate.batches);
     const double ratio = static_cast<double>(estimate.network) / static_cast<double>(trainer.memory_bytes());
     EXPECT_GT(ratio, 0.8);
     EXPECT_LT(ratio, 1.25);

@@ -94,6 +94,7 @@ TEST(Program, DryRunPrintsWhatCanBeRunAgain) {
   const ChildResult printed = run_trainer(2, quick({"--dry-run"}));
   EXPECT_EQ(printed.status, 0) << printed.err;
   EXPECT_NE(printed.out.find("parts = 2\n"), std::string::npos) << printed.out;
+  EXPECT_NE(printed.out.find("precision = \"fp32\"\n"), std::string::npos) << printed.out;
   const std::string path = folder.path() + "/run.toml";
   const ChildResult saved = run_child({"sh", "-c", "printf '%s' \"$TEXT\" > " + path}, {{"TEXT", printed.out}});
   ASSERT_EQ(saved.status, 0);

@@ -27,7 +27,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int kMaxRanks = 4;
-constexpr double kTimeoutSeconds = 60;
+constexpr double kTimeoutSeconds = 200;
 
 Words run_words(const std::string& out) {
   return with(words_of("--data synthetic:3000x1x28x28:10 --resume --validation-ratio 0.4 --parts 4 --batch-size 60 "

@@ -9,9 +9,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
+#include <vector>
 
 namespace tutti::cuda {
 namespace {
@@ -109,8 +113,10 @@ TEST_P(CudnnProposals, HaveCompiledCodeForEveryPassOnAnH200) {
     const auto engines = CudnnGraph(h200(), pass.pass, pass.shape).engines();
     ASSERT_FALSE(engines.empty()) << description;
     EXPECT_FALSE(engines[0].is_compiled_at_run_time()) << description;
-    fmt::print("{:<75} {:>2} engines, first {:>3}, {:>6.1f} MiB\n", description, engines.size(),
-               engines[0].choice().engine, static_cast<double>(engines[0].scratch_bytes) / 0x1p20);
+    std::set<std::int64_t> different;
+    for (const CudnnEngine& engine : engines) different.insert(engine.choice().engine);
+    fmt::print("{:<75} {:>2} candidates of {:>2} engines, first {:>3}, {:>6.1f} MiB\n", description, engines.size(),
+               different.size(), engines[0].choice().engine, static_cast<double>(engines[0].scratch_bytes) / 0x1p20);
   }
 }
 
@@ -137,6 +143,34 @@ TEST(CudnnGraph, BuildsAnEngineAgainFromItsChoice) {
       ASSERT_TRUE(again.has_value());
       EXPECT_EQ(again->choice(), engine.choice());
       EXPECT_EQ(again->scratch_bytes, engine.scratch_bytes);
+    }
+  }
+}
+
+// Of cuDNN's lists, where one engine in many settings may come first.
+TEST(CudnnGraph, ProposesAFewSettingsOfSeveralEngines) {
+  for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
+    ConvolutionShape shape = kShape;
+    shape.precision = precision;
+    for (const auto pass :
+         {ConvolutionPass::forward, ConvolutionPass::weight_gradient, ConvolutionPass::input_gradient}) {
+      const CudnnGraph graph(h200(), pass, shape);
+      std::vector<EngineChoice> choices;
+      std::map<std::int64_t, int> settings;
+      for (const CudnnEngine& engine : graph.engines()) {
+        choices.push_back(engine.choice());
+        ++settings[choices.back().engine];
+        EXPECT_EQ(std::ranges::count(choices, choices.back()), 1) << describe(pass, shape);
+      }
+      EXPECT_LE(choices.size(), kMaxCandidates);
+      EXPECT_GE(settings.size(), 3U) << describe(pass, shape);
+      for (const auto& [engine, count] : settings) EXPECT_LE(count, 3) << engine;
+      std::vector<EngineChoice> again;
+      for (const CudnnEngine& engine : graph.engines()) again.push_back(engine.choice());
+      EXPECT_EQ(again, choices);
+      const auto first = graph.engines(1);
+      ASSERT_EQ(first.size(), 1U);
+      EXPECT_EQ(first[0].choice(), choices[0]);
     }
   }
 }

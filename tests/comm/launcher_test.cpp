@@ -1,4 +1,4 @@
-#include "comm/mpi/launcher.hpp"
+#include "tutti/comm/launcher.hpp"
 
 #include "tutti/comm/world.hpp"
 

@@ -191,7 +191,8 @@ class FakeBackend final : public Backend {
  public:
   FakeLog log;
   bool captures = false;
-  int graphs = 0;  // captured
+  int max_graphs = 100;  // further captures fail
+  int graphs = 0;        // captured
 
   std::unique_ptr<Graph> capture(Stream&, const std::function<void()>& enqueue) override {
     struct FakeGraph : Graph {
@@ -200,7 +201,7 @@ class FakeBackend final : public Backend {
       }
       std::shared_ptr<FakeLog::Operations> operations = std::make_shared<FakeLog::Operations>();
     };
-    if (!captures) return nullptr;
+    if (!captures || graphs == max_graphs) return nullptr;
     ++graphs;
     auto graph = std::make_unique<FakeGraph>();
     log.captured = graph->operations;

@@ -308,6 +308,20 @@ TEST(PartContext, SplitsAGraphAtTheStopsOfTheCaller) {
   EXPECT_EQ(tested.train(batch), std::vector<std::int64_t>{kWhole});
 }
 
+TEST(PartContext, RunsAPassDirectlyIfAPieceOfItCannotBeCaptured) {
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  tested.backend.captures = true;
+  tested.backend.max_graphs = 1;
+  const std::vector<std::int64_t> stops{100};
+  for (int pass = 0; pass < 4; ++pass) {
+    const int enqueued = tested.expect_trains(tested.batch_of(2), stops);
+    if (pass == 1) continue;  // is also captured, in part
+    EXPECT_EQ(enqueued, 6 + 1 + 6);
+  }
+  EXPECT_EQ(tested.backend.graphs, 1);
+}
+
 TEST(PartContext, ReportsAfterEveryLayerWithoutGraphs) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);

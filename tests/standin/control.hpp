@@ -2,8 +2,13 @@
 // Control of the stand-in by tests, beyond CUDA's API.
 //
 // Environment: TUTTI_STANDIN_DEVICES is the number of GPUs of the machine (1), of which CUDA_VISIBLE_DEVICES shows
-// some; TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
-// TUTTI_STANDIN_SEPARATE separates memory, as below.
+// some; TUTTI_STANDIN_MIG (1) of them are instances of one GPU each; TUTTI_STANDIN_MEMORY is the memory of each in MiB
+// (8192), TUTTI_STANDIN_MULTIPROCESSORS the number of multiprocessors (4), TUTTI_STANDIN_MAJOR the major compute
+// capability (9); TUTTI_STANDIN_SEED chooses the order of work; TUTTI_STANDIN_SEPARATE separates memory, as below. With
+// TUTTI_STANDIN_EAGER, NCCL refuses several ranks unless CUDA_MODULE_LOADING was EAGER when CUDA started. With
+// TUTTI_STANDIN_UNCAPTURABLE, convolutions have two engines, of which the first so many fail while they are captured.
+// With TUTTI_STANDIN_START_ERROR, CUDA does not start and returns that error. With TUTTI_STANDIN_ERROR="214 1 30", the
+// device of rank 1 fails with error 214 from its 30th query on.
 
 #include <cuda_runtime_api.h>
 

@@ -1,11 +1,16 @@
 // CUDA's device and version calls, and cuDNN's two version calls.
 
+#include "tutti/base/process.hpp"
+
 #include "standin/runtime.hpp"
 
 #include <cudnn.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <sstream>
 #include <string>
 
@@ -16,10 +21,19 @@ namespace {
 
 thread_local int used_device = 0;
 
+constexpr int kMaxThreads = 1024;  // of a block
+constexpr int kMaxThreadsOfMultiprocessor = 2048;
+constexpr int kMaxBlocksOfMultiprocessor = 32;
+
 int number_from(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? otherwise : std::stoi(text);
 }
+
+int multiprocessors() { return number_from("TUTTI_STANDIN_MULTIPROCESSORS", 4); }
+int major_version() { return number_from("TUTTI_STANDIN_MAJOR", 9); }
+// Of the GPU of which this device is a MIG instance.
+int bus_of(int device) { return 0xA0 + device / number_from("TUTTI_STANDIN_MIG", 1); }
 
 // Parses CUDA_VISIBLE_DEVICES as CUDA does, up to the first invalid device. Read in each call, so that tests can set
 // it.
@@ -40,6 +54,13 @@ std::vector<int> visible_devices() {
 
 int current_device() { return used_device; }
 int device_count() { return static_cast<int>(visible_devices().size()); }
+bool loads_eagerly() {
+  static const bool is_eager = [] {
+    const char* const mode = std::getenv("CUDA_MODULE_LOADING");
+    return mode != nullptr && std::strcmp(mode, "EAGER") == 0;
+  }();
+  return is_eager;
+}
 std::size_t device_memory_bytes() { return static_cast<std::size_t>(number_from("TUTTI_STANDIN_MEMORY", 8192)) << 20; }
 
 }  // namespace tutti::standin
@@ -56,6 +77,10 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  static_cast<void>(loads_eagerly());  // CUDA starts, and reads its variables
+  if (const int error = number_from("TUTTI_STANDIN_START_ERROR", 0); error != 0) {
+    return fail(static_cast<cudaError_t>(error));
+  }
   *count = device_count();
   return *count == 0 ? fail(cudaErrorNoDevice) : cudaSuccess;
 }
@@ -77,28 +102,46 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   const int number = visible[static_cast<std::size_t>(device)];
   for (std::size_t i = 0; i < sizeof properties->uuid.bytes; ++i) properties->uuid.bytes[i] = static_cast<char>(i);
   properties->uuid.bytes[0] = static_cast<char>(number);
-  properties->pciBusID = number;
+  const std::size_t host = std::hash<std::string>()(tutti::host_name());
+  std::memcpy(properties->uuid.bytes + 8, &host, sizeof host);
+  properties->pciBusID = bus_of(number);
   properties->totalGlobalMem = device_memory_bytes();
-  properties->major = 9;
-  properties->multiProcessorCount = 4;
+  properties->major = major_version();
+  properties->multiProcessorCount = multiprocessors();
   properties->warpSize = 32;
-  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsPerBlock = kMaxThreads;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  const std::vector<int> visible = visible_devices();
+  if (device < 0 || device >= static_cast<int>(visible.size())) return fail(cudaErrorInvalidDevice);
+  const int needed = std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0",
+                                   static_cast<unsigned>(bus_of(visible[static_cast<std::size_t>(device)])));
+  return needed < length ? cudaSuccess : fail(cudaErrorInvalidValue);
+}
+// By threads alone: kernels of the host have no registers.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t) {
+  if (threads < 1 || threads > kMaxThreads) return fail(cudaErrorInvalidValue);
+  *blocks = std::min(kMaxBlocksOfMultiprocessor, kMaxThreadsOfMultiprocessor / threads);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;
+      *value = multiprocessors();
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
+      *value = major_version();
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
       *value = 0;
       return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 16;
+      return cudaSuccess;
     case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = 2048;
+      *value = kMaxThreadsOfMultiprocessor;
       return cudaSuccess;
     default:
       return fail(cudaErrorInvalidValue);

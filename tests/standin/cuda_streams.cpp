@@ -1,5 +1,7 @@
 // CUDA's stream and event calls, and kernel launches.
 
+#include "tutti/comm/world.hpp"
+
 #include "standin/device/kernel.cuh"
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"
@@ -7,8 +9,11 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <utility>
 
 using namespace tutti::standin;
@@ -45,8 +50,22 @@ cudaError_t refuse_captured(const std::shared_ptr<Capture>& capture, cudaError_t
   return error;
 }
 
+// The device's error from $TUTTI_STANDIN_ERROR; cudaSuccess on other ranks and before that query.
+cudaError_t error_of_device() {
+  static const auto fault = [] {
+    std::array<int, 3> words{0, -1, 0};  // error, rank, query
+    if (const char* const text = std::getenv("TUTTI_STANDIN_ERROR")) {
+      std::istringstream(text) >> words[0] >> words[1] >> words[2];
+    }
+    return words;
+  }();
+  static int queries = 0;
+  return launcher_rank() == fault[1] && ++queries >= fault[2] ? static_cast<cudaError_t>(fault[0]) : cudaSuccess;
+}
+
 // Other threads of the host sometimes run in between, and so does the work, of which a query is not part.
 cudaError_t query(Lock& lock, const Point& point) {
+  if (const cudaError_t error = error_of_device(); error != cudaSuccess) return error;
   if (runtime().schedule.random().below(16) == 0) lock.pause();
   runtime().schedule.dawdle();
   if (!reached(point) && runtime().schedule.random().below(4) == 0) runtime().schedule.step();

@@ -2,8 +2,12 @@
 
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/floats.cuh"
+#include "backend/cuda/plan_search.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace tutti::cuda {
@@ -142,12 +146,15 @@ __global__ void compute(ConvolutionPass pass, ConvolutionShape shape, Convolutio
 
 class NaivePlan final : public ConvolutionPlan {
  public:
-  NaivePlan(ConvolutionPass pass, const ConvolutionShape& shape) : pass_(pass), shape_(shape) {}
+  NaivePlan(ConvolutionPass pass, const ConvolutionShape& shape, int engine, bool fails_in_capture)
+      : pass_(pass), shape_(shape), engine_(engine), fails_in_capture_(fails_in_capture) {}
 
+  std::int64_t engine() const override { return engine_; }
   // Requests a workspace and overwrites it, as a library may.
   std::size_t scratch_bytes() const override { return kScratchBytes; }
   void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
     const auto native = static_cast<cudaStream_t>(stream.native());
+    if (fails_in_capture_) use_memory_of_its_own();
     check(cudaMemsetAsync(scratch, 0xFF, kScratchBytes, native));
     launch(compute, {.threads = 1}, native, pass_, shape_, tensors);
   }
@@ -155,29 +162,61 @@ class NaivePlan final : public ConvolutionPlan {
  private:
   static constexpr std::size_t kScratchBytes = 1000;
 
+  static void use_memory_of_its_own() {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, 1) != cudaSuccess) check(CUDNN_STATUS_EXECUTION_FAILED);
+    check(cudaFree(memory));
+  }
+
   ConvolutionPass pass_;
   ConvolutionShape shape_;
+  int engine_;
+  bool fails_in_capture_;
 };
 
 class NaivePlanner final : public ConvolutionPlanner {
  public:
+  explicit NaivePlanner(const CudaOptions& options)
+      : searches_(options.search_plans), search_(options.device, options.use_graphs) {
+    const char* const uncapturable = std::getenv("TUTTI_STANDIN_UNCAPTURABLE");
+    if (uncapturable != nullptr) uncapturable_ = std::stoi(uncapturable);
+  }
+
   std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
-    return std::make_unique<NaivePlan>(pass, shape);
+    const Stopwatch watch;
+    std::vector<std::unique_ptr<ConvolutionPlan>> plans;
+    for (int engine = 0; engine < (uncapturable_ > 0 ? 2 : 1); ++engine) {
+      plans.push_back(std::make_unique<NaivePlan>(pass, shape, engine, engine < uncapturable_));
+    }
+    const std::lock_guard lock(mutex_);
+    if (plans.size() == 1 || !searches_) return std::move(plans[0]);
+    if (!is_loaded_) choices_ = std::to_string(search_.fastest(shape, plans, watch));
+    return std::move(plans[std::stoul(choices_)]);
   }
   std::string algorithm_cache() const override { return choices_; }
   bool load_algorithm_cache(const std::string& lines) override {
     choices_ = lines;
+    is_loaded_ = !lines.empty();
     return true;
+  }
+  std::string search_summary() const override {
+    const std::lock_guard lock(mutex_);
+    return search_.summary();
   }
 
  private:
+  bool searches_;
+  int uncapturable_ = 0;
+  mutable std::mutex mutex_;
+  PlanSearch search_;
+  bool is_loaded_ = false;
   std::string choices_;
 };
 
 }  // namespace
 
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions&) {
-  return std::make_unique<NaivePlanner>();
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options) {
+  return std::make_unique<NaivePlanner>(options);
 }
 
 std::string convolution_library() { return "plain loops"; }

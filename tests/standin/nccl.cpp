@@ -3,7 +3,7 @@
 // its stream. A group of calls is one operation.
 //
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
-// the others notice, and "die" ends its process there.
+// the others notice, and "die" ends its process there. Rank -1 is every rank, and operation 0 is the connecting.
 
 #include "standin/control.hpp"
 #include "standin/nccl_exchange.hpp"
@@ -42,6 +42,8 @@ struct Fault {
   int rank = -1;
   std::int64_t operation = 0;
 
+  bool concerns(int which) const { return !kind.empty() && (rank == which || rank == -1); }
+
   static Fault from_environment() {
     Fault fault;
     const char* const text = std::getenv("TUTTI_NCCL_FAULT");
@@ -67,7 +69,7 @@ class Member {
   ncclResult_t poll() {
     if (state_ != ncclSuccess && state_ != ncclInProgress) return state_;
     if (!introduced_) {
-      if (!introduction_.done()) return ncclInProgress;
+      if (!introduction_.done() || (fault_.concerns(rank_) && fault_.operation == 0)) return ncclInProgress;
       introduced_ = true;
       state_ = connect_ranks();
     }
@@ -110,12 +112,12 @@ class Member {
     std::shared_ptr<Exchanges> exchanges;
   };
 
-  // As in NCCL, two ranks of one host on one device are a usage error.
+  // As in NCCL, two ranks of one host on one GPU, of which they may have different MIG instances, are a usage error.
   ncclResult_t connect_ranks() const {
     const auto& all = introduction_.ranks();
     for (const RankCard& one : all) {
       for (const RankCard& other : all) {
-        if (one.rank < other.rank && one.uuid == other.uuid && one.host == other.host) {
+        if (one.rank < other.rank && one.bus_id == other.bus_id && one.host == other.host) {
           return refuse(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(one.rank) + " and rank " +
                                               std::to_string(other.rank));
         }
@@ -148,7 +150,7 @@ class Member {
 
   // True if this operation must not begin.
   bool meets_fault(std::int64_t number) {
-    if (fault_.rank != rank_ || fault_.operation != number) return false;
+    if (!fault_.concerns(rank_) || fault_.operation != number) return false;
     if (fault_.kind == "die") static_cast<void>(::raise(SIGKILL));
     if (fault_.kind == "fail" && state_ == ncclSuccess) {
       state_ = refuse(ncclSystemError, "injected failure");
@@ -305,6 +307,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   *communicator = nullptr;
   if (rank < 0 || rank >= ranks) return refuse(ncclInvalidArgument, "a rank that is not there");
   if (config == nullptr || config->blocking != 0) return refuse(ncclInvalidUsage, "the stand-in never blocks");
+  if (ranks > 1 && std::getenv("TUTTI_STANDIN_EAGER") != nullptr && !loads_eagerly()) {
+    return refuse(ncclInvalidUsage, "a kernel that loads at its first launch may wait for other ranks");
+  }
   Origin origin;
   std::memcpy(&origin, id.internal, sizeof origin);
   auto member = std::make_shared<Member>(rank, ranks, origin);

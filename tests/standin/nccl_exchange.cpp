@@ -52,9 +52,10 @@ RankCard card_of(int rank) {
   } else if (::gethostname(card.host.data(), card.host.size() - 1) != 0) {
     throw std::runtime_error("gethostname");
   }
-  cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, current_device()) != cudaSuccess) throw std::runtime_error("no device");
-  std::memcpy(card.uuid.data(), properties.uuid.bytes, card.uuid.size());
+  if (cudaDeviceGetPCIBusId(card.bus_id.data(), static_cast<int>(card.bus_id.size()), current_device()) !=
+      cudaSuccess) {
+    throw std::runtime_error("no device");
+  }
   return card;
 }
 

@@ -17,7 +17,7 @@ struct RankCard {
   int rank = 0;
   int world_rank = 0;  // in MPI_COMM_WORLD
   std::array<char, 256> host{};
-  std::array<char, 16> uuid{};
+  std::array<char, 16> bus_id{};
 };
 
 int world_rank();  // this process's

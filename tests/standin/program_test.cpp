@@ -67,6 +67,65 @@ TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
   EXPECT_EQ(weights(kLenet, {"--record-steps", "off"}), expected);
 }
 
+TEST(ProgramOnGpus, TrainsWithConvolutionsThatCannotBeCaptured) {
+  const Words words = with(
+      kLenet.words, {"--epochs", "2", "--device", "cuda", "--lr", "0.01", "--momentum", "0", "--batch-size", "16"});
+  const std::string expected = weights(kLenet, {});
+  for (const auto& [engines, warnings] : {std::pair("1", 0), std::pair("2", 1)}) {
+    const ChildResult result = run_child(trainer_words(0, words), {{"TUTTI_STANDIN_UNCAPTURABLE", engines}});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(count(result.err, "could not be recorded as a CUDA graph"), warnings) << result.err;
+    EXPECT_EQ(count(result.err, "plan search: "), 1) << result.err;
+    EXPECT_EQ(count(result.err, " candidates of 2 engines, "), 1) << result.err;
+    EXPECT_EQ(last_word(result.err, "weights "), expected);
+  }
+  const ChildResult ranks = run_child(trainer_words(2, with(words, {"--comm", "nccl", "--bucket-mib", "0.1"})),
+                                      {{"TUTTI_STANDIN_UNCAPTURABLE", "2"}});
+  EXPECT_EQ(ranks.status, 0) << ranks.err;
+  EXPECT_EQ(count(ranks.err, "could not be recorded as a CUDA graph"), 2) << "one per rank: " << ranks.err;
+  EXPECT_EQ(count(ranks.err, "plan search: "), 1) << ranks.err;
+}
+
+std::string precision_in(const std::string& folder) {
+  const std::string text = read_text(folder + "/config.toml");
+  const std::size_t begin = text.find("\nprecision = ") + 1;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+TEST(ProgramOnGpus, ComputesInTf32UnlessAnotherPrecisionIsChosen) {
+  const ScratchFolder folder;
+  const auto run = [&](const std::string& name, const Words& words) {
+    return train(kLenet, with({"--steps", "2", "--device", "cuda", "--out", folder.file(name)}, words));
+  };
+  EXPECT_EQ(count(run("auto", {}).err, ", precision tf32, "), 1);
+  EXPECT_EQ(precision_in(folder.file("auto")), "precision = \"tf32\"");
+  EXPECT_EQ(count(read_text(folder.file("auto/metrics.jsonl")), "\"precision\":\"tf32\""), 1);
+  EXPECT_EQ(count(run("strict", {"--precision", "fp32"}).err, ", precision fp32, "), 1);
+  EXPECT_EQ(count(train(kLenet, {"--steps", "2", "--device", "cpu"}).err, ", precision fp32, "), 1);
+  // A run keeps its own, also an older one, which has fp32.
+  for (const auto& [name, precision] : {std::pair("auto", "tf32"), std::pair("strict", "fp32")}) {
+    const Words resume{"--out", folder.file(name), "--resume", "--steps", "4"};
+    for (const Words& more : {Words{}, Words{"--precision", "auto"}, Words{"--precision", precision}}) {
+      const ChildResult resumed = run_trainer(with(with(resume, {"--device", "cuda"}), more));
+      EXPECT_EQ(resumed.status, 0) << resumed.err;
+      EXPECT_EQ(count(resumed.err, std::string(", precision ") + precision + ", "), 1) << resumed.err;
+    }
+  }
+}
+
+TEST(ProgramOnGpus, ContinuesAndEvaluatesARunInTf32OnCpusInFp32) {
+  const ScratchFolder folder;
+  const std::string out = folder.file("run");
+  train(kLenet, {"--steps", "2", "--device", "cuda", "--out", out});
+  EXPECT_EQ(run_trainer({"eval", "--checkpoint", out, "--on", "train", "--device", "cpu"}).status, 0);
+  const Words resume{"--out", out, "--resume", "--steps", "4", "--device", "cpu"};
+  EXPECT_EQ(run_trainer(with(resume, {"--precision", "tf32"})).status, 64);
+  const ChildResult moved = run_trainer(resume);
+  EXPECT_EQ(moved.status, 0) << moved.err;
+  EXPECT_EQ(count(moved.err, ", precision fp32, "), 1) << moved.err;
+  EXPECT_EQ(precision_in(out), "precision = \"fp32\"");
+}
+
 TEST(ProgramOnGpus, ResumesRunsOfACpuAndViceVersa) {
   const ScratchFolder folder;
   const std::string out = folder.path() + "/run";
@@ -133,6 +192,41 @@ TEST(ProgramOnGpus, FindsABitThatFlipsInADevicesMemory) {
   }
 }
 
+constexpr const char* kTrainLenet =
+    "exec \"$T\" --model lenet --data synthetic:88x1x16x16:4 --lr 0.01 --batch-size 16 --epochs 1 --device cuda ";
+
+TEST(ProgramOnGpus, HasRanksOnMigInstancesOfOneGpuCommunicateThroughTheHostOnly) {
+  const auto train_on_instances = [](const std::string& options) {
+    return run_script(2, std::string("export CUDA_VISIBLE_DEVICES=$RANK; ") + kTrainLenet + options,
+                      {{"TUTTI_STANDIN_MIG", "2"}});
+  };
+  const ChildResult by_nccl = train_on_instances("");
+  EXPECT_EQ(by_nccl.status, 64) << by_nccl.err;
+  EXPECT_NE(by_nccl.err.find("have MIG instances of one GPU (Stand-in for a GPU at 0000:a0:00.0), between which NCCL "
+                             "does not work: start one rank per physical GPU, or choose --comm mpi"),
+            std::string::npos)
+      << by_nccl.err;
+  const ChildResult by_mpi = train_on_instances("--comm mpi");
+  EXPECT_EQ(by_mpi.status, 0) << by_mpi.err;
+}
+
+TEST(ProgramOnGpus, LoadsKernelsEarlyWhereRanksWaitForEachOtherUnlessTheUserDecidesOtherwise) {
+  const ChildResult eager = run_script(2, kTrainLenet, {{"TUTTI_STANDIN_EAGER", "1"}});
+  EXPECT_EQ(eager.status, 0) << eager.err;
+  const ChildResult lazy = run_script(2, kTrainLenet, {{"TUTTI_STANDIN_EAGER", "1"}, {"CUDA_MODULE_LOADING", "LAZY"}});
+  EXPECT_NE(lazy.err.find("a kernel that loads at its first launch may wait"), std::string::npos) << lazy.err;
+}
+
+TEST(ProgramOnGpus, RefusesAnOldGpuByName) {
+  const ChildResult refused =
+      run_child(trainer_words(0, with(kLenet.words, {"--device", "cuda"})), {{"TUTTI_STANDIN_MAJOR", "7"}});
+  EXPECT_EQ(refused.status, 64);
+  EXPECT_NE(refused.err.find(" has no GPU: Stand-in for a GPU (GPU 0) has compute capability 7.0, and 8.0 (A100) or "
+                             "newer is needed; hide it by CUDA_VISIBLE_DEVICES if there are others"),
+            std::string::npos)
+      << refused.err;
+}
+
 // Only rank 1 has a GPU.
 ChildResult train_on_mixed_ranks(const std::string& options) {
   return run_script(3,
@@ -151,6 +245,7 @@ TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpu) {
     const std::string options = std::string("--verify-replicas 1 ") + manner;
     const ChildResult plain = train_on_mixed_ranks(options);
     EXPECT_EQ(plain.status, 0) << plain.err;
+    EXPECT_EQ(count(plain.err, ", precision fp32, "), 1) << plain.err;
     const ChildResult flipped = train_on_mixed_ranks(
         options + " --rehearse flip:step=4,of=weights,tensor=dense2/bias,element=1,bit=3,rank=" + rank);
     EXPECT_EQ(flipped.status, 87) << flipped.err;
@@ -173,6 +268,62 @@ TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {
   EXPECT_EQ(small.status, 1);
   EXPECT_NE(small.out.find(" MiB are needed on the GPU, and 32 MiB are free: give a smaller"), std::string::npos)
       << small.out << small.err;
+}
+
+void expect_end(const ChildResult& result, int status, const Words& texts) {
+  EXPECT_EQ(result.status, status) << result.err;
+  for (const std::string& text : texts)
+    EXPECT_NE(result.err.find(text), std::string::npos) << text << "\n" << result.err;
+}
+
+TEST(ProgramOnGpus, DoesNotFallBackToCpusOnABrokenNode) {
+  const Words words = trainer_words(0, with(kLenet.words, {"--batch-size", "16", "--steps", "1"}));
+  const std::string none = "100";  // cudaErrorNoDevice
+  expect_end(run_child(words, {{"CUDA_VISIBLE_DEVICES", "0"}, {"TUTTI_STANDIN_START_ERROR", "802"}}), 64,
+             {"cudaErrorSystemNotReady", "drain ", "though its driver or launcher announces GPUs", "--device cpu"});
+  expect_end(run_child(words, {{"CUDA_VISIBLE_DEVICES", "0"}, {"TUTTI_STANDIN_START_ERROR", none}}), 64,
+             {"--device auto does not fall back to CPUs then: see nvidia-smi and dmesg on "});
+  expect_end(run_child(words, {{"TUTTI_STANDIN_START_ERROR", none}}), 0, {"; cpu: "});
+}
+
+TEST(ProgramOnGpus, WarnsOfRanksThatSeeOnlyTheirOwnGpu) {
+  const Words words = with(kLenet.words, {"--batch-size", "16", "--steps", "2", "--device", "cuda"});
+  std::string options;
+  for (const std::string& word : words) options += " " + word;
+  const std::string hidden = "each see only their own GPU";
+  const ChildResult apart = run_script(2, "CUDA_VISIBLE_DEVICES=$RANK exec \"$T\"" + options);
+  expect_end(apart, 0, {"warning: on ", hidden});
+  EXPECT_EQ(count(apart.err, hidden), 1) << apart.err;
+  const ChildResult together = run_script(2, "CUDA_VISIBLE_DEVICES=0,1 exec \"$T\"" + options);
+  expect_end(together, 0, {"NCCL"});
+  EXPECT_EQ(count(together.err, hidden), 0) << together.err;
+  EXPECT_EQ(last_word(apart.err, "weights "), last_word(together.err, "weights "));
+}
+
+TEST(ProgramOnGpus, NamesTheHostToDrainAfterAHardwareError) {
+  const Words words = trainer_words(2, with(kLenet.words, {"--batch-size", "16", "--device", "cuda"}));
+  const ChildResult result = run_child(words, {{"TUTTI_STANDIN_ERROR", "214 1 30"}});
+  expect_end(result, 70, {"rank 1 on ", "cudaErrorECCUncorrectable", ": drain ", "dmesg | grep Xid"});
+}
+
+TEST(ProgramOnGpus, SaysWhatTakesTheMemoryOfAGpu) {
+  const Words words = trainer_words(0, with(kLenet.words, {"--batch-size", "88", "--device", "cuda"}));
+  const ChildResult result = run_child(words, {{"TUTTI_STANDIN_MEMORY", "4"}});
+  expect_end(result, 65,
+             {"GPU 0 on ", " has no room for ", "of its 4 MiB free: lower --batch-size", " MiB of tensors there, ",
+              " MiB of scratch and ", " MiB of data; a rank of this run needs about ",
+              " MiB for weights, gradients and optimizer state, ", " MiB for activations and "});
+}
+
+// The ranks wait for each other, in the same all-reduce or while NCCL connects them.
+TEST(ProgramOnGpus, IsEndedByTheWatchBeforeNcclGivesUp) {
+  const Words words = trainer_words(
+      2, with(kLenet.words, {"--batch-size", "16", "--device", "cuda", "--epochs", "9", "--stall-timeout", "2"}));
+  for (const char* const fault : {"stall 1 9", "stall -1 0"}) {
+    const ChildResult result = run_child(words, {{"TUTTI_NCCL_FAULT", fault}});
+    expect_end(result, 86, {"wait for each other in the same collective", "NCCL_SOCKET_IFNAME and NCCL_IB_HCA"});
+    EXPECT_EQ(result.err.find("gave up after"), std::string::npos) << result.err;
+  }
 }
 
 }  // namespace

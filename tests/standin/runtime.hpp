@@ -122,5 +122,7 @@ int current_device();
 // Of the machine, less what is not visible.
 int device_count();
 std::size_t device_memory_bytes();
+// Whether CUDA_MODULE_LOADING was EAGER when CUDA started.
+bool loads_eagerly();
 
 }  // namespace tutti::standin

@@ -1,5 +1,7 @@
 // The stand-in's streams, events, memory and graphs: guaranteed results hold in every order, others fail in some.
 
+#include "tutti/backend/cuda_library.hpp"
+
 #include "kernel.cuh"
 #include "standin/control.hpp"
 #include "standin/finding.hpp"
@@ -292,6 +294,7 @@ TEST(Devices, AreAsManyAsTheEnvironmentShows) {
   EXPECT_EQ(cudaGetDeviceProperties(&also_third, 3), cudaSuccess);
   EXPECT_EQ(std::memcmp(&third.uuid, &also_third.uuid, sizeof third.uuid), 0);
   EXPECT_EQ(cudaSetDevice(4), cudaErrorInvalidDevice);
+  EXPECT_EQ(tutti_cuda_library().query().devices.at(3).pci_bus_id, "0000:a3:00.0") << "as in /sys/bus/pci/devices";
 
   ::setenv("TUTTI_STANDIN_DEVICES", "0", 1);
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);

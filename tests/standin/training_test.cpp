@@ -10,6 +10,7 @@
 #include "train/training_run.hpp"
 
 #include <fmt/ranges.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -149,9 +150,12 @@ class Device {
   Trainer trainer_;
 };
 
+CudaOptions gpu_options(const Training& training) {
+  return {.device = 0, .precision = Precision::fp32, .search_plans = true, .use_graphs = training.records};
+}
+
 std::unique_ptr<Backend> make_gpu(const Training& training) {
-  return tutti_cuda_library().make_backend(
-      {.device = 0, .precision = Precision::fp32, .search_plans = true, .use_graphs = training.records});
+  return tutti_cuda_library().make_backend(gpu_options(training));
 }
 
 std::vector<double> losses(const Training& training, std::unique_ptr<Backend> backend) {
@@ -164,14 +168,18 @@ std::vector<double> losses(const Training& training, std::unique_ptr<Backend> ba
 }
 
 // The outcome of a run: the weights and the reports.
-std::string outcome(const Training& training, std::uint64_t seed) {
-  set_order(seed);
-  const Recorder seen = Device(training, make_gpu(training), options_of(training)).run();
+std::string outcome(const Training& training, std::unique_ptr<Backend> backend) {
+  const Recorder seen = Device(training, std::move(backend), options_of(training)).run();
   std::string text;
   for (const EpochReport& epoch : seen.epochs) {
     text += fmt::format("{:016x} {} {} ", epoch.weights_digest, epoch.train.loss_quanta, epoch.test->loss_quanta);
   }
   return text;
+}
+
+std::string outcome(const Training& training, std::uint64_t seed) {
+  set_order(seed);
+  return outcome(training, make_gpu(training));
 }
 
 class Losses : public testing::TestWithParam<Training> {};
@@ -223,6 +231,39 @@ TEST(Waits, BetweenStreamsAreAllNeededAfterTheFirstStep) {
     EXPECT_TRUE(needs_wait(training, wait, expected)) << wait << " of " << waits;
   }
   ignore_wait(0);
+}
+
+// A training in which `uncapturable` of the two engines of each convolution fail while they are captured. Returns the
+// warnings.
+std::vector<std::string> warnings_with(int uncapturable, const Training& training, bool searches) {
+  const std::string expected = outcome(training, 0);
+  std::vector<std::string> warnings;
+  CudaOptions options = gpu_options(training);
+  options.search_plans = searches;
+  options.warn = [&](const std::string& text) { warnings.push_back(text); };
+  ::setenv("TUTTI_STANDIN_UNCAPTURABLE", fmt::format("{}", uncapturable).c_str(), 1);
+  EXPECT_EQ(outcome(training, tutti_cuda_library().make_backend(options)), expected);
+  ::unsetenv("TUTTI_STANDIN_UNCAPTURABLE");
+  return warnings;
+}
+
+TEST(EnginesThatCannotBeCaptured, AreNotChosenByTheSearch) {
+  for (const Training& training : trainings()) {
+    EXPECT_THAT(warnings_with(1, training, true), testing::IsEmpty()) << training.name;
+  }
+}
+
+TEST(EnginesThatCannotBeCaptured, AreEnqueuedWithoutGraphsAfterOneWarning) {
+  for (const Training& training : trainings()) {
+    for (const int uncapturable : {1, 2}) {
+      const auto warnings = warnings_with(uncapturable, training, uncapturable == 2);
+      EXPECT_EQ(warnings.size(), training.records ? 1U : 0U) << training.name << fmt::format("{}", warnings);
+      for (const std::string& warning : warnings) {
+        EXPECT_THAT(warning, testing::HasSubstr("could not be recorded as a CUDA graph"));
+      }
+    }
+  }
+  EXPECT_EQ(allocations(), 0U);
 }
 
 // A first step makes the weights overflow.

@@ -125,7 +125,7 @@ class Rehearsal(Folder):
     def test_runs_every_part_and_does_not_count_as_a_run(self):
         code, output, results = self.run_parts()
         failed = {name: one["outcome"] for name, one in results.items() if one["outcome"] != "ran"}
-        self.assertEqual({"tests", "sanitizers", "speed-resnet50"}, set(failed), failed)
+        self.assertEqual({"tests", "sanitizers-threads", "speed-resnet50"}, set(failed), failed)
         self.assertEqual(1, code)
         self.assertIn("a rehearsal, or had no GPU", output)
         self.assertIn("Nothing has ever run on a GPU", (self.root / "out/GPU-STATUS.md").read_text(encoding="utf-8"))
@@ -141,8 +141,11 @@ class Rehearsal(Folder):
         self.assertRegex(output, r"backend.cuda_good +passed +3")
         self.assertRegex(output, r"nn.cuda_bad +FAILED \(1\) +0 +Suite.DoesThis")
         self.assertRegex(output, r"comm.cuda_slow +FAILED \(time\)")
-        self.assertRegex(output, r"memcheck backend.cuda_good +clean +0 errors")
+        for check in ("memcheck", "initcheck", "synccheck"):
+            self.assertRegex(output, rf"{check} backend.cuda_good +clean +0 errors")
         self.assertRegex(output, r"racecheck backend.cuda_good +NOT CLEAN \(9\) +1 hazard")
+        self.assertEqual(0, results["sanitizers-memory"]["figures"]["unclean"])
+        self.assertEqual(1, results["sanitizers-threads"]["figures"]["unclean"])
 
     def test_measures_the_others_where_one_side_fails(self):
         _, output, results = self.run_parts("speed-resnet50")

@@ -63,8 +63,9 @@ foreach(library cudnn nccl)
 endforeach()
 
 add_library(tutti_cuda_flags INTERFACE)
-target_compile_options(tutti_cuda_flags
-                       INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wundef>)
+# Line numbers for profilers and compute-sanitizer, which cost kernels nothing.
+target_compile_options(
+  tutti_cuda_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;-Xcompiler=-Wall,-Wextra,-Wshadow,-Wundef>")
 if(TUTTI_WERROR)
   target_compile_options(tutti_cuda_flags
                          INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>)

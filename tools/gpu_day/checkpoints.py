@@ -22,7 +22,8 @@ def resumed_run(session: Session, model: str, *parts: tuple) -> tuple:
     """The last loss and weights of one run that is resumed: each part has a processor, its last step and the ranks."""
     shutil.rmtree(run_folder(session), ignore_errors=True)
     options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 128, "parts": 4, "lr": 0.01,
-               "log-every": 1, "digest-every": 1, "test-every": 0, "allow-mixed-processors": True}
+               "log-every": 1, "digest-every": 1, "test-every": 0, "precision": "fp32",
+               "allow-mixed-processors": True}
     for processor, end, ranks in parts:
         after = train_to(session, {**options, **processor}, end, ranks)
     return after[max(after)]

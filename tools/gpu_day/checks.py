@@ -13,6 +13,7 @@ from peers import peer_python
 
 # Under a sanitizer everything is many times slower, so only kernels are tested, one program at a time.
 KERNEL_TEST = re.compile(r"^backend\.cuda")
+SANITIZERS = {"sanitizers-memory": ("memcheck", "initcheck"), "sanitizers-threads": ("racecheck", "synccheck")}
 PHASES = [  # of a step, by the names of kernels; the first match counts
     ("convolutions", r"cudnn|conv|xmma|implicit|wgrad|dgrad|fprop|nhwc"),
     ("dense layers", r"gemm|cublas|cutlass|nvjet|splitK|linear"),
@@ -98,14 +99,14 @@ def toolkit_program(name: str) -> str:
     return found
 
 
-def sanitizers(session: Session, result: PartResult) -> None:
+def sanitizers(session: Session, result: PartResult, checks: tuple[str, ...]) -> None:
     """Checks our kernels only: those of libraries would take most of the time, and we cannot fix them."""
     kernel_tests = [test for test in session.bundle["tests"] if KERNEL_TEST.match(test["name"])]
     if not kernel_tests:
         raise PartFailed("the bundle holds no tests of kernels (backend.cuda...)")
     words = [toolkit_program("compute-sanitizer"), "--error-exitcode", 9, "--print-limit", 5, "--report-api-errors",
              "no", "--kernel-regex", "kns=tutti", "--tool"]
-    runs = [(check, test) for check in ("memcheck", "racecheck") for test in kernel_tests]
+    runs = [(check, test) for check in checks for test in kernel_tests]
     rows = []
     for i, (check, test) in enumerate(runs):
         share = session.seconds_left() / (len(runs) - i)

@@ -33,7 +33,8 @@ PARTS = [
     Part("graphs", "--record-steps on, off: speed and equal bits", training.graphs),
     Part("mixed", "a GPU rank and CPU ranks in one job", training.mixed),
     Part("profile", "where a step's time goes, by phase and by kernel", checks.profile),
-    Part("sanitizers", "memcheck and racecheck on the tests of kernels", checks.sanitizers),
+    *(Part(name, f"{' and '.join(tools)} of compute-sanitizer on the tests of kernels",
+           functools.partial(checks.sanitizers, checks=tools)) for name, tools in checks.SANITIZERS.items()),
 ]
 
 

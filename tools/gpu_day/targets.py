@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Callable
 
-from gpu_day import exchange, speed
+from gpu_day import checks, exchange, speed
 from gpu_day.tables import number
 
 Figures = Callable[[str, str], float | None]  # of a part, by name
@@ -65,8 +65,8 @@ AT_LEAST, AT_MOST = True, False
 TARGETS = [
     Target("GPU tests, layers against references: programs that failed", "tests", figure("tests", "failed"), 0,
            AT_MOST),
-    Target("compute-sanitizer, memcheck and racecheck: checks not clean", "sanitizers", figure("sanitizers", "unclean"),
-           0, AT_MOST),
+    *(Target(f"compute-sanitizer, {' and '.join(tools)}: checks not clean", part, figure(part, "unclean"), 0, AT_MOST)
+      for part, tools in checks.SANITIZERS.items()),
     *(Target(f"{part.removeprefix('speed-')}: times compiled PyTorch, the least over batch sizes", part,
              of_workloads(part, "ratio_compiled", min), 1.15 if part == R18 else 1.0, AT_LEAST)
       for part in (R18, R18_COLOUR, LENET, R50)),

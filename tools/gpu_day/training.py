@@ -53,7 +53,8 @@ def on_ranks(session: Session, ranks: int) -> dict[str, object]:
 def next_losses(session: Session, ranks: int, model: str, exchange: str = "ring") -> list[float]:
     """The losses of the first two steps. The first has equal weights; the second follows one exchange."""
     options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 64, "parts": 4, "exchange": exchange,
-               "lr": 0.01, "momentum": 0, "steps": 2, "log-every": 1, "test-every": 0, **on_ranks(session, ranks)}
+               "lr": 0.01, "momentum": 0, "steps": 2, "log-every": 1, "test-every": 0, "precision": "fp32",
+               **on_ranks(session, ranks)}
     return [record["train_loss"] for record in train(session, trainer(session, options, ranks), "step")]
 
 

@@ -105,7 +105,7 @@ class Backend {
   // Copies a data set into the processor's memory. Null on CPUs, and if it does not fit.
   virtual std::unique_ptr<ImageStore> upload_dataset(const ImageSet&) { return nullptr; }
   // Captures the work that `enqueue` puts on the stream as a graph, without running it. The same work must have run
-  // once before. Null, with `enqueue` not called, on backends without graphs.
+  // once before. Null if the work cannot be captured, and on backends without graphs, which do not call `enqueue`.
   virtual std::unique_ptr<Graph> capture(Stream&, const std::function<void()>& enqueue) {
     static_cast<void>(enqueue);
     return nullptr;

@@ -7,6 +7,7 @@
 #include "tutti/backend/precision.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,16 +16,18 @@ namespace tutti {
 
 struct CudaDevice {
   std::string name;
-  std::string uuid;  // as nvidia-smi prints it: "GPU-" and 32 hexadecimal digits in five groups
+  std::string uuid;          // as nvidia-smi prints it: "GPU-" and 32 hexadecimal digits in five groups
+  std::string pci_bus_id{};  // "0000:17:00.0", as in /sys/bus/pci/devices; MIG instances of one GPU share it
   std::int64_t memory_bytes = 0;
 };
 
 struct CudaInventory {
-  std::vector<CudaDevice> devices;
-  std::string unavailable_reason;  // empty when there are devices
-  std::string driver_version;      // the newest CUDA that the driver supports: "13.0", or "no driver"
-  std::string runtime_version;     // "13.0"
-  std::string cudnn_version;       // "9.19.0"
+  std::vector<CudaDevice> devices;  // up to the first that is too old
+  std::string unavailable_reason;   // empty when there are devices
+  bool failed = false;              // there is a driver, and CUDA could not start; not just that there is no device
+  std::string driver_version;       // the newest CUDA that the driver supports: "13.0", or "no driver"
+  std::string runtime_version;      // "13.0"
+  std::string cudnn_version;        // "9.19.0"
 };
 
 struct CudaOptions {
@@ -34,10 +37,12 @@ struct CudaOptions {
   bool search_plans = true;
   // Capture repeated work as CUDA graphs.
   bool use_graphs = true;
+  // Called, in any thread, with a line for the user.
+  std::function<void(const std::string&)> warn{};
 };
 
 // Incremented with every change of the tables: program and library must come from the same build.
-inline constexpr int kCudaInterfaceVersion = 5;
+inline constexpr int kCudaInterfaceVersion = 6;
 
 struct CudaLibrary {
   int interface_version = kCudaInterfaceVersion;  // first in every version
@@ -46,6 +51,8 @@ struct CudaLibrary {
   std::unique_ptr<Backend> (*make_backend)(const CudaOptions& options) = nullptr;
   // The free memory of a device. Creates the device's context.
   std::int64_t (*free_bytes)(int device) = nullptr;
+  // What timing the engines took, in words, for a backend that this library made; empty if there was no timing.
+  std::string (*search_summary)(const Backend& backend) = nullptr;
 };
 
 extern "C" const CudaLibrary& tutti_cuda_library();

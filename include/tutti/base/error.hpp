@@ -33,6 +33,7 @@ enum class ErrorSource {
   hang,        // other ranks did not reach a collective within the time allowed
   diverged,    // replicas that should be equal are not
   not_finite,  // loss or weights are no longer finite
+  gpu_memory,  // a GPU has no room for a run of this size
   internal,    // a bug in this program
   mpi,
   hdf5,

@@ -10,6 +10,11 @@
 
 namespace tutti {
 
+// For messages about ranks that wait for each other.
+inline constexpr const char* kNcclNetworkRemedy =
+    "if hosts do not reach each other, NCCL_SOCKET_IFNAME and NCCL_IB_HCA choose NCCL's network (NCCL_DEBUG=INFO shows "
+    "its choice)";
+
 struct NcclOptions {
   int device = 0;
   // Timeout of an operation.

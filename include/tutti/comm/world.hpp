@@ -20,6 +20,7 @@ namespace tutti {
 struct CollectiveCounter {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> done{0};
+  std::atomic<bool> by_nccl{false};  // some of them are NCCL's
 };
 
 // Counts one collective: its begin in the constructor, its end in the destructor.

@@ -202,7 +202,7 @@ constexpr std::array kRows{Row{"step", &Figures::step, false},
 void print(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
   const double mib = mebi(figures.bytes);
   fmt::print("{}\n", libraries);
-  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, name_of(config.precision),
+  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, name_of(*config.precision),
              name_of(config.optimizer.kind), config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"),
              mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
@@ -224,7 +224,7 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
             {"libraries", libraries},
             {"model", config.model},
             {"data", config.data},
-            {"precision", name_of(config.precision)},
+            {"precision", name_of(*config.precision)},
             {"optimizer", name_of(config.optimizer.kind)},
             {"batch", config.batch_size},
             {"ranks", ranks},

@@ -181,6 +181,7 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
 struct Launch {
   std::string libraries;
   int threads = 1;  // per part, for a run without --threads and --parts
+  Precision precision = Precision::fp32;
   bool has_core_for_communication = false;
 };
 
@@ -192,17 +193,20 @@ Launch launch_of(World& world, RunConfig config) {
   const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
   return {.libraries = versions_text(*assembly.backend, world),
           .threads = static_cast<int>(assembly.config.threads),
+          .precision = *assembly.config.precision,
           .has_core_for_communication = assembly.has_core_for_communication};
 }
 
 }  // namespace
 
-ExitStatus bench_scaling(World& world, const Invocation& invocation, CommandContext& /*context*/) {
+ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& /*context*/) {
+  Invocation invocation = asked;
   const RankOrder order(world);
   std::vector<Point> points;
   run_or_throw_on_all(world, [&] { points = plan_points(invocation, order); });
   const RunConfig all = config_for_ranks(invocation, order.ranks(), invocation.run.batch_size * order.ranks(), 0);
   const Launch launch = launch_of(world, all);
+  invocation.run.precision = launch.precision;  // also for fewer ranks
   const bool is_paced = invocation.scaling.paced;
   const bool is_kept = world.all_true(!invocation.json.empty());
   std::optional<MeasuredCompute> compute;
@@ -221,7 +225,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation, CommandCont
              {{"bench", "scaling"},
               {"model", invocation.run.model},
               {"data", all.data},
-              {"precision", name_of(invocation.run.precision)},
+              {"precision", name_of(launch.precision)},
               {"libraries", launch.libraries},
               {"hosts", order.hosts()},
               {"threads", launch.threads},

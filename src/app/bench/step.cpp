@@ -78,7 +78,7 @@ StepFigures measure(World& world, const Invocation& invocation, PreparedTraining
 
 void print(const StepFigures& figures, const RunConfig& config, const std::string& libraries) {
   fmt::print("{}\n", libraries);
-  fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, name_of(config.precision), config.batch_size,
+  fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, name_of(*config.precision), config.batch_size,
              plural(config.parts, "part"), plural(config.threads, "thread"), config.data);
   fmt::print("{:>10} {:>9} {:>9} {:>10} {:>9} {:>13}\n", "median ms", "25 % ms", "75 % ms", "images/s", "peak MiB",
              "first step s");
@@ -98,7 +98,7 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
           {"libraries", libraries},
           {"model", config.model},
           {"data", config.data},
-          {"precision", name_of(config.precision)},
+          {"precision", name_of(*config.precision)},
           {"batch", config.batch_size},
           {"ranks", ranks},
           {"parts", config.parts},

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -90,15 +89,6 @@ void for_each_above(const fs::path& mounted, const std::string& group, Visit vis
   }
 }
 
-// Parses "12.2"; zeros if the text is not a version.
-std::pair<int, int> version_of(const std::string& text) {
-  std::pair<int, int> version{0, 0};
-  const char* const end = text.data() + text.size();
-  const auto [dot, status] = std::from_chars(text.data(), end, version.first);
-  if (status == std::errc{} && dot != end) std::from_chars(dot + 1, end, version.second);
-  return version;
-}
-
 constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
 constexpr double kClockSeconds = 1;
 // Fewer samples per part make the statistics of batch norm noisy.
@@ -168,29 +158,24 @@ bool Machine::has_fast_network() const {
   return fs::directory_iterator(root_ + "/sys/class/infiniband", absent) != fs::directory_iterator();
 }
 
-Findings check_gpus(const GpuFacts& facts) {
-  Findings findings;
-  if (facts.device == Device::cpu) return findings;
-  const CudaInventory& inventory = facts.inventory;
-  const auto add = [&](const std::string& text) {
-    const auto severity = facts.device == Device::cuda ? Severity::error : Severity::warning;
-    findings.add({.severity = severity, .source = ErrorSource::usage, .text = text});
-  };
-  const auto driver = version_of(inventory.driver_version);
-  if (!inventory.devices.empty()) {
-    if (!facts.note.empty()) add(facts.note + ": start as many ranks as GPUs, or choose --device cpu");
-  } else if (driver.first > 0 && driver < version_of(inventory.runtime_version)) {
-    add(fmt::format(
-        "the GPU's driver supports CUDA {}, and this build needs {}: update the driver, build with an older "
-        "CUDA, or choose --device cpu",
-        inventory.driver_version, inventory.runtime_version));
-  } else if (facts.has_card && !facts.has_driver) {
-    add("this host has an NVIDIA GPU and no driver for it: install and load one (nvidia-smi then lists the GPU), or "
-        "choose --device cpu");
-  } else if (facts.has_card && !facts.note.empty()) {
-    add(facts.note + ": fix that (nvidia-smi shows the state), or choose --device cpu");
-  }
-  return findings;
+// -1 if the host has one node.
+std::optional<int> Machine::numa_node_of(const std::string& pci_bus_id) const {
+  const auto node = number_in(root_ + "/sys/bus/pci/devices/" + pci_bus_id + "/numa_node");
+  return node && *node >= 0 ? std::optional(static_cast<int>(*node)) : std::nullopt;
+}
+
+std::string Machine::cores_of_node(int node) const {
+  std::string cores;
+  std::ifstream(root_ + fmt::format("/sys/devices/system/node/node{}/cpulist", node)) >> cores;
+  return cores;
+}
+
+std::string Machine::allowed_cores() const {
+  std::ifstream file(root_ + "/proc/self/status");
+  std::string word;
+  while (file >> word && word != "Cpus_allowed_list:") continue;
+  file >> word;
+  return file ? word : "";
 }
 
 Findings check_cores(const HostLoad& load) {

@@ -1,12 +1,11 @@
 #pragma once
 // Reads the resources and limits of this host and process from /proc and /sys, and checks them against the needs of the
-// host's ranks: GPUs, cores, process limits and clock.
+// host's ranks: cores, process limits and clock.
 
-#include "tutti/backend/cuda_library.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include "../processors.hpp"
+#include "../device_choice.hpp"
 #include "../run_config.hpp"
 #include "findings.hpp"
 
@@ -42,20 +41,15 @@ class Machine {
   bool has_nvidia_driver() const;
   // InfiniBand or similar.
   bool has_fast_network() const;
+  // The NUMA node of a PCI device ("0000:17:00.0"); empty on hosts with one node, or if it is unknown.
+  std::optional<int> numa_node_of(const std::string& pci_bus_id) const;
+  // Lists of cores as the system prints them, "0-15,32-47": those of a NUMA node, and those that this process may use.
+  std::string cores_of_node(int node) const;
+  std::string allowed_cores() const;
 
  private:
   std::string root_;
 };
-
-// Facts from which to report GPUs that a host has and a run will not use.
-struct GpuFacts {
-  Device device = Device::automatic;  // as requested
-  std::string note{};                 // why --device auto fell back to CPUs; empty if it did not
-  bool has_card = false;
-  bool has_driver = false;
-  CudaInventory inventory{};
-};
-Findings check_gpus(const GpuFacts& facts);
 
 struct HostLoad {
   std::string host;

@@ -78,11 +78,13 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
   const std::int64_t state = state_bytes(request, all_state);
   MemoryEstimate estimate;
-  estimate.network = block * (exact ? 4 : 2) + state + workers * activations + part_gradients * block;
+  estimate.activations = workers * activations;
+  estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block;
   const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
   estimate.checkpoint = block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
-  estimate.copies = 2 * block + (options.steps_ahead + 1) * batch;
+  estimate.batches = (options.steps_ahead + 1) * batch;
+  estimate.copies = 2 * block + estimate.batches;
   if (request.share) estimate.file = estimate.checkpoint / request.share->files;
   estimate.copies += 2 * estimate.file;  // the copy of the state, and the file made from it
   return estimate;
@@ -130,6 +132,14 @@ std::string largest_layer(const Network& network, std::int64_t samples) {
                        layer.output.text(), samples, mebi_of(output));
   }
   return text;
+}
+
+std::string memory_text(const MemoryEstimate& estimate) {
+  return fmt::format(
+      "a rank of this run needs about {:.1f} MiB for weights, gradients and optimizer state, {:.1f} MiB for "
+      "activations "
+      "and {:.1f} MiB for batches, and scratch of its convolutions",
+      mebi(estimate.network - estimate.activations), mebi(estimate.activations), mebi(estimate.batches));
 }
 
 JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,

@@ -20,10 +20,12 @@ namespace tutti {
 
 // For one rank, in bytes.
 struct MemoryEstimate {
-  std::int64_t network = 0;     // as Trainer::memory_bytes(): weights, gradients, optimizer state, activations
-  std::int64_t copies = 0;      // weights in the layers' format, prefetched batches, states being saved
-  std::int64_t checkpoint = 0;  // on disk
-  std::int64_t file = 0;        // the share of the checkpoint that this rank saves
+  std::int64_t network = 0;      // as Trainer::memory_bytes(): weights, gradients, optimizer state, activations
+  std::int64_t activations = 0;  // included in it
+  std::int64_t copies = 0;       // weights in the layers' format, prefetched batches, states being saved
+  std::int64_t batches = 0;      // included in it
+  std::int64_t checkpoint = 0;   // on disk
+  std::int64_t file = 0;         // the share of the checkpoint that this rank saves
 
   std::int64_t total() const { return network + copies; }
 };
@@ -60,6 +62,9 @@ Findings check_memory(const AvailableMemory& memory);
 
 // The layer with the most weights and output: "dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB".
 std::string largest_layer(const Network& network, std::int64_t samples);
+
+// For a GPU that has no room: what weights, activations and batches need.
+std::string memory_text(const MemoryEstimate& estimate);
 
 struct JobMemory {
   MemoryEstimate estimate;

@@ -8,7 +8,25 @@
 
 #include <algorithm>
 
+// The thread sanitizer, where it is linked. It does not see how libgomp, which is built without it, starts and ends a
+// parallel region.
+extern "C" {
+[[gnu::weak]] void __tsan_acquire(void* address);
+[[gnu::weak]] void __tsan_release(void* address);
+}
+
 namespace tutti::cpu {
+namespace {
+
+void acquire(void* address) {
+  if (__tsan_acquire != nullptr) __tsan_acquire(address);
+}
+
+void release(void* address) {
+  if (__tsan_release != nullptr) __tsan_release(address);
+}
+
+}  // namespace
 
 void CpuStream::synchronize() {
   check([] { return "waiting for a stream"; }, [&] { stream_.wait(); });
@@ -27,14 +45,20 @@ int CpuStream::workers() {
   return workers_;
 }
 
-void CpuStream::run(int tasks, const std::function<void(int)>& task) {
+[[gnu::no_sanitize_thread]] void CpuStream::run(int tasks, const std::function<void(int)>& task) {
   const int threads = std::min(workers(), tasks);
   if (threads <= 1) {
     for (int i = 0; i < tasks; ++i) task(i);
     return;
   }
+  release(this);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (int i = 0; i < tasks; ++i) task(i);
+  for (int i = 0; i < tasks; ++i) {
+    acquire(this);
+    task(i);
+    release(this);
+  }
+  acquire(this);
 }
 
 CpuStream& cpu_stream(Stream& stream) {

@@ -44,6 +44,7 @@ bool is_pageable(const Tensor& tensor) {
 CudaBackend::CudaBackend(const CudaOptions& options)
     : device_(device_at(options.device)),
       uses_graphs_(options.use_graphs),
+      warn_(options.warn),
       planner_(make_convolution_planner(options)),
       processor_{.device = options.device,
                  .precision = options.precision,
@@ -55,8 +56,9 @@ CudaBackend::~CudaBackend() {
 }
 
 std::string CudaBackend::description() const {
-  return fmt::format("cuda: {}, {:.0f} GiB, {}", device_.name, static_cast<double>(device_.memory_bytes) / 0x1p30,
-                     convolution_library());
+  // The kind of processor, up to the first comma, includes what the grids of sums depend on.
+  return fmt::format("cuda: {} ({} multiprocessors), {:.0f} GiB, {}", device_.name, multiprocessors(processor_.device),
+                     static_cast<double>(device_.memory_bytes) / 0x1p30, convolution_library());
 }
 
 // The calls return the nesting depth, or an error if no profiler is attached.
@@ -64,6 +66,23 @@ void CudaBackend::begin_range(const char* name) {
   if (in_range_) static_cast<void>(nvtxRangePop());
   static_cast<void>(nvtxRangePushA(name));
   in_range_ = true;
+}
+
+// Work that cannot be captured can still be enqueued call by call.
+std::unique_ptr<Graph> CudaBackend::capture(Stream& stream, const std::function<void()>& enqueue) {
+  if (!uses_graphs_) return nullptr;
+  try {
+    return capture_cuda_graph(as_cuda_stream(stream), enqueue);
+  } catch (const Error& error) {
+    if (!is_of_gpu(error)) throw;
+    if (uses_graphs_.exchange(false) && warn_) {
+      warn_(
+          fmt::format("a step could not be recorded as a CUDA graph, so steps run without graphs from here on, with "
+                      "the same results ({}); --record-steps off saves the attempt",
+                      error.what()));
+    }
+    return nullptr;
+  }
 }
 
 void CudaBackend::copy(Stream& stream, const Tensor& to, const Tensor& from) {
@@ -97,11 +116,14 @@ std::unique_ptr<Layer> CudaBackend::make_layer(const LayerSpec& spec, const Laye
 namespace tutti {
 
 extern "C" const CudaLibrary& tutti_cuda_library() {
-  static const CudaLibrary library{.query = cuda::query_devices,
-                                   .make_backend = [](const CudaOptions& options) -> std::unique_ptr<Backend> {
-                                     return std::make_unique<cuda::CudaBackend>(options);
-                                   },
-                                   .free_bytes = cuda::free_bytes};
+  static const CudaLibrary library{
+      .query = cuda::query_devices,
+      .make_backend = [](const CudaOptions& options) -> std::unique_ptr<Backend> {
+        return std::make_unique<cuda::CudaBackend>(options);
+      },
+      .free_bytes = cuda::free_bytes,
+      .search_summary =
+          [](const Backend& backend) { return dynamic_cast<const cuda::CudaBackend&>(backend).search_summary(); }};
   return library;
 }
 

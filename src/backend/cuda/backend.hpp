@@ -8,7 +8,10 @@
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/layers.hpp"
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 
 namespace tutti::cuda {
 
@@ -30,9 +33,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Event> make_timed_event() override { return make_timed_cuda_event(processor_.device); }
   void begin_range(const char* name) override;
   std::unique_ptr<ImageStore> upload_dataset(const ImageSet& images) override;
-  std::unique_ptr<Graph> capture(Stream& stream, const std::function<void()>& enqueue) override {
-    return uses_graphs_ ? capture_cuda_graph(as_cuda_stream(stream), enqueue) : nullptr;
-  }
+  std::unique_ptr<Graph> capture(Stream& stream, const std::function<void()>& enqueue) override;
+  std::string search_summary() const { return planner_->search_summary(); }
   std::string algorithm_cache() const override { return planner_->algorithm_cache(); }
   bool load_algorithm_cache(const std::string& lines) override { return planner_->load_algorithm_cache(lines); }
 
@@ -63,7 +65,8 @@ class CudaBackend final : public Backend {
 
  private:
   CudaDevice device_;
-  bool uses_graphs_;
+  std::atomic<bool> uses_graphs_;
+  std::function<void(const std::string&)> warn_;
   std::unique_ptr<ConvolutionPlanner> planner_;
   Processor processor_;
   bool in_range_ = false;  // a profiler range is open

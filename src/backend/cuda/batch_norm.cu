@@ -198,17 +198,19 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_propagation(NormPro
   });
 }
 
+auto norm_sums_of(ElementType type) { return type == ElementType::bf16 ? norm_sums<Bf16> : norm_sums<float>; }
+
 template <class T>
 auto norm_gradient_sums_of(const GradientSum& gradients) {
   if (gradients.second == nullptr) return norm_gradient_sums<T, 1>;
   return gradients.third == nullptr ? norm_gradient_sums<T, 2> : norm_gradient_sums<T, 3>;
 }
 
-Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
+auto norm_gradient_sums_of(ElementType type, const GradientSum& gradients) {
+  return type == ElementType::bf16 ? norm_gradient_sums_of<Bf16>(gradients) : norm_gradient_sums_of<float>(gradients);
+}
 
-// As many as a large GPU runs at once, not more, since each writes partial sums.
-constexpr std::int64_t kSumBlocks = 4 * kMultiprocessors;
-constexpr std::int64_t kGradientSumBlocks = 3 * kMultiprocessors;
+Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
 
 const float* values_of(const CudaWeights& weights, std::size_t index) {
   return static_cast<const float*>(weights.canonical()[index].data);
@@ -221,9 +223,9 @@ class BatchNormLayer final : public CudaLayer {
         spec_(spec),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),
-        sums_grid_(share_rows(layout_, type_, kSumBlocks)),
-        gradient_sums_grid_(share_rows(layout_, type_, kGradientSumBlocks)),
-        elementwise_grid_(share_rows(layout_, type_, kElementwiseBlocks)) {
+        sums_grid_(share_rows(layout_, type_, sum_blocks(norm_sums_of(type_), processor.device))),
+        gradient_sums_grid_(share_rows(layout_, type_, sum_blocks(norm_gradient_sums_of(type_, {}), processor.device))),
+        elementwise_grid_(share_rows(layout_, type_, elementwise_blocks(processor.device))) {
     const auto channels = static_cast<std::size_t>(layout_.padded_channels);
     channel_memory_ = allocate_cuda(processor.device, channels * (2 * sizeof(double) + 5 * sizeof(float)));
     channels_.mean = static_cast<double*>(channel_memory_.data());
@@ -246,8 +248,7 @@ class BatchNormLayer final : public CudaLayer {
     const bool trains = mode_ == LayerMode::training;
     const int channels = static_cast<int>(layout_.padded_channels);
     if (trains) {
-      launch(is_bf16() ? norm_sums<Bf16> : norm_sums<float>, grid_of(sums_grid_), cuda,
-             NormSums{sums_grid_, pass.input, partials()});
+      launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials()});
     }
     launch(norm_statistics, grid_over_channels(channels), cuda,
            NormStatistics{.grid = sums_grid_,
@@ -280,8 +281,7 @@ class BatchNormLayer final : public CudaLayer {
     const bool is_sum = gradients.second != nullptr;
     const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (is_sum && wants_input_gradient_);
     void* const summed = wanted && (is_sum || spec_.relu) ? pass.output_gradients[0] : nullptr;
-    launch(is_bf16() ? norm_gradient_sums_of<Bf16>(gradients) : norm_gradient_sums_of<float>(gradients),
-           grid_of(gradient_sums_grid_), cuda,
+    launch(norm_gradient_sums_of(type_, gradients), grid_of(gradient_sums_grid_), cuda,
            NormGradientSums{.grid = gradient_sums_grid_,
                             .gradients = gradients,
                             .input = pass.input,

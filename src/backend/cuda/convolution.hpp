@@ -6,12 +6,12 @@
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/backend/precision.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace tutti::cuda {
 
@@ -49,6 +49,8 @@ struct ConvolutionTensors {
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
+  // The library's number of the algorithm; plans of one engine differ in its settings.
+  virtual std::int64_t engine() const = 0;
   // The size of the workspace.
   virtual std::size_t scratch_bytes() const = 0;
   // Asynchronous. `scratch` has at least scratch_bytes().
@@ -63,12 +65,8 @@ class ConvolutionPlanner {
   // See Backend.
   virtual std::string algorithm_cache() const = 0;
   virtual bool load_algorithm_cache(const std::string& lines) = 0;
+  virtual std::string search_summary() const = 0;
 };
-
-// Measures the time of one run of each plan in milliseconds, with its own buffers; infinity for plans that fail. Empty
-// if the device has too little free memory.
-std::vector<float> measure_plans(int device, const ConvolutionShape& shape,
-                                 std::span<const std::unique_ptr<ConvolutionPlan>> plans);
 
 std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options);
 // "cuDNN 9.19.0"

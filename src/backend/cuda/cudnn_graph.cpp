@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t kMaxEngines = 10;
+constexpr std::size_t kMaxSettings = 3;         // of an engine
 constexpr std::size_t kMaxCompiledEngines = 2;  // compiled at run time, which takes a second each
 constexpr std::size_t kMaxScratchBytes = std::size_t{512} << 20;
 constexpr std::int64_t kMaxProposals = 128;
@@ -116,6 +117,16 @@ bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
   return std::ranges::find(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes.end();
 }
 
+EngineChoice choice_in(const CudnnDescriptor& configuration) {
+  EngineChoice choice{engine_of(configuration).value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)};
+  for (const CudnnDescriptor& knob :
+       configuration.descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMaxKnobs)) {
+    choice.knobs.push_back({knob.value<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                            knob.value<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+  }
+  return choice;
+}
+
 }  // namespace
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) : type_(type) {
@@ -162,15 +173,7 @@ std::vector<CudnnDescriptor> CudnnDescriptor::descriptors(cudnnBackendAttributeN
   return found;
 }
 
-EngineChoice CudnnEngine::choice() const {
-  EngineChoice choice{engine_of(configuration).value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)};
-  for (const CudnnDescriptor& knob :
-       configuration.descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMaxKnobs)) {
-    choice.knobs.push_back({knob.value<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
-                            knob.value<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
-  }
-  return choice;
-}
+EngineChoice CudnnEngine::choice() const { return choice_in(configuration); }
 
 bool CudnnEngine::is_compiled_at_run_time() const { return cuda::is_compiled_at_run_time(engine_of(configuration)); }
 
@@ -211,25 +214,32 @@ std::optional<CudnnEngine> CudnnGraph::build(CudnnDescriptor configuration) cons
   return CudnnEngine{std::move(configuration), std::move(plan), scratch};
 }
 
-std::vector<CudnnEngine> CudnnGraph::engines() const {
+std::vector<CudnnEngine> CudnnGraph::engines(std::size_t most) const {
   std::vector<CudnnEngine> engines;
   std::vector<CudnnDescriptor> compiled;
+  std::vector<EngineChoice> seen;
+  std::map<std::int64_t, std::size_t> settings;  // by engine
   const auto add = [&](CudnnDescriptor& configuration) {
-    if (auto engine = build(std::move(configuration))) engines.push_back(std::move(*engine));
+    auto engine = build(std::move(configuration));
+    if (engine) engines.push_back(std::move(*engine));
+    return engine.has_value();
   };
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     for (CudnnDescriptor& configuration : proposals(mode)) {
+      if (engines.size() == most) return engines;
       const CudnnDescriptor engine = engine_of(configuration);
-      if (!allows(engine)) continue;
+      const EngineChoice choice = choice_in(configuration);
+      if (!allows(engine) || settings[choice.engine] == kMaxSettings || std::ranges::count(seen, choice) > 0) continue;
+      seen.push_back(choice);
       if (is_compiled_at_run_time(engine)) {
         compiled.push_back(std::move(configuration));
-      } else if (engines.size() < kMaxEngines) {
-        add(configuration);
+      } else if (add(configuration)) {
+        ++settings[choice.engine];
       }
     }
-    if (!engines.empty()) return engines;
   }
-  for (std::size_t i = 0; i < std::min(compiled.size(), kMaxCompiledEngines); ++i) add(compiled[i]);
+  if (!engines.empty()) return engines;
+  for (std::size_t i = 0; i < std::min({compiled.size(), kMaxCompiledEngines, most}); ++i) add(compiled[i]);
   return engines;
 }
 

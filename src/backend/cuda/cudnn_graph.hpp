@@ -103,14 +103,18 @@ struct CudnnEngine {
   bool is_compiled_at_run_time() const;
 };
 
+// The most candidates of a search.
+inline constexpr std::size_t kMaxCandidates = 24;
+
 class CudnnGraph {
  public:
   // The target is borrowed.
   CudnnGraph(const CudnnTarget& target, ConvolutionPass pass, const ConvolutionShape& shape);
 
-  // The engines in the order of cuDNN's heuristic; empty if cuDNN cannot compute the pass. Engines that are
-  // non-deterministic or less precise than the shape requires are excluded.
-  std::vector<CudnnEngine> engines() const;
+  // The first engines, at most `most`, of cuDNN's heuristics A and B and of its fallback list, in this order, each with
+  // its best settings; empty if cuDNN cannot compute the pass. Engines that are non-deterministic or less precise than
+  // the shape requires are excluded.
+  std::vector<CudnnEngine> engines(std::size_t most = kMaxCandidates) const;
   // The engine that choice() described, possibly in another process; empty if cuDNN does not have it.
   std::optional<CudnnEngine> engine(const EngineChoice& choice) const;
 

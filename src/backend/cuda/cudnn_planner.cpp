@@ -3,11 +3,11 @@
 
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/cudnn_graph.hpp"
+#include "backend/cuda/plan_search.hpp"
 #include "backend/cuda/runtime.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -49,6 +49,7 @@ class CudnnPlan final : public ConvolutionPlan {
   CudnnPlan(std::shared_ptr<CudnnDevice> device, std::shared_ptr<const CudnnEngine> engine)
       : device_(std::move(device)), engine_(std::move(engine)) {}
 
+  std::int64_t engine() const override { return engine_->choice().engine; }
   std::size_t scratch_bytes() const override { return engine_->scratch_bytes; }
 
   void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
@@ -70,7 +71,8 @@ class CudnnPlanner final : public ConvolutionPlanner {
   explicit CudnnPlanner(const CudaOptions& options)
       : options_(options),
         device_(std::make_shared<CudnnDevice>(options.device)),
-        table_({convolution_library(), query_devices().devices.at(static_cast<std::size_t>(options.device)).name}) {}
+        table_({convolution_library(), query_devices().devices.at(static_cast<std::size_t>(options.device)).name}),
+        search_(options.device, options.use_graphs) {}
 
   std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
     const std::lock_guard lock(mutex_);
@@ -89,6 +91,11 @@ class CudnnPlanner final : public ConvolutionPlanner {
     return table_.adopt(lines);
   }
 
+  std::string search_summary() const override {
+    const std::lock_guard lock(mutex_);
+    return search_.summary();
+  }
+
  private:
   std::shared_ptr<const CudnnEngine> choose(ConvolutionPass pass, const ConvolutionShape& shape) {
     const std::string description = describe(pass, shape);
@@ -96,33 +103,28 @@ class CudnnPlanner final : public ConvolutionPlanner {
     if (const auto known = table_.find(description)) {
       if (auto engine = graph.engine(*known)) return std::make_shared<const CudnnEngine>(std::move(*engine));
     }
+    const Stopwatch watch;
+    const bool searches = options_.search_plans && search_.has_time();
     std::vector<std::shared_ptr<const CudnnEngine>> engines;
-    for (CudnnEngine& engine : graph.engines())
+    for (CudnnEngine& engine : graph.engines(searches ? kMaxCandidates : 1))
       engines.push_back(std::make_shared<const CudnnEngine>(std::move(engine)));
     if (engines.empty()) {
       throw Error(ErrorSource::usage,
                   fmt::format("{} has no way to compute the convolution {}; try another --precision",
                               convolution_library(), description));
     }
-    const auto chosen = options_.search_plans && engines.size() > 1 ? fastest(shape, engines) : engines.front();
-    table_.note(description, chosen->choice());
-    return chosen;
-  }
-
-  // The first engine, which cuDNN's heuristic ranks fastest, if there is too little memory to measure.
-  std::shared_ptr<const CudnnEngine> fastest(const ConvolutionShape& shape,
-                                             const std::vector<std::shared_ptr<const CudnnEngine>>& engines) const {
     std::vector<std::unique_ptr<ConvolutionPlan>> plans;
     for (const auto& engine : engines) plans.push_back(std::make_unique<CudnnPlan>(device_, engine));
-    const std::vector<float> times = measure_plans(options_.device, shape, plans);
-    if (times.empty()) return engines.front();
-    return engines[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+    const auto chosen = plans.size() > 1 ? engines[search_.fastest(shape, plans, watch)] : engines.front();
+    table_.note(description, chosen->choice());
+    return chosen;
   }
 
   CudaOptions options_;
   std::shared_ptr<CudnnDevice> device_;
   mutable std::mutex mutex_;
   EngineTable table_;
+  PlanSearch search_;
   std::map<std::string, std::shared_ptr<const CudnnEngine>> engines_;  // by description
 };
 

@@ -89,7 +89,7 @@ class AddLayer final : public CudaLayer {
   AddLayer(const Processor& processor, const AddSpec& spec, const LayerRequest& request)
       : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
-        grid_(share_rows(layout_of(request.input), type_, kElementwiseBlocks)) {
+        grid_(share_rows(layout_of(request.input), type_, elementwise_blocks(processor.device))) {
     if (spec.relu && mode_ == LayerMode::training) {
       positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
     }
@@ -294,7 +294,7 @@ GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const
   for (std::size_t i = 3; i < gradients.size(); i += 2) {
     const ElementType type = format_of(output).type();
     launch_gradient(native(stream), type,
-                    {.grid = share_rows(layout_of(output), type, kElementwiseBlocks),
+                    {.grid = share_rows(layout_of(output), type, elementwise_blocks(stream.device())),
                      .gradients = {at(2), at(i), at(i + 1)},
                      .summed = at(2)});
   }

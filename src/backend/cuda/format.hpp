@@ -73,11 +73,6 @@ struct RowGrid {
   int chunks = 0;
 };
 
-// Of an H100 and an H200, for which the numbers of blocks are chosen.
-inline constexpr std::int64_t kMultiprocessors = 132;
-// For kernels without per-block results: many times the blocks that a GPU runs at once, for load balance.
-inline constexpr std::int64_t kElementwiseBlocks = 24 * kMultiprocessors;
-
 // Divides the activation among about max_blocks blocks at most.
 RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks);
 

@@ -117,8 +117,8 @@ class CudaImageStore final : public ImageStore {
  public:
   CudaImageStore(int device, const ImageSet& images)
       : image_(images.image),
-        pixels_(allocate_cuda(device, images.pixels.size_bytes())),
-        labels_(allocate_cuda(device, images.labels.size_bytes())) {
+        pixels_(allocate_cuda(device, images.pixels.size_bytes(), CudaMemory::images)),
+        labels_(allocate_cuda(device, images.labels.size_bytes(), CudaMemory::images)) {
     const auto stream = make_cuda_stream(device);
     fill(*stream, pixels_, images.pixels.data());
     fill(*stream, labels_, images.labels.data());

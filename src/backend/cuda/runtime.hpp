@@ -3,6 +3,7 @@
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/backend/cuda_stream.hpp"
+#include "tutti/base/error.hpp"
 
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -13,6 +14,9 @@ namespace tutti::cuda {
 
 void check(cudaError_t status, std::source_location where = std::source_location::current());
 void check(cudnnStatus_t status, std::source_location where = std::source_location::current());
+
+// Whether one of these calls failed.
+bool is_of_gpu(const Error& error);
 
 // For UniqueHandle: ignores the status that the release function returns.
 template <auto kRelease>
@@ -30,6 +34,8 @@ std::int32_t* device_i32(const Tensor& tensor);
 std::int64_t* device_i64(const Tensor& tensor);
 
 CudaInventory query_devices();
+// Of a MIG instance: its own.
+std::int64_t multiprocessors(int device);
 // The free memory of a device. Creates the device's context.
 std::int64_t free_bytes(int device);
 

@@ -140,7 +140,9 @@ class OwnedCudaStream final : public CudaStream {
   }
 
   void* scratch(std::size_t bytes) override {
-    if (scratch_.empty() || scratch_.back().bytes() < bytes) scratch_.push_back(allocate_cuda(device_, bytes));
+    if (scratch_.empty() || scratch_.back().bytes() < bytes) {
+      scratch_.push_back(allocate_cuda(device_, bytes, CudaMemory::scratch));
+    }
     return scratch_.back().data();
   }
 

@@ -91,8 +91,6 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
 }
 
 constexpr std::size_t kAlignment = 256;
-// As many as a large GPU runs at once, not more, since each writes partial sums in training.
-constexpr std::int64_t kSumBlocks = 4 * kMultiprocessors;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -105,6 +103,8 @@ class WeightedLayer final : public CudaLayer {
   void backward(Stream& stream, const LayerBackward& pass) override;
 
  private:
+  // The kernel that sums.
+  auto gradient() const { return is_bf16() ? output_gradient<Bf16> : output_gradient<float>; }
   void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
 
   WeightedLayerDesc layer_;
@@ -126,7 +126,9 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc
     : CudaLayer(request, layer.output, layer.reads),
       layer_(layer),
       layout_(layout_of(layer.output)),
-      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kElementwiseBlocks)),
+      grid_(share_rows(layout_, type_,
+                       mode_ == LayerMode::training ? sum_blocks(gradient(), processor.device)
+                                                    : elementwise_blocks(processor.device))),
       filters_(weights.packed(layer.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
@@ -157,7 +159,7 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
   const GradientSum gradients = reduce_to_three(stream, pass, layer_.output);
   const bool differs = gradients.second != nullptr || layer_.relu;
   if (!differs && partials == nullptr) return;
-  launch(is_bf16() ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
+  launch(gradient(), grid_of(grid_), native(stream),
          OutputGradient{.grid = grid_,
                         .gradients = gradients,
                         .output = layer_.relu ? pass.output : nullptr,

@@ -190,7 +190,7 @@ void CudaWeights::refresh(CudaStream& stream, std::span<LayerWeights* const> lay
   for (LayerWeights* const layer : layers) {
     CudaWeights& weights = cuda_weights(layer);
     const std::lock_guard lock(weights.mutex_);
-    weights.refreshed_ = true;
+    weights.refreshed_on_ = &stream;
     if (weights.packed_.data() != nullptr) packings.push_back(weights.packing());
   }
   use_cuda_device(stream.device());
@@ -202,9 +202,10 @@ void* CudaWeights::packed(const FilterLayout& layout) {
   if (packed_.data() == nullptr) {
     layout_ = layout;
     packed_ = allocate_cuda(device_, static_cast<std::size_t>(layout.packed_values()) * bytes_of(type_));
-    if (refreshed_) {
-      check(cudaDeviceSynchronize());  // any stream may still write the values
+    if (refreshed_on_ != nullptr) {
+      // Not cudaDeviceSynchronize(), which would also wait for collectives and thus for other ranks.
       const auto stream = make_cuda_stream(device_);
+      stream->wait_for(*refreshed_on_);  // which may still write the values
       const FilterPacking mine[] = {packing()};
       launch_pack(native(*stream), mine);
       stream->synchronize();

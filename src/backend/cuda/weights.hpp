@@ -51,13 +51,15 @@ void launch_unpack(cudaStream_t stream, const FilterGradients& request);
 class CudaWeights final : public LayerWeights {
  public:
   CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values);
+  // The stream must exist as long as plans are made.
   void refresh(Stream& stream) override;
   // Refreshes all layers in one kernel. See Backend::refresh.
   static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
 
   // In the order of parameters().
   std::span<const Tensor> canonical() const { return values_; }
-  // The packed filters. refresh() updates them from now on. If refresh() was called before, they are packed now.
+  // The packed filters. refresh() updates them from now on. If refresh() was called before, they are packed now, after
+  // the work of its stream.
   // Thread-safe; the layout must be the same in all calls.
   void* packed(const FilterLayout& layout);
 
@@ -73,7 +75,7 @@ class CudaWeights final : public LayerWeights {
   std::mutex mutex_;
   FilterLayout layout_;
   Buffer packed_;
-  bool refreshed_ = false;
+  CudaStream* refreshed_on_ = nullptr;  // by the last refresh(). Borrowed
 };
 
 // Throw unless these are CUDA weights; the second also unless they belong to this layer.

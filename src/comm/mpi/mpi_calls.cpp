@@ -1,8 +1,7 @@
 #include "mpi_calls.hpp"
 
 #include "tutti/base/error.hpp"
-
-#include "launcher.hpp"
+#include "tutti/comm/launcher.hpp"
 
 #include <fmt/format.h>
 

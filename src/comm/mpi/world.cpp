@@ -3,10 +3,10 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/comm/launcher.hpp"
 
 #include "../arguments.hpp"
 #include "../node_memory.hpp"
-#include "launcher.hpp"
 #include "mpi_calls.hpp"
 
 #include <fmt/format.h>

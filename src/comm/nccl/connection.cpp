@@ -96,6 +96,8 @@ Connection::Connection(World& world, const NcclOptions& options)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t communicator = nullptr;
+    world.collectives().by_nccl = true;
+    const CollectiveScope counted(world.collectives());
     const ncclResult_t result = ncclCommInitRankConfig(&communicator, world.size(), id, world.rank(), &config);
     // On failure this aborts the communicator before the ranks agree, so that the others are notified at once.
     Handle connecting(communicator);
@@ -119,17 +121,19 @@ void Connection::check_async_error(const std::string& where) const {
 }
 
 Error Connection::failed(const std::string& where, ncclResult_t result) const {
-  const char* const others = result == ncclRemoteError ? "; look at the last lines of the other ranks" : "";
-  return Error(ErrorSource::nccl, fmt::format("{} failed in {}: {}{}", who_, where, text_of(result), others));
+  std::string remedy;
+  if (result == ncclRemoteError) remedy = "; look at the last lines of the other ranks";
+  if (result == ncclRemoteError || result == ncclSystemError) remedy += fmt::format("; {}", kNcclNetworkRemedy);
+  return Error(ErrorSource::nccl, fmt::format("{} failed in {}: {}{}", who_, where, text_of(result), remedy));
 }
 
 Error Connection::timeout_error(const std::string& where) const {
   return Error(
       ErrorSource::hang,
       fmt::format("{} gave up after {:g} s in {}: not all ranks reached it. Look for a rank that is late or "
-                  "dead: the rank whose last log line is oldest, an idle GPU (nvidia-smi), a node that is down; "
+                  "dead: the rank whose last log line is oldest, an idle GPU (nvidia-smi), a node that is down; {}; "
                   "--stall-timeout allows more time",
-                  who_, deadline_seconds_, where));
+                  who_, deadline_seconds_, where, kNcclNetworkRemedy));
 }
 
 Group::Group() { check(ncclGroupStart()); }

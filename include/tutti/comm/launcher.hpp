@@ -6,7 +6,7 @@
 
 namespace tutti::mpi {
 
-// The number of processes in the job, and on this host under Open MPI's launcher.
+// The number of processes in the job, if the launcher reports it, and on this host under Open MPI's launcher.
 std::optional<int> launched_size();
 std::optional<int> launched_local_size();
 // The launcher of this process, for messages: "Open MPI's mpirun".
