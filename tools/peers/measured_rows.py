@@ -103,7 +103,7 @@ def _cells(row: Row, measurements: dict[str, dict]) -> tuple[Values, list[str]]:
 
 
 def terminal_table(measurements: dict[str, dict]) -> str:
-    head = ["", "Tutti", "the other", "ratio", "must", "stretch", "reached"]
+    head = ["", "Tutti", "peer", "ratio", "must", "stretch", "reached"]
     lines = [head]
     for row in ROWS:
         values, cells = _cells(row, measurements)
@@ -131,13 +131,13 @@ def page_section(results: dict) -> str:
     rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     busiest = max(one["cores_used_by_others"] for one in measurements.values())
     disturbed = f" Other programs used up to {busiest:.1f} cores during the measurement." if busiest > 0.2 else ""
-    about = (f"Written by `tools/peers/measure` on {results['date']}: {machine['processor']}, {machine['cores']} "
-             f"cores, {machine['memory_gib']} GiB. Batches of 64 images of 1x28x28 and one thread per rank. Medians "
-             f"(min-max) of {rounds} paired rounds in rotating order. PyTorch is the faster of its eager and "
-             f"compiled modes, with channels_last, bf16 by autocast, and glibc's malloc set to keep freed memory."
-             f"{disturbed}")
+    about = (f"Written by `tools/peers/measure` on {results['date']}. The machine was {machine['processor']}, with "
+             f"{machine['cores']} cores and {machine['memory_gib']} GiB. All runs had batches of 64 images of 1x28x28 "
+             f"and one thread per rank. The figures are medians (min-max) of {rounds} paired rounds in rotating "
+             f"order. PyTorch's figure is the better one of its eager and compiled modes. PyTorch ran with "
+             f"channels_last, autocast for bf16, and glibc's malloc set to keep freed memory.{disturbed}")
     lines = [*textwrap.wrap(about, 120), "", *(f"- {text}" for text in results["libraries"].values()), "",
-             "| | Tutti | the other | ratio |", "|---|---|---|---|"]
+             "| | Tutti | peer | ratio |", "|---|---|---|---|"]
     lines += ["| " + " | ".join([row.title, *_cells(row, measurements)[1]]) + " |" for row in ROWS]
     lines += [""] + [f"{text}." for text in notes(measurements)]
     return "\n".join(lines).rstrip()
