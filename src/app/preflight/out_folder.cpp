@@ -32,11 +32,11 @@ namespace fs = std::filesystem;
 // the same pid.
 class ProbeFile {
  public:
-  ProbeFile(const char* option, const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
+  explicit ProbeFile(const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
     const Descriptor file(::mkostemp(path_.data(), O_CLOEXEC));
     if (file) return;
-    throw Error(ErrorSource::save, fmt::format("--{} {}: cannot write there: {}; choose a folder that can be written",
-                                               option, folder, std::strerror(errno)));
+    throw Error(ErrorSource::save, fmt::format("--out {}: cannot write there: {}; choose a folder that can be written",
+                                               folder, std::strerror(errno)));
   }
   ProbeFile(const ProbeFile&) = delete;
   ProbeFile& operator=(const ProbeFile&) = delete;
@@ -143,7 +143,7 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
   Findings findings;
   std::optional<ProbeFile> probe;
-  if (!findings.attempt([&] { on_rank_0(world, [&] { probe.emplace("out", folder); }); })) {
+  if (!findings.attempt([&] { on_rank_0(world, [&] { probe.emplace(folder); }); })) {
     return findings;
   }
   const std::string path = broadcast_text(world, probe ? probe->path() : "", 0);
@@ -152,10 +152,10 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
   if (!fs::exists(path, unseen)) {
     const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
     if (saves_several_files) {
-      mine.fail(ErrorSource::save,
-                text + ", and more than one host saves there: choose a folder that all of them share");
+      mine.fail(ErrorSource::save, "{}, and more than one host saves there: choose a folder that all of them share",
+                text);
     } else {
-      mine.warn(text + ", so that the run can be resumed from that host alone: choose a folder that all share");
+      mine.warn("{}, so that the run can be resumed from that host alone: choose a folder that all share", text);
     }
   }
   return gather(world, mine);
@@ -165,8 +165,8 @@ Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
   const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
     findings.attempt([&] {
-      run_or_throw_on_all(world, [&] {
-        if (world.rank() == 0 && !path.empty()) write();
+      on_rank_0(world, [&] {
+        if (!path.empty()) write();
       });
     });
   };
@@ -183,18 +183,18 @@ Findings check_files(World& world, const RunConfig& config) {
 Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
+  const auto attempt = [&](const std::function<void()>& work) {
+    return findings.attempt([&] { on_rank_0(world, work); });
+  };
   std::optional<TrialFolder> trial;
-  if (!findings.attempt([&] {
-        on_rank_0(world, [&] {
-          trial.emplace(store.folder());
-          make_run_folder(config, store.folder());
-        });
-      })) {
-    return findings;
-  }
+  const bool is_made = attempt([&] {
+    trial.emplace(store.folder());
+    make_run_folder(config, store.folder());
+  });
+  if (!is_made) return findings;
   findings.add(check_sharing(world, config.out, checkpoints.is_split));
-  findings.attempt([&] { on_rank_0(world, [&] { refuse_locked(config.out); }); });
-  findings.attempt([&] { on_rank_0(world, [&] { refuse_old_checkpoints(config, store); }); });
+  attempt([&] { refuse_locked(config.out); });
+  attempt([&] { refuse_old_checkpoints(config, store); });
   findings.add(check_files(world, config));
   Findings mine;
   if (world.rank() == 0) check_room(config, checkpoints, mine);
