@@ -91,7 +91,6 @@ void Check::use_options_of_rank_0() {
 }
 
 void Check::check_gpus_of_hosts() {
-  if (config_.device == Device::cpu) return;
   GpuFacts facts = gpu_facts(config_.device);
   facts.note = assembly_.processor.note;
   Findings mine = check_gpus(facts);

@@ -153,20 +153,6 @@ std::string line_of(const Finding& finding, std::span<const std::string> hosts) 
                      finding.text);
 }
 
-void warn_or_throw(World& world, const Findings& findings, const Log& log) {
-  if (findings.all().empty()) return;  // the same on all ranks
-  const Hosts hosts = all_gather_text(world, world.host());
-  for (const Finding& finding : findings.all()) {
-    if (finding.severity == Severity::warning && world.rank() == 0) log.warn(line_of(finding, hosts));
-  }
-  const std::size_t errors = findings.count(Severity::error);
-  if (errors == 0) return;
-  const Finding& first = findings.all().front();
-  const std::string more =
-      errors == 1 ? "" : fmt::format(" ({} more: {} check lists them all)", errors - 1, program_call());
-  throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
-}
-
 bool PreflightErrors::attempt(const std::function<void()>& work) {
   if (found_ != nullptr) return found_->attempt(work);
   work();
@@ -174,11 +160,18 @@ bool PreflightErrors::attempt(const std::function<void()>& work) {
 }
 
 void PreflightErrors::add(const Findings& findings) {
-  if (found_ != nullptr) {
-    found_->add(findings);
-  } else {
-    warn_or_throw(world_, findings, log_);
+  if (found_ != nullptr) return found_->add(findings);
+  if (findings.all().empty()) return;  // the same on all ranks
+  const Hosts hosts = all_gather_text(world_, world_.host());
+  for (const Finding& finding : findings.all()) {
+    if (finding.severity == Severity::warning && world_.rank() == 0) log_.warn(line_of(finding, hosts));
   }
+  const std::size_t errors = findings.count(Severity::error);
+  if (errors == 0) return;
+  const Finding& first = findings.all().front();
+  const std::string more =
+      errors == 1 ? "" : fmt::format(" ({} more: {} check lists them all)", errors - 1, program_call());
+  throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
 }
 
 std::vector<AgreedValue> agreed_options(RunConfig config) {

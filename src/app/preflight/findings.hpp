@@ -60,14 +60,12 @@ Findings gather(World& world, const Findings& mine);
 // "ranks 0-2 on n1: problem: remedy".
 std::string line_of(const Finding& finding, std::span<const std::string> hosts);
 
-// Logs the warnings, also with --quiet, and throws the first error on all ranks. Collective.
-void warn_or_throw(World& world, const Findings& findings, const Log& log);
-
 // Handles the errors before a run: a training stops at the first, and `trainer check` collects them and continues with
 // the checks that are still possible.
 class PreflightErrors {
  public:
-  // All are borrowed. Without `found`, the first error is thrown and warnings are logged.
+  // All are borrowed. Without `found`, the first error is thrown on all ranks and warnings are logged, also with
+  // --quiet.
   PreflightErrors(World& world, const Log& log, Findings* found = nullptr) : world_(world), log_(log), found_(found) {}
 
   // Runs `work`, which may throw the same error on all ranks. Returns whether it succeeded. Collective.

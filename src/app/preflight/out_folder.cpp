@@ -106,9 +106,10 @@ bool is_stream(const std::string& path) {
   return fs::exists(file) && !fs::is_regular_file(file) && !fs::is_directory(file);
 }
 
-// For a file that is written whole and then renamed.
+// For a file that is written whole and then renamed. An empty path names none.
 void refuse_unmakeable(const char* option, const std::string& path) {
   std::error_code unseen;
+  if (path.empty()) return;
   if (fs::is_directory(path, unseen)) {
     throw Error(ErrorSource::save, fmt::format("--{} {}: this is a folder: give another name", option, path));
   }
@@ -120,6 +121,11 @@ void refuse_unextendable(const char* option, const std::string& path) {
   std::error_code unseen;
   if (!fs::is_regular_file(path, unseen)) return refuse_unmakeable(option, path);
   LineFile{path};
+}
+
+// Its error becomes a finding. Returns whether it succeeded. Collective.
+bool attempt_on_rank_0(World& world, Findings& findings, const std::function<void()>& work) {
+  return findings.attempt([&] { on_rank_0(world, work); });
 }
 
 }  // namespace
@@ -143,9 +149,7 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
   Findings findings;
   std::optional<ProbeFile> probe;
-  if (!findings.attempt([&] { on_rank_0(world, [&] { probe.emplace(folder); }); })) {
-    return findings;
-  }
+  if (!attempt_on_rank_0(world, findings, [&] { probe.emplace(folder); })) return findings;
   const std::string path = broadcast_text(world, probe ? probe->path() : "", 0);
   Findings mine;
   std::error_code unseen;
@@ -163,17 +167,10 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
 
 Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
-  const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
-    findings.attempt([&] {
-      on_rank_0(world, [&] {
-        if (!path.empty()) write();
-      });
-    });
-  };
-  std::error_code unseen;
-  attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
-  attempt(config.sample_log, [&] { refuse_unextendable("sample-log", config.sample_log); });
-  attempt(config.plan_cache, [&] {
+  attempt_on_rank_0(world, findings, [&] { refuse_unmakeable("trace", config.trace); });
+  attempt_on_rank_0(world, findings, [&] { refuse_unextendable("sample-log", config.sample_log); });
+  attempt_on_rank_0(world, findings, [&] {
+    std::error_code unseen;
     // An existing cache may be complete and read-only.
     if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);
   });
@@ -183,18 +180,15 @@ Findings check_files(World& world, const RunConfig& config) {
 Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
-  const auto attempt = [&](const std::function<void()>& work) {
-    return findings.attempt([&] { on_rank_0(world, work); });
-  };
   std::optional<TrialFolder> trial;
-  const bool is_made = attempt([&] {
+  const bool is_made = attempt_on_rank_0(world, findings, [&] {
     trial.emplace(store.folder());
     make_run_folder(config, store.folder());
   });
   if (!is_made) return findings;
   findings.add(check_sharing(world, config.out, checkpoints.is_split));
-  attempt([&] { refuse_locked(config.out); });
-  attempt([&] { refuse_old_checkpoints(config, store); });
+  attempt_on_rank_0(world, findings, [&] { refuse_locked(config.out); });
+  attempt_on_rank_0(world, findings, [&] { refuse_old_checkpoints(config, store); });
   findings.add(check_files(world, config));
   Findings mine;
   if (world.rank() == 0) check_room(config, checkpoints, mine);
