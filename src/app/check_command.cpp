@@ -41,7 +41,7 @@ class Check {
         findings_(before),
         config_(invocation.run) {
     Findings mine;
-    for (const std::string& problem : invocation.problems) mine.fail(ErrorSource::usage, problem);
+    for (const std::string& problem : invocation.problems) mine.fail(ErrorSource::usage, "{}", problem);
     const Findings problems = gather(world, mine);
     for (Finding problem : problems.all()) {
       if (std::ssize(problem.ranks) == world.size())
@@ -59,7 +59,6 @@ class Check {
   void check_memory_of_hosts();
   std::int64_t saves_left() const;
   std::string ready_text() const;
-  void write_json(const std::string& path, const std::string& result) const;
 
   World& world_;
   std::set<std::string> given_;
@@ -69,9 +68,8 @@ class Check {
   RunStart start_;
   Assembly assembly_;
   Machine machine_;
-  MemoryEstimate estimate_;  // zeros if the run could not be assembled
-  bool is_split_ = false;    // each checkpoint consists of more than one file
-  std::int64_t max_memory_ = 0;
+  JobMemory memory_;       // zeros if the run could not be assembled
+  bool is_split_ = false;  // each checkpoint consists of more than one file
 };
 
 // Makes all ranks call the same collectives from here on.
@@ -93,7 +91,6 @@ void Check::use_options_of_rank_0() {
 }
 
 void Check::check_gpus_of_hosts() {
-  if (config_.device == Device::cpu) return;
   GpuFacts facts = gpu_facts(config_.device);
   facts.note = assembly_.processor.note;
   Findings mine = check_gpus(facts);
@@ -102,7 +99,7 @@ void Check::check_gpus_of_hosts() {
         check_affinity(machine_, facts.inventory.devices.at(static_cast<std::size_t>(assembly_.processor.device))));
   }
   findings_.add(gather(world_, mine));
-  if (!assembly_.processor.warning.empty()) findings_.warn(assembly_.processor.warning);
+  if (!assembly_.processor.warning.empty()) findings_.warn("{}", assembly_.processor.warning);
 }
 
 void Check::check_memory_of_hosts() {
@@ -116,12 +113,9 @@ void Check::check_memory_of_hosts() {
       if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(assembly_.processor.device);
     });
   });
-  JobMemory job =
-      check_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share), machine_,
-                       on_gpu, device_free);
-  estimate_ = job.estimate;
-  max_memory_ = job.max_bytes;
-  findings_.add(job.findings);
+  memory_ = check_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share),
+                             machine_, on_gpu, device_free);
+  findings_.add(memory_.findings);
 }
 
 void Check::run() {
@@ -144,8 +138,8 @@ void Check::run() {
   check_run(world_, assembly_, start_, preflight);
   if (assembly_.network) check_memory_of_hosts();
   if (!config_.out.empty()) {
-    findings_.add(check_out_folder(world_, config_,
-                                   {.bytes = estimate_.checkpoint, .is_split = is_split_, .saves = saves_left()}));
+    findings_.add(check_out_folder(
+        world_, config_, {.bytes = memory_.estimate.checkpoint, .is_split = is_split_, .saves = saves_left()}));
   } else {
     findings_.add(check_files(world_, config_));
   }
@@ -153,7 +147,7 @@ void Check::run() {
 
 // Without saves by time, whose number is not known yet.
 std::int64_t Check::saves_left() const {
-  if (estimate_.checkpoint == 0) return 0;
+  if (memory_.estimate.checkpoint == 0) return 0;
   const TrainerOptions& options = assembly_.options;
   const SplitBatchSampler schedule(assembly_.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
   std::int64_t steps = schedule.steps_before(options.epochs);
@@ -174,41 +168,34 @@ std::string Check::ready_text() const {
   return fmt::format("{} on {}, {} on {}, about {:.1f} MiB per rank of {:.1f} GiB, {} with {} training images",
                      plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
                      plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
-                     mebi(estimate_.total()), static_cast<double>(max_memory_) / 0x1p30, data.name, data.samples);
-}
-
-void Check::write_json(const std::string& path, const std::string& result) const {
-  const std::string libraries = assembly_.backend ? versions_text(*assembly_.backend, world_) : "";
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Finding& finding : findings_.all()) {
-    const bool is_error = finding.severity == Severity::error;
-    list.push_back({{"severity", is_error ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
-  }
-  tutti::write_json(world_, path,
-                    {{"verdict", result},
-                     {"ranks", world_.size()},
-                     {"hosts", hosts_},
-                     {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
-                     {"threads", assembly_.config.threads},
-                     {"libraries", libraries},
-                     {"bytes_per_rank", estimate_.total()},
-                     {"checkpoint_bytes", estimate_.checkpoint},
-                     {"findings", list}});
+                     mebi(memory_.estimate.total()), static_cast<double>(memory_.max_bytes) / 0x1p30, data.name,
+                     data.samples);
 }
 
 ExitStatus Check::report(const std::string& json) const {
   const std::size_t errors = findings_.count(Severity::error);
   const std::size_t warnings = findings_.count(Severity::warning);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings_.all()) {
+    const bool is_error = finding.severity == Severity::error;
+    if (world_.rank() == 0) fmt::print("{}: {}\n", is_error ? "error" : "warning", printable(line_of(finding, hosts_)));
+    list.push_back({{"severity", is_error ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
+  }
   if (world_.rank() == 0) {
-    for (const Finding& finding : findings_.all()) {
-      fmt::print("{}: {}\n", finding.severity == Severity::error ? "error" : "warning",
-                 printable(line_of(finding, hosts_)));
-    }
     fmt::print("{}; {}\n",
                errors > 0 ? fmt::format("will fail: {}", plural(errors, "error")) : "ready: " + ready_text(),
                plural(warnings, "warning"));
   }
-  write_json(json, errors > 0 ? "doomed" : "ready");
+  write_json(world_, json,
+             {{"verdict", errors > 0 ? "doomed" : "ready"},
+              {"ranks", world_.size()},
+              {"hosts", hosts_},
+              {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
+              {"threads", assembly_.config.threads},
+              {"libraries", assembly_.backend ? versions_text(*assembly_.backend, world_) : ""},
+              {"bytes_per_rank", memory_.estimate.total()},
+              {"checkpoint_bytes", memory_.estimate.checkpoint},
+              {"findings", list}});
   return errors > 0 ? ExitStatus::negative_result : ExitStatus::done;
 }
 
@@ -227,7 +214,7 @@ ExitStatus check_command(World& world, const Invocation& invocation, CommandCont
 int check_alone(const Invocation& invocation, const Error& failure) {
   if (launcher_rank() != 0) return static_cast<int>(ExitStatus::done);  // the job ends with the status of rank 0
   Findings found;
-  found.fail(failure.source(), failure.describe());
+  found.fail(failure.source(), "{}", failure.describe());
   const auto world = make_solo_world();
   return run_and_report_errors(*world, {}, [&] { return check_from(*world, invocation, found); });
 }

@@ -37,20 +37,19 @@ std::string bits_text(float value) {
 
 // Empty if they are bit-identical.
 std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
-  if (a.shape != b.shape) return difference_line("shape", a.shape.text(), b.shape.text());
+  if (a.shape != b.shape) return values_line("shape", a.shape.text(), b.shape.text());
   std::size_t first = 0;
   std::int64_t different = 0;
   double largest = 0;
   for (std::size_t i = a.values.size(); i-- > 0;) {
     if (std::bit_cast<std::uint32_t>(a.values[i]) == std::bit_cast<std::uint32_t>(b.values[i])) continue;
-    const double difference = std::abs(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i]));
-    largest = std::max(largest, difference);
+    largest = std::max(largest, std::abs(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i])));
     first = i;
     ++different;
   }
   if (different == 0) return {};
-  return difference_line(index_text(a.shape, static_cast<std::int64_t>(first)), bits_text(a.values[first]),
-                         bits_text(b.values[first])) +
+  return values_line(index_text(a.shape, static_cast<std::int64_t>(first)), bits_text(a.values[first]),
+                     bits_text(b.values[first])) +
          fmt::format("  {} of {} elements differ, by {:.3g} at most\n", different, a.values.size(), largest);
 }
 
@@ -78,17 +77,13 @@ std::string progress_difference(const TrainProgress& a, const TrainProgress& b) 
     return fmt::format("step {}, epoch {} with {} steps and {} samples of the next, {} carried over", progress.step,
                        progress.epoch, progress.step_in_epoch, progress.samples_in_epoch, progress.carried_over);
   };
-  if (text(a) != text(b)) return difference_line("progress", text(a), text(b));
-  std::string differences;
-  if (a.learning_rate != b.learning_rate) {
-    differences += difference_line("last lr", fmt::format("{}", a.learning_rate), fmt::format("{}", b.learning_rate));
-  }
+  if (text(a) != text(b)) return values_line("progress", text(a), text(b));
   const auto sums_text = [](const LossSums& sums) {
     return fmt::format("{} correct of {}, loss sum {}", sums.correct, sums.samples, sums.loss());
   };
-  if (a.epoch_sums != b.epoch_sums)
-    differences += difference_line("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums));
-  return differences;
+  return difference("last lr", fmt::format("{}", a.learning_rate), fmt::format("{}", b.learning_rate)) +
+         (a.epoch_sums == b.epoch_sums ? ""
+                                       : values_line("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums)));
 }
 
 // A line for each option that affects the result and differs.
@@ -97,37 +92,32 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
   const auto options_b = run_options(b);
   std::string text;
   for (std::size_t i = 0; i < options_a.size(); ++i) {
-    const std::string of_a = value_text(options_a[i]);
-    const std::string of_b = value_text(options_b[i]);
-    if (options_a[i].use == OptionUse::fixed && of_a != of_b)
-      text += difference_line("--" + options_a[i].name, of_a, of_b);
+    if (options_a[i].use != OptionUse::fixed) continue;
+    text += difference("--" + options_a[i].name, value_text(options_a[i]), value_text(options_b[i]));
   }
   return text;
 }
 
-RunConfig config_of(const TrainState& state, const std::string& path) {
+RunConfig config_of(const std::string& text, const std::string& path) {
   RunConfig config;
   std::set<std::string> read;
-  read_config_text(state.configuration, path, config, read);
+  read_config_text(text, path, config, read);
   return config;
 }
 
 // Options, network, data and versions.
-std::string facts_that_differ(const TrainState& a, const std::string& path_a, const TrainState& b,
-                              const std::string& path_b) {
-  std::string text = options_that_differ(config_of(a, path_a), config_of(b, path_b));
+std::string facts_that_differ(const LoadedCheckpoint& loaded_a, const LoadedCheckpoint& loaded_b) {
+  const TrainState& a = loaded_a.state;
+  const TrainState& b = loaded_b.state;
+  std::string text =
+      options_that_differ(config_of(a.configuration, loaded_a.path), config_of(b.configuration, loaded_b.path));
   if (a.model != b.model) text += "  the networks differ\n";
-  if (a.progress.best != b.progress.best) {
-    const auto best_text = [](const BestTest& best) {
-      return fmt::format("{} of {} after step {}", best.correct, best.samples, best.step);
-    };
-    text += difference_line("best test", best_text(a.progress.best), best_text(b.progress.best));
-  }
-  if (a.data_digest != b.data_digest) {
-    text += difference_line("data digest", digest_text(a.data_digest), digest_text(b.data_digest));
-  }
-  if (a.versions != b.versions) text += difference_line("versions", a.versions, b.versions);
-  return text;
+  const auto best_text = [](const BestTest& best) {
+    return fmt::format("{} of {} after step {}", best.correct, best.samples, best.step);
+  };
+  text += difference("best test", best_text(a.progress.best), best_text(b.progress.best));
+  text += difference("data digest", digest_text(a.data_digest), digest_text(b.data_digest));
+  return text + difference("versions", a.versions, b.versions);
 }
 
 bool is_file(const std::string& path) {
@@ -164,16 +154,14 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
 
 // Compares the options in config.toml, which is in the folder of the metrics.
 Comparison compare_options(const std::string& a, const std::string& b) {
-  RunConfig config_a;
-  RunConfig config_b;
-  for (const auto& [run, config] : {std::pair(&a, &config_a), std::pair(&b, &config_b)}) {
-    const std::string path = (fs::path(metrics_path(*run)).parent_path() / "config.toml").string();
-    std::set<std::string> read;
+  std::vector<RunConfig> configs;
+  for (const std::string& run : {a, b}) {
+    const std::string path = (fs::path(metrics_path(run)).parent_path() / "config.toml").string();
     if (!is_file(path)) return {};
     const auto bytes = read_file_bytes(path);
-    read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, *config, read);
+    configs.push_back(config_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
   }
-  return {.text = options_that_differ(config_a, config_b)};
+  return {.text = options_that_differ(configs[0], configs[1])};
 }
 
 void add(Comparison& all, const Comparison& more) {
@@ -222,7 +210,8 @@ Comparison compare_checkpoints(const std::string& a, const std::string& b) {
   const TrainState& of_b = loaded_b.state;
   std::string differences = progress_difference(of_a.progress, of_b.progress);
   for (const auto& [group, arrays] : kArrayGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
-  return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};
+  return {
+      .compared = true, .differ = !differences.empty(), .text = facts_that_differ(loaded_a, loaded_b) + differences};
 }
 
 ExitStatus diff_command(World& world, const Invocation& invocation, CommandContext& /*context*/) {

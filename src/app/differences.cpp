@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <sstream>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,11 +19,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // In the order in which a step computes them: the first one that differs is the cause of the others.
-constexpr std::array<std::string_view, 4> kOfStep{"gradients", "weights", "optimizer", "statistics"};
-constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
+constexpr std::array kOfStep{"gradients", "weights", "optimizer", "statistics"};
+constexpr std::array kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
 // Fields of the run record that options do not determine.
-constexpr std::array<const char*, 6> kOfRun{"ranks",     "device",     "communicator",
-                                            "libraries", "parameters", "data_digest"};
+constexpr std::array kOfRun{"ranks", "device", "communicator", "libraries", "parameters", "data_digest"};
 
 // Deeper nesting could overflow the stack when it is printed.
 constexpr int kDeepest = 16;
@@ -62,7 +61,7 @@ void keep(MetricsRecords& records, const Json& record) {
 }
 
 // A step that both runs have, and its differences.
-struct Compared {
+struct ComparedStep {
   std::int64_t step = 0;
   std::string differences;
 };
@@ -73,34 +72,24 @@ bool has_no_test(const Figures& figures) {
 }
 
 // A field that only one of them has, such as the test loss of a run that evaluates, is not compared. NaN losses are.
-template <class Names>
-void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64_t, Figures>& b, const Names& names,
-             std::vector<Compared>& steps) {
-  for (const auto& [step, of_a] : a) {
-    const auto found = b.find(step);
-    if (found == b.end()) continue;
-    steps.push_back({.step = step, .differences = {}});
-    for (const std::string_view name : names) {
-      const auto mine = of_a.find(std::string(name));
-      const auto theirs = found->second.find(std::string(name));
-      if (mine == of_a.end() || theirs == found->second.end()) continue;
-      const bool may_lack = name.starts_with("test_") && (has_no_test(of_a) || has_no_test(found->second));
-      if (mine->second == theirs->second || may_lack) continue;
-      steps.back().differences +=
-          difference_line(std::string(name == "digest" ? "weights" : name), mine->second, theirs->second);
-    }
-  }
-}
-
-std::string facts_that_differ(const Figures& a, const Figures& b) {
+std::string differences(const Figures& a, const Figures& b, std::span<const char* const> names) {
+  const bool may_lack = has_no_test(a) || has_no_test(b);
   std::string text;
-  for (const std::string name : kOfRun) {
-    const auto mine = a.find(name);
-    const auto theirs = b.find(name);
-    if (mine == a.end() || theirs == b.end() || mine->second == theirs->second) continue;
-    text += difference_line(name, mine->second, theirs->second);
+  for (const std::string name : names) {
+    const auto of_a = a.find(name);
+    const auto of_b = b.find(name);
+    if (of_a == a.end() || of_b == b.end() || (may_lack && name.starts_with("test_"))) continue;
+    text += difference(name == "digest" ? "weights" : name, of_a->second, of_b->second);
   }
   return text;
+}
+
+void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64_t, Figures>& b,
+             std::span<const char* const> names, std::vector<ComparedStep>& steps) {
+  for (const auto& [step, of_a] : a) {
+    const auto of_b = b.find(step);
+    if (of_b != b.end()) steps.push_back({step, differences(of_a, of_b->second, names)});
+  }
 }
 
 std::string extent(const std::map<std::int64_t, Figures>& steps) {
@@ -117,8 +106,12 @@ std::int64_t last_step(const MetricsRecords& records) {
 
 }  // namespace
 
-std::string difference_line(const std::string& name, const std::string& of_a, const std::string& of_b) {
-  return fmt::format("  {:<12}  {} | {}\n", name, of_a, of_b);
+std::string values_line(const std::string& name, const std::string& a, const std::string& b) {
+  return fmt::format("  {:<12}  {} | {}\n", name, a, b);
+}
+
+std::string difference(const std::string& name, const std::string& a, const std::string& b) {
+  return a == b ? "" : values_line(name, a, b);
 }
 
 MetricsRecords read_metrics(const std::string& path) {
@@ -143,21 +136,21 @@ MetricsRecords read_metrics(const std::string& path) {
 }
 
 Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
-  std::vector<Compared> steps;
+  std::vector<ComparedStep> steps;
   compare(a.digests, b.digests, kOfStep, steps);
   compare(a.epochs, b.epochs, kOfEpoch, steps);
-  std::ranges::stable_sort(steps, {}, &Compared::step);
+  std::ranges::stable_sort(steps, {}, &ComparedStep::step);
   Comparison finding;
   for (const auto& [name, records] : {std::pair("A", &a), std::pair("B", &b)}) {
     if (records->damaged_lines > 0) {
       finding.text += fmt::format("{} has {} damaged lines, which were skipped\n", name, records->damaged_lines);
     }
   }
-  finding.text += facts_that_differ(a.run, b.run);
+  finding.text += differences(a.run, b.run, kOfRun);
   if (steps.empty()) {
     finding.text += fmt::format("no step has a record in both; digests of steps:\n{}epochs that end at steps:\n{}",
-                                difference_line("", extent(a.digests), extent(b.digests)),
-                                difference_line("", extent(a.epochs), extent(b.epochs)));
+                                values_line("", extent(a.digests), extent(b.digests)),
+                                values_line("", extent(a.epochs), extent(b.epochs)));
     return finding;
   }
   finding.compared = true;
@@ -166,7 +159,7 @@ Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
   if (last_step(a) != last_step(b)) {
     finding.text += fmt::format("the last step with a record is {} in A and {} in B\n", last_step(a), last_step(b));
   }
-  const auto first = std::ranges::find_if(steps, [](const Compared& step) { return !step.differences.empty(); });
+  const auto first = std::ranges::find_if(steps, [](const ComparedStep& step) { return !step.differences.empty(); });
   finding.differ = first != steps.end();
   if (finding.differ)
     finding.text += fmt::format("step {} is the first to differ:\n{}", first->step, first->differences);

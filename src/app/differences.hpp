@@ -33,7 +33,9 @@ Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b);
 // Names the first tensor and the first element that differ. Throws checkpoint errors as load_checkpoint does.
 Comparison compare_checkpoints(const std::string& a, const std::string& b);
 
-// A difference as a line: "name  value of A | value of B".
-std::string difference_line(const std::string& name, const std::string& of_a, const std::string& of_b);
+// A line "name  value of A | value of B".
+std::string values_line(const std::string& name, const std::string& a, const std::string& b);
+// The same; empty if they are equal.
+std::string difference(const std::string& name, const std::string& a, const std::string& b);
 
 }  // namespace tutti

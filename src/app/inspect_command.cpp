@@ -17,9 +17,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <sstream>
-#include <string_view>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -46,23 +48,38 @@ TensorFigures figures_of(const NamedArray& tensor) {
   return {.min = min, .max = max, .norm = std::sqrt(squares), .digest = figures.digest};
 }
 
+Json tensor_json(const NamedArray& tensor, const TensorFigures& figures) {
+  return {{"name", tensor.name},
+          {"shape", tensor.shape.extents()},
+          {"type", "f32"},
+          {"least", figures.min},
+          {"greatest", figures.max},
+          {"norm", figures.norm},
+          {"digest", digest_text(figures.digest)}};
+}
+
 std::string size_text(std::int64_t bytes) {
   const auto size = static_cast<double>(bytes);
   return size < 0x1p20 ? fmt::format("{:.1f} KiB", size / 0x1p10) : fmt::format("{:.1f} MiB", size / 0x1p20);
 }
 
-std::string line(std::string_view name, std::string_view text) {
-  return fmt::format("  {:<14}{}\n", name, printable(text));
+// The functions print_... print and return the same as JSON.
+
+template <class... Values>
+void print_line(const char* name, fmt::format_string<Values...> text, Values&&... values) {
+  fmt::print("  {:<14}{}\n", name, printable(fmt::format(text, std::forward<Values>(values)...)));
 }
 
-std::string file_lines(const LoadedCheckpoint& loaded) {
-  const std::vector<CheckpointFile> files = files_of(loaded.path);
-  if (files.empty()) return line("verified", "its seal and its digests match; it has no manifest");
-  std::string text = line("verified", "sizes, SHA-256 and digests match its manifest");
-  for (const CheckpointFile& file : files) {
-    text += line("", fmt::format("{}, {} bytes, sha256 {}", file.name, file.bytes, file.sha256));
+Json print_files(const std::vector<CheckpointFile>& files) {
+  print_line("verified", "{}",
+             files.empty() ? "its seal and its digests match; it has no manifest"
+                           : "sizes, SHA-256 and digests match its manifest");
+  Json json = Json::array();
+  for (const auto& [name, bytes, sha256] : files) {
+    print_line("", "{}, {} bytes, sha256 {}", name, bytes, sha256);
+    json.push_back({{"file", name}, {"bytes", bytes}, {"sha256", sha256}});
   }
-  return text;
+  return json;
 }
 
 std::string position_text(const TrainProgress& progress) {
@@ -75,85 +92,25 @@ std::string position_text(const TrainProgress& progress) {
   return text;
 }
 
-std::string progress_lines(const TrainProgress& progress) {
-  std::string text = "progress\n";
-  text += line("step", fmt::format("{} of {} planned", progress.step, progress.planned_steps));
-  text += line("epochs", position_text(progress));
+Json print_progress(const TrainProgress& progress) {
+  fmt::print("progress\n");
+  print_line("step", "{} of {} planned", progress.step, progress.planned_steps);
+  print_line("epochs", "{}", position_text(progress));
   if (const LossSums& sums = progress.epoch_sums; sums.samples > 0) {
-    text += line("epoch so far", fmt::format("loss {:.4f}, acc {:.4f}, {} images in {:.1f} sec", sums.mean_loss(),
-                                             sums.accuracy(), sums.samples, progress.epoch_seconds));
+    print_line("epoch so far", "loss {:.4f}, acc {:.4f}, {} images in {:.1f} sec", sums.mean_loss(), sums.accuracy(),
+               sums.samples, progress.epoch_seconds);
   }
-  text += line("learning rate", fmt::format("{}", progress.learning_rate));
-  text += line("seed", fmt::format("{}", progress.seed));
-  text += line("parts", fmt::format("{}", progress.parts));
+  print_line("learning rate", "{}", progress.learning_rate);
+  print_line("seed", "{}", progress.seed);
+  print_line("parts", "{}", progress.parts);
   const BestTest& best = progress.best;
-  text += line("best test", best.step < 0
-                                ? "none yet"
-                                : fmt::format("{} of {} correct ({:.4f}) after step {}", best.correct, best.samples,
-                                              static_cast<double>(best.correct) /
-                                                  static_cast<double>(std::max<std::int64_t>(best.samples, 1)),
-                                              best.step));
-  return text;
-}
-
-std::string run_lines(const LoadedCheckpoint& loaded) {
-  const TrainState& state = loaded.state;
-  std::string text = "run\n";
-  text += line("command line", state.command_line);
-  const std::vector<std::string> options = chosen_options(state.configuration);
-  for (std::size_t i = 0; i < options.size(); ++i) text += line(i == 0 ? "options" : "", options[i]);
-  std::istringstream model(state.model);
-  std::string name;  // the first line names the network
-  std::getline(model, name);
-  std::int64_t layers = 0;
-  for (std::string row; std::getline(model, row);) layers += row == "[[layer]]" ? 1 : 0;
-  text += line("network", fmt::format("{}, {} layers", name, layers));
-  text += line("data", "digest " + digest_text(state.data_digest));
-  if (const auto data = trained_on(loaded)) {
-    text += line("", fmt::format("images of {}, {} classes", data->image.text(), data->classes));
-    const auto names = std::span(data->class_names).first(std::min(kMaxNames, data->class_names.size()));
-    const bool has_more = names.size() < data->class_names.size();
-    if (!names.empty()) text += line("", fmt::format("{}{}", fmt::join(names, ", "), has_more ? " .." : ""));
+  if (best.step < 0) {
+    print_line("best test", "none yet");
+  } else {
+    const auto samples = static_cast<double>(std::max<std::int64_t>(best.samples, 1));
+    print_line("best test", "{} of {} correct ({:.4f}) after step {}", best.correct, best.samples,
+               static_cast<double>(best.correct) / samples, best.step);
   }
-  text += line("versions", state.versions);
-  if (!state.choices.empty()) {
-    text += line("algorithms", fmt::format("{} chosen by measuring", std::ranges::count(state.choices, '\n')));
-  }
-  return text;
-}
-
-std::string group_lines(const ArrayGroup& group, const std::vector<NamedArray>& tensors) {
-  std::size_t widest = 0;
-  std::int64_t elements = 0;
-  std::uint64_t sum = 0;
-  for (const NamedArray& tensor : tensors) widest = std::max(widest, tensor.name.size());
-  std::string text;
-  for (const NamedArray& tensor : tensors) {
-    const TensorFigures figures = figures_of(tensor);
-    text += fmt::format("  {:<{}}  {:<14} {:>10}  {:>11.4g} .. {:<11.4g} norm {:<10.4g} {}\n", tensor.name, widest,
-                        tensor.shape.text(), tensor.shape.elements(), figures.min, figures.max, figures.norm,
-                        digest_text(figures.digest));
-    elements += tensor.shape.elements();
-    sum += figures.digest;
-  }
-  if (tensors.empty()) return fmt::format("{}: none\n", group.name);
-  return fmt::format("{}: {} tensors of {} f32 values, {}, digest {}\n{}", group.name, tensors.size(), elements,
-                     size_text(elements * std::int64_t{sizeof(float)}), digest_text(sum), text);
-}
-
-Json tensor_json(const NamedArray& tensor) {
-  const TensorFigures figures = figures_of(tensor);
-  return {{"name", tensor.name},
-          {"shape", tensor.shape.extents()},
-          {"type", "f32"},
-          {"least", figures.min},
-          {"greatest", figures.max},
-          {"norm", figures.norm},
-          {"digest", digest_text(figures.digest)}};
-}
-
-Json progress_json(const TrainProgress& progress) {
-  const BestTest& best = progress.best;
   return {{"step", progress.step},
           {"planned_steps", progress.planned_steps},
           {"epoch", progress.epoch},
@@ -166,29 +123,75 @@ Json progress_json(const TrainProgress& progress) {
           {"best", {{"step", best.step}, {"correct", best.correct}, {"samples", best.samples}}}};
 }
 
-Json checkpoint_json(const LoadedCheckpoint& loaded) {
-  const TrainState& state = loaded.state;
-  Json json{{"checkpoint", loaded.path}, {"verified", true}, {"files", Json::array()}};
-  for (const CheckpointFile& file : files_of(loaded.path)) {
-    json["files"].push_back({{"file", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+Json print_run(const TrainState& state, const std::optional<TrainedOn>& data) {
+  fmt::print("run\n");
+  print_line("command line", "{}", state.command_line);
+  const char* name = "options";
+  for (const std::string& option : chosen_options(state.configuration)) {
+    print_line(std::exchange(name, ""), "{}", option);
   }
-  json["progress"] = progress_json(state.progress);
-  json["run"] = {{"command_line", state.command_line},
-                 {"configuration", state.configuration},
-                 {"model", state.model},
-                 {"versions", state.versions},
-                 {"data_digest", digest_text(state.data_digest)}};
-  if (trained_on(loaded)) json["run"]["data"] = Json::parse(state.data);
-  for (const ArrayGroup& group : kArrayGroups) {
-    Json& tensors = json[group.name] = Json::array();
-    for (const NamedArray& tensor : state.*group.arrays) tensors.push_back(tensor_json(tensor));
+  std::istringstream model(state.model);
+  std::string network;  // the first line names it
+  std::getline(model, network);
+  std::int64_t layers = 0;
+  for (std::string row; std::getline(model, row);) layers += row == "[[layer]]" ? 1 : 0;
+  print_line("network", "{}, {} layers", network, layers);
+  print_line("data", "digest {}", digest_text(state.data_digest));
+  if (data) {
+    print_line("", "images of {}, {} classes", data->image.text(), data->classes);
+    const auto names = std::span(data->class_names).first(std::min(kMaxNames, data->class_names.size()));
+    const bool has_more = names.size() < data->class_names.size();
+    if (!names.empty()) print_line("", "{}{}", fmt::join(names, ", "), has_more ? " .." : "");
+  }
+  print_line("versions", "{}", state.versions);
+  if (!state.choices.empty()) {
+    print_line("algorithms", "{} chosen by measuring", std::ranges::count(state.choices, '\n'));
+  }
+  Json json{{"command_line", state.command_line},
+            {"configuration", state.configuration},
+            {"model", state.model},
+            {"versions", state.versions},
+            {"data_digest", digest_text(state.data_digest)}};
+  if (data) json["data"] = Json::parse(state.data);
+  return json;
+}
+
+Json print_group(const ArrayGroup& group, const std::vector<NamedArray>& tensors) {
+  std::size_t widest = 0;
+  std::int64_t elements = 0;
+  std::uint64_t sum = 0;
+  for (const NamedArray& tensor : tensors) widest = std::max(widest, tensor.name.size());
+  std::string text;
+  Json json = Json::array();
+  for (const NamedArray& tensor : tensors) {
+    const TensorFigures figures = figures_of(tensor);
+    text += fmt::format("  {:<{}}  {:<14} {:>10}  {:>11.4g} .. {:<11.4g} norm {:<10.4g} {}\n", tensor.name, widest,
+                        tensor.shape.text(), tensor.shape.elements(), figures.min, figures.max, figures.norm,
+                        digest_text(figures.digest));
+    elements += tensor.shape.elements();
+    sum += figures.digest;
+    json.push_back(tensor_json(tensor, figures));
+  }
+  if (tensors.empty()) {
+    fmt::print("{}: none\n", group.name);
+  } else {
+    fmt::print("{}: {} tensors of {} f32 values, {}, digest {}\n{}", group.name, tensors.size(), elements,
+               size_text(elements * std::int64_t{sizeof(float)}), digest_text(sum), text);
   }
   return json;
 }
 
-void print_checkpoint(const LoadedCheckpoint& loaded) {
-  fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress), run_lines(loaded));
-  for (const ArrayGroup& group : kArrayGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
+// Everything but the values.
+Json print_checkpoint(const LoadedCheckpoint& loaded) {
+  const std::vector<CheckpointFile> files = files_of(loaded.path);
+  const std::optional<TrainedOn> data = trained_on(loaded);
+  fmt::print("{}\n", loaded.path);
+  Json json{{"checkpoint", loaded.path}, {"verified", true}};
+  json["files"] = print_files(files);
+  json["progress"] = print_progress(loaded.state.progress);
+  json["run"] = print_run(loaded.state, data);
+  for (const ArrayGroup& group : kArrayGroups) json[group.name] = print_group(group, loaded.state.*group.arrays);
+  return json;
 }
 
 // Finds "parameters/conv1/weight", or the same without the group if the name is unique.
@@ -229,13 +232,13 @@ void print_values(const NamedArray& tensor) {
   }
 }
 
-Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
+Json print_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
   const NamedArray& tensor = find_tensor(loaded, name);
   const TensorFigures figures = figures_of(tensor);
   fmt::print("{} of {}: {} f32, {:.6g} .. {:.6g}, norm {:.6g}, digest {}\n", tensor.name, loaded.path,
              tensor.shape.text(), figures.min, figures.max, figures.norm, digest_text(figures.digest));
   print_values(tensor);
-  Json json = tensor_json(tensor);
+  Json json = tensor_json(tensor, figures);
   json["values"] = tensor.values;
   return {{"checkpoint", loaded.path}, {"verified", true}, {"tensor", std::move(json)}};
 }
@@ -264,13 +267,8 @@ Json inspect(const Invocation& invocation) {
     path = invocation.inspect.seal;
   }
   const LoadedCheckpoint loaded = load_checkpoint(path);
-  Json json;
-  if (invocation.inspect.tensor.empty()) {
-    print_checkpoint(loaded);
-    json = checkpoint_json(loaded);
-  } else {
-    json = inspect_tensor(loaded, invocation.inspect.tensor);
-  }
+  const std::string& tensor = invocation.inspect.tensor;
+  Json json = tensor.empty() ? print_checkpoint(loaded) : print_tensor(loaded, tensor);
   if (!all.empty()) json["folder"] = std::move(all);
   return json;
 }

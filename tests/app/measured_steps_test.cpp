@@ -1,7 +1,6 @@
 #include "bench/measured_steps.hpp"
 
 #include "bench/bench.hpp"
-#include "bench/scaling_inputs.hpp"
 #include "support/mpi_world.hpp"
 
 #include <gtest/gtest.h>
@@ -50,10 +49,10 @@ TEST(StepAccount, MediansGoByInterval) {
 }
 
 TEST(ScalingRun, TakesWholeBatchesHoweverFewTheSamples) {
-  EXPECT_EQ(config_for_ranks({}, 64, 8192, 1).last_batch, LastBatch::rollover);
+  EXPECT_EQ(config_for_ranks({}, 64, 8192).last_batch, LastBatch::rollover);
   Invocation chosen;
   chosen.given.insert("last-batch");
-  EXPECT_EQ(config_for_ranks(chosen, 64, 8192, 1).last_batch, RunConfig().last_batch);
+  EXPECT_EQ(config_for_ranks(chosen, 64, 8192).last_batch, RunConfig().last_batch);
 }
 
 RunConfig small_config(Exchange exchange) {

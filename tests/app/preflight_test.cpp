@@ -271,17 +271,17 @@ TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
 
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   const std::int64_t mib = 1 << 20;
-  AvailableMemory memory{.host = "n1", .of_host = PoolDemand{4, 1000 * mib, 2000 * mib}};
+  AvailableMemory memory{.host = "n1", .of_host = {"host", 2000 * mib, 4, 1000 * mib}};
   EXPECT_THAT(check_memory(memory).all(), IsEmpty());
-  memory.of_host->left = 900 * mib;
+  memory.of_host.left = 900 * mib;
   EXPECT_EQ(only(check_memory(memory)),
             "warning: n1: 4 ranks need about 1000 MiB, and the host has 900 MiB: start fewer "
             "ranks there, or give a smaller --batch-size");
-  memory.of_host->left = 700 * mib;
+  memory.of_host.left = 700 * mib;
   EXPECT_THAT(only(check_memory(memory)), HasSubstr("error: n1: 4 ranks need about 1000 MiB"));
   EXPECT_EQ(check_memory(memory).all()[0].source, ErrorSource::input);
-  memory.of_host.reset();
-  memory.of_groups = {{1, 250 * mib, 200 * mib}, {4, 1000 * mib, 300 * mib}};
+  memory.of_host = {};
+  memory.of_groups = {{"0:1", 200 * mib, 1, 250 * mib}, {"0:2", 300 * mib, 4, 1000 * mib}};
   EXPECT_THAT(only(check_memory(memory)),
               HasSubstr("4 ranks need about 1000 MiB, and their control group leaves them 300 MiB: ask for more"));
   memory.of_groups.clear();

@@ -46,62 +46,65 @@ float sum_of(std::int64_t element, int ranks) {
 class Sums {
  public:
   Sums(Backend& backend, const Contender& contender, std::int64_t elements)
-      : backend_(backend), contender_(contender), elements_(elements), stream_(backend.make_stream()) {
-    values_ = communicator().allocate(static_cast<std::size_t>(elements) * sizeof(float));
+      : backend_(backend),
+        communicator_(*contender.communicator),
+        elements_(elements),
+        stream_(backend.make_stream()),
+        values_(communicator_.allocate(static_cast<std::size_t>(elements) * sizeof(float))) {
     if (contender.exact) make_grid();
   }
 
   void once() {
-    if (contender_.exact) {
+    if (sums_.bytes() > 0) {
       sum_exactly();
     } else {
-      communicator().all_reduce(values(), *stream_);
+      communicator_.all_reduce(values(0, elements_), *stream_);
     }
-    communicator().finish(*stream_);
-    stream_->synchronize();
+    wait();
   }
 
   void align() {
-    communicator().all_reduce(values_.view(Shape{1}, ElementType::f32), *stream_);
-    communicator().finish(*stream_);
-    stream_->synchronize();
+    communicator_.all_reduce(values(0, 1), *stream_);
+    wait();
   }
 
   // Returns the number of wrong elements in a result. Leaves zeros.
   std::int64_t count_wrong() {
-    const int ranks = communicator().size();
     std::vector<float> host(static_cast<std::size_t>(elements_));
     const Tensor on_host{host.data(), Shape{elements_}};
     for (std::int64_t i = 0; i < elements_; ++i) {
-      host[static_cast<std::size_t>(i)] = value_of(i, communicator().rank());
+      host[static_cast<std::size_t>(i)] = value_of(i, communicator_.rank());
     }
-    backend_.copy(*stream_, values(), on_host);
+    backend_.copy(*stream_, values(0, elements_), on_host);
     once();
-    backend_.copy(*stream_, on_host, values());
-    backend_.fill_zero(*stream_, values());
+    backend_.copy(*stream_, on_host, values(0, elements_));
+    backend_.fill_zero(*stream_, values(0, elements_));
     stream_->synchronize();
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < elements_; ++i) {
-      wrong += static_cast<std::int64_t>(host[static_cast<std::size_t>(i)] != sum_of(i, ranks));
+      wrong += static_cast<std::int64_t>(host[static_cast<std::size_t>(i)] != sum_of(i, communicator_.size()));
     }
     return wrong;
   }
 
  private:
-  Communicator& communicator() const { return *contender_.communicator; }
-  Tensor values() const { return values_.view(Shape{elements_}, ElementType::f32); }
-  Tensor sums() const { return sums_.view(Shape{elements_}, ElementType::i64); }
+  Tensor values(std::int64_t begin, std::int64_t end) const {
+    return values_.view(Shape{end - begin}, ElementType::f32, static_cast<std::size_t>(begin) * sizeof(float));
+  }
+  Tensor sums(std::int64_t begin, std::int64_t end) const {
+    return sums_.view(Shape{end - begin}, ElementType::i64, static_cast<std::size_t>(begin) * sizeof(std::int64_t));
+  }
   // The grid of a block of one slice, in steps of 2^-20.
   FixedPointGrid grid() const {
     return {.ends = facts_.view(Shape{1}, ElementType::i64), .exponents = facts_.view(Shape{1}, ElementType::i32, 8)};
   }
-  static Tensor elements_of(const Tensor& all, std::int64_t begin, std::int64_t end) {
-    return {static_cast<std::byte*>(all.data) + static_cast<std::size_t>(begin) * bytes_of(all.type),
-            Shape{end - begin}, all.type, all.space};
+  void wait() {
+    communicator_.finish(*stream_);
+    stream_->synchronize();
   }
 
   void make_grid() {
-    sums_ = communicator().allocate(static_cast<std::size_t>(elements_) * sizeof(std::int64_t));
+    sums_ = communicator_.allocate(static_cast<std::size_t>(elements_) * sizeof(std::int64_t));
     facts_ = backend_.allocate(3 * sizeof(std::int64_t));
     std::int32_t exponent = 20;
     backend_.copy(*stream_, grid().ends, {&elements_, Shape{1}, ElementType::i64});
@@ -111,67 +114,30 @@ class Sums {
 
   // As --exchange exact reduces a bucket of gradients.
   void sum_exactly() {
-    backend_.to_fixed_point(
-        *stream_, grid(),
-        {.values = values(), .sums = sums(), .first = true, .largest = facts_.view(Shape{1}, ElementType::i32, 16)});
+    backend_.to_fixed_point(*stream_, grid(),
+                            {.values = values(0, elements_),
+                             .sums = sums(0, elements_),
+                             .first = true,
+                             .largest = facts_.view(Shape{1}, ElementType::i32, 16)});
     std::vector<std::int64_t> bounds;
-    const int ranks = communicator().size();
+    const int ranks = communicator_.size();
     for (int rank = 0; rank <= ranks; ++rank) bounds.push_back(elements_ * rank / ranks);
     const auto convert = [this](Stream& on, std::int64_t begin, std::int64_t end) {
-      backend_.from_fixed_point(
-          on, grid(),
-          {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .offset = begin});
+      backend_.from_fixed_point(on, grid(), {.sums = sums(begin, end), .values = values(begin, end), .offset = begin});
     };
-    communicator().reduce_scatter_gather(
-        {.values = sums(), .bounds = bounds, .transform_shard = convert, .results = values()}, *stream_);
+    communicator_.reduce_scatter_gather(
+        {.values = sums(0, elements_), .bounds = bounds, .transform_shard = convert, .results = values(0, elements_)},
+        *stream_);
   }
 
   Backend& backend_;
-  const Contender& contender_;
+  Communicator& communicator_;
   std::int64_t elements_;
   std::unique_ptr<Stream> stream_;
   Buffer values_;
-  Buffer sums_;
+  Buffer sums_;   // empty unless the sums are exact
   Buffer facts_;  // the grid's slice end and exponent, and the largest value
 };
-
-struct Point {
-  std::string algorithm;
-  int ranks = 1;
-  std::int64_t bytes = 0;
-  Quartiles seconds;
-  std::int64_t wrong = 0;
-
-  double gigabytes_per_second() const { return static_cast<double>(bytes) / seconds.median / 1e9; }
-  // Counts the bytes that each rank must send at least, so that rank counts can be compared.
-  double bus_gigabytes_per_second() const { return 2.0 * (ranks - 1) / ranks * gigabytes_per_second(); }
-};
-
-void print_header(const std::string& libraries) {
-  fmt::print("{}\n", libraries);
-  fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11} {:>11} {:>11} {:>9} {:>9} {:>7}\n", "ranks", "bytes", "count",
-             "type", "by", "median us", "25 % us", "75 % us", "alg GB/s", "bus GB/s", "#wrong");
-}
-
-void print(const Point& point) {
-  fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.3f} {:>9.3f} {:>7}\n", point.ranks,
-             point.bytes, point.bytes / 4, "f32", point.algorithm, point.seconds.median * 1e6, point.seconds.low * 1e6,
-             point.seconds.high * 1e6, point.gigabytes_per_second(), point.bus_gigabytes_per_second(), point.wrong);
-  std::fflush(stdout);
-}
-
-Json as_json(const Point& point, int hosts) {
-  return {{"ranks", point.ranks},
-          {"hosts", hosts},
-          {"bytes", point.bytes},
-          {"algorithm", point.algorithm},
-          {"seconds_median", point.seconds.median},
-          {"seconds_low_quartile", point.seconds.low},
-          {"seconds_high_quartile", point.seconds.high},
-          {"gigabytes_per_second", point.gigabytes_per_second()},
-          {"bus_gigabytes_per_second", point.bus_gigabytes_per_second()},
-          {"wrong", point.wrong}};
-}
 
 // Null for an algorithm that needs shared memory if the ranks have none.
 std::unique_ptr<Communicator> make_if_possible(World& world, AllReduceAlgorithm algorithm) {
@@ -203,39 +169,59 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   return contenders;
 }
 
-std::vector<Point> measure(World& world, Backend& backend, const std::vector<Contender>& contenders,
-                           std::int64_t elements, std::int64_t rounds) {
+struct Message {
+  std::int64_t elements = 0;
+  std::int64_t rounds = 0;
+  int hosts = 1;  // of the ranks
+};
+
+// Measures and prints one message size. Rank 0 adds the results.
+void measure(World& world, Backend& backend, const std::vector<Contender>& contenders, const Message& message,
+             Json& results) {
+  const std::int64_t bytes = message.elements * 4;
   std::vector<std::unique_ptr<Sums>> sums;
   std::vector<SumTrial> trials;
   std::vector<double> wrong;
   for (const Contender& contender : contenders) {
-    Sums& own = *sums.emplace_back(std::make_unique<Sums>(backend, contender, elements));
+    Sums& own = *sums.emplace_back(std::make_unique<Sums>(backend, contender, message.elements));
     wrong.push_back(static_cast<double>(own.count_wrong()));
-    trials.push_back(
-        {.once = [&own] { own.once(); }, .align = [&own] { own.align(); }, .at_once = sums_at_once(elements * 4)});
+    trials.push_back({.bytes = bytes, .once = [&own] { own.once(); }, .align = [&own] { own.align(); }});
   }
   wrong = max_over_ranks(world, wrong);
-  const auto seconds = time_in_rounds(world, trials, rounds);
-  std::vector<Point> points;
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    points.push_back({.algorithm = contenders[i].algorithm,
-                      .ranks = world.size(),
-                      .bytes = elements * 4,
-                      .seconds = quartiles_of(seconds[i]),
-                      .wrong = static_cast<std::int64_t>(wrong[i])});
+  const auto seconds = time_in_rounds(world, trials, message.rounds);
+  const int ranks = world.size();
+  for (std::size_t i = 0; world.rank() == 0 && i < trials.size(); ++i) {
+    const std::string& algorithm = contenders[i].algorithm;
+    const Quartiles time = quartiles_of(seconds[i]);
+    const double rate = static_cast<double>(bytes) / time.median / 1e9;
+    // Counts the bytes that each rank must send at least, so that rank counts can be compared.
+    const double bus_rate = 2.0 * (ranks - 1) / ranks * rate;
+    const auto wrong_elements = static_cast<std::int64_t>(wrong[i]);
+    fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.3f} {:>9.3f} {:>7}\n", ranks, bytes,
+               message.elements, "f32", algorithm, time.median * 1e6, time.low * 1e6, time.high * 1e6, rate, bus_rate,
+               wrong_elements);
+    results.push_back({{"ranks", ranks},
+                       {"hosts", message.hosts},
+                       {"bytes", bytes},
+                       {"algorithm", algorithm},
+                       {"seconds_median", time.median},
+                       {"seconds_low_quartile", time.low},
+                       {"seconds_high_quartile", time.high},
+                       {"gigabytes_per_second", rate},
+                       {"bus_gigabytes_per_second", bus_rate},
+                       {"wrong", wrong_elements}});
   }
-  return points;
+  std::fflush(stdout);
 }
 
-Json choices_of(const Communicator& communicator) {
-  Json choices = Json::array();
-  for (const AllReduceThreshold& threshold : communicator.thresholds()) {
+void add_choices(const Communicator& communicator, Json& choices) {
+  const auto thresholds = communicator.thresholds();
+  for (const AllReduceThreshold& threshold : thresholds) {
+    const bool is_last = &threshold == &thresholds.back();
     choices.push_back({{"ranks", communicator.size()},
-                       {"up_to_bytes", threshold.up_to_bytes},
+                       {"up_to_bytes", is_last ? Json() : Json(threshold.up_to_bytes)},
                        {"algorithm", name_of(threshold.algorithm)}});
   }
-  if (!choices.empty()) choices.back()["up_to_bytes"] = nullptr;
-  return choices;
 }
 
 void bench_ranks(World& world, const Invocation& invocation, const ChosenProcessor& processor, Json& json) {
@@ -248,14 +234,11 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
   for (const Contender& contender : contenders) {
     if (world.rank() == 0) fmt::print("  by {:<9} {}\n", contender.algorithm, contender.meaning);
   }
-  for (Json& choice : choices_of(own)) json["choices"].push_back(std::move(choice));
+  add_choices(own, json["choices"]);
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
-    for (const Point& point :
-         measure(world, *processor.backend, contenders, std::max<std::int64_t>(1, bytes / 4), bench.repeats)) {
-      if (world.rank() != 0) continue;
-      print(point);
-      json["results"].push_back(as_json(point, hosts));
-    }
+    measure(world, *processor.backend, contenders,
+            {.elements = std::max<std::int64_t>(1, bytes / 4), .rounds = bench.repeats, .hosts = hosts},
+            json["results"]);
   }
 }
 
@@ -273,7 +256,11 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandCo
   const ChosenProcessor processor = choose_processor(world, invocation.run, Log(world.rank(), world.host(), true));
   const std::string libraries =
       fmt::format("tutti {}; {}; {}", version(), processor.backend->description(), world.description());
-  if (world.rank() == 0) print_header(libraries);
+  if (world.rank() == 0) {
+    fmt::print("{}\n", libraries);
+    fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11} {:>11} {:>11} {:>9} {:>9} {:>7}\n", "ranks", "bytes", "count",
+               "type", "by", "median us", "25 % us", "75 % us", "alg GB/s", "bus GB/s", "#wrong");
+  }
   Json json{{"bench", "allreduce"}, {"libraries", libraries}, {"results", Json::array()}, {"choices", Json::array()}};
   for (const int count : counts) {
     if (count == 1 && counts.size() > 1) continue;

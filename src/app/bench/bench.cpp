@@ -2,9 +2,12 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
+#include "tutti/nn/model_file.hpp"
 
 #include "device_choice.hpp"
+#include "option_table.hpp"
 #include "run_config.hpp"
+#include "run_reports.hpp"
 #include "streams_and_signals.hpp"
 
 #include <algorithm>
@@ -37,6 +40,16 @@ RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   return config;
 }
 
+RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch) {
+  RunConfig config = config_for_steps(invocation, invocation.steps.warmup + invocation.steps.timed + kMaxStepsByPhase);
+  config.batch_size = batch;
+  config.parts = ranks;
+  config.exchange = Exchange::ring;
+  // Every step has a whole batch, even one larger than the data.
+  if (!invocation.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
+  return config;
+}
+
 TimedSteps steps_for(const Backend& backend, TimedSteps steps) {
   if (backend.memory_space() != MemorySpace::host) steps.at_once = 10;
   return steps;
@@ -58,20 +71,18 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
   return max_over_ranks(world, std::move(seconds));
 }
 
-std::int64_t sums_at_once(std::int64_t bytes) {
-  return std::clamp((std::int64_t{1} << 18) / std::max<std::int64_t>(bytes, 1), std::int64_t{1}, std::int64_t{20});
-}
-
 std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials,
                                                 std::int64_t rounds) {
   constexpr std::int64_t kWarmUps = 3;
   std::vector<std::vector<double>> seconds(trials.size());
   for (std::int64_t round = -kWarmUps; round < rounds; ++round) {
     for (std::size_t i = 0; i < trials.size(); ++i) {
+      // Short all-reduces are timed together, so that the time to synchronize the ranks does not matter.
+      const std::int64_t at_once = std::clamp<std::int64_t>((1 << 18) / trials[i].bytes, 1, 20);
       trials[i].align();
       const Stopwatch watch;
-      for (std::int64_t done = 0; done < trials[i].at_once; ++done) trials[i].once();
-      if (round >= 0) seconds[i].push_back(watch.seconds() / static_cast<double>(trials[i].at_once));
+      for (std::int64_t done = 0; done < at_once; ++done) trials[i].once();
+      if (round >= 0) seconds[i].push_back(watch.seconds() / static_cast<double>(at_once));
     }
   }
   for (auto& of_trial : seconds) of_trial = max_over_ranks(world, std::move(of_trial));
@@ -81,10 +92,14 @@ std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<
 PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankStatus* rank_status)
     : assembly(assemble(world, config, Log(world.rank(), world.host(), true))),
       assembled_at(seconds_since_process_start()) {
+  const RunMetadata facts{.configuration = config_text(assembly.config),
+                          .model = model_text(assembly.network->spec()),
+                          .versions = versions_text(*assembly.backend, world),
+                          .data_digest = assembly.data_digest};
   build_with_shared_choices(world, assembly.config, *assembly.backend, [&] {
     TrainerContext context = assembly.trainer_context();
     context.rank_status = rank_status;
-    trainer.emplace(context, assembly.options, RunMetadata{});
+    trainer.emplace(context, assembly.options, facts);
   });
 }
 
@@ -109,10 +124,10 @@ int RankOrder::nodes_of(int ranks) const {
 
 std::vector<int> RankOrder::counts(const std::string& ranks, const std::string& nodes) const {
   std::set<int> all;
-  const auto add = [&](const std::vector<int>& counts) { all.insert(counts.begin(), counts.end()); };
   const bool neither = ranks.empty() && nodes.empty();
-  if (neither) add(parse_counts("ranks", "", ranks_of(1)));
-  if (!ranks.empty()) add(parse_counts("ranks", ranks, this->ranks()));
+  if (neither || !ranks.empty()) {
+    for (const int count : parse_counts("ranks", ranks, neither ? ranks_of(1) : this->ranks())) all.insert(count);
+  }
   if (neither || !nodes.empty()) {
     for (const int count : parse_counts("nodes", nodes, this->nodes())) all.insert(ranks_of(count));
   }

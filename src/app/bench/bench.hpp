@@ -26,6 +26,10 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
 
 // The user's run, with synthetic data unless --data is given, which ends after `steps` steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
+// The number of steps whose phases are timed one by one if steps are enqueued.
+inline constexpr std::int64_t kMaxStepsByPhase = 10;
+// The run that bench scaling measures on `ranks` ranks with one part each. All rank counts use the same steps.
+RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch);
 // The steps to time on this processor. If steps are enqueued, several are timed together, so that none waits.
 TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 // Calls `step`, which makes one step of the trainer, and returns the seconds per step on the slowest rank: one value
@@ -34,14 +38,12 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
                                const std::function<void()>& step);
 
 struct SumTrial {
+  std::int64_t bytes = 0;
   // One all-reduce, until its result may be used. Collective.
   std::function<void()> once;
   // Synchronizes the ranks, to within the time of a short all-reduce. Collective.
   std::function<void()> align;
-  std::int64_t at_once = 1;  // all-reduces between two readings of the clock
 };
-// Several short all-reduces are timed together, so that the time to synchronize the ranks does not matter.
-std::int64_t sums_at_once(std::int64_t bytes);
 // Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a few warm-up rounds. Each round
 // runs all trials, so that a machine that slows down affects all of them. Collective.
 std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds);

@@ -1,13 +1,10 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_writer.hpp"
 
 #include "../output.hpp"
 #include "bench.hpp"
-#include "option_table.hpp"
-#include "processors.hpp"
 #include "run_reports.hpp"
 
 #include <fcntl.h>
@@ -16,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
@@ -73,10 +69,12 @@ void write_plainly(const std::string& folder, std::span<const std::byte> bytes) 
   if (::fsync(file.get()) != 0) fail(folder, "flushing a file");
 }
 
-// Wall-clock seconds, and CPU seconds of all threads of this process.
+// A row of the table: wall-clock seconds, and CPU seconds of all threads of this process.
 struct Cost {
-  std::vector<double> seconds;
-  std::vector<double> processor;
+  const char* name;
+  bool moves_bytes = true;
+  std::vector<double> seconds{};
+  std::vector<double> processor{};
 
   void measure(const std::function<void()>& work) {
     const std::clock_t before = std::clock();
@@ -96,32 +94,23 @@ double median_ratio(const std::vector<double>& a, const std::vector<double>& b) 
 
 struct Figures {
   std::int64_t bytes = 0;  // of a checkpoint
-  Cost step;
-  Cost stall;  // of training, for one checkpoint: to copy the state and hand it over
-  Cost save;   // while training waits
-  Cost plain;
-  Cost load;
-  Cost step_beside;                 // while a checkpoint is saved
+  Cost step{"step", false};
+  Cost stall{"stall: copy and hand over"};  // of training, for one checkpoint
+  Cost save{"save"};                        // while training waits
+  Cost plain{"plain write and fsync"};
+  Cost load{"verify and load"};
+  Cost step_beside{"step during a save", false};
   std::vector<double> save_beside;  // seconds, while training continues
-
-  double bandwidth_of_plain() const { return median_ratio(plain.seconds, save.seconds); }
-  double stall_of_step() const { return quartiles_of(stall.seconds).median / quartiles_of(step.seconds).median; }
 };
 
 // A training whose state is saved repeatedly by rank 0.
 class SavedTraining {
  public:
-  SavedTraining(World& world, Assembly& assembly, const std::string& folder) : world_(world) {
+  SavedTraining(World& world, Trainer& trainer, const std::string& folder) : world_(world), trainer_(trainer) {
     on_rank_0(world_, [&] {
       folder_.emplace(folder);
       writer_.emplace(CheckpointStore(folder_->path()), WriterOptions{.keep_checkpoints = 2});
     });
-    const RunMetadata facts{.configuration = config_text(assembly.config),
-                            .model = model_text(assembly.network->spec()),
-                            .versions = versions_text(*assembly.backend, world),
-                            .data_digest = assembly.data_digest};
-    build_with_shared_choices(world, assembly.config, *assembly.backend,
-                              [&] { trainer_.emplace(assembly.trainer_context(), assembly.options, facts); });
     for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
   }
 
@@ -151,23 +140,21 @@ class SavedTraining {
     cost.processor.back() = largest[1];
   }
   void measure_save() {
-    const std::clock_t before = std::clock();
-    writer_->finish();
-    figures_.save.processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
+    figures_.save.measure([this] { writer_->finish(); });
     const SaveReport report = take_report().value();
-    figures_.save.seconds.push_back(report.seconds);
+    figures_.save.seconds.back() = report.seconds;
     figures_.bytes = report.bytes;
     const std::vector<std::byte> bytes = read_file_bytes(report.path);
     figures_.plain.measure([&] { write_plainly(folder_->path(), bytes); });
     figures_.load.measure([&] { static_cast<void>(load_checkpoint(report.path)); });
   }
   void step() {
-    trainer_->step();
-    trainer_->synchronize();
+    trainer_.step();
+    trainer_.synchronize();
   }
   void hand_over() {
     measure_together(figures_.stall, [&] {
-      TrainState state = trainer_->snapshot(world_.rank() == 0 ? std::optional(FileShard{}) : std::nullopt);
+      TrainState state = trainer_.snapshot(world_.rank() == 0 ? std::optional(FileShard{}) : std::nullopt);
       if (writer_) writer_->save(std::move(state));
     });
   }
@@ -180,26 +167,14 @@ class SavedTraining {
   }
 
   World& world_;
+  Trainer& trainer_;
   std::optional<OwnFolder> folder_;
   std::optional<CheckpointWriter> writer_;
-  std::optional<Trainer> trainer_;
   Figures figures_;
 };
 
-struct Row {
-  const char* name;
-  const Cost Figures::*cost;
-  bool moves_bytes = true;
-};
-
-constexpr std::array kRows{Row{"step", &Figures::step, false},
-                           Row{"stall: copy and hand over", &Figures::stall},
-                           Row{"save", &Figures::save},
-                           Row{"plain write and fsync", &Figures::plain},
-                           Row{"verify and load", &Figures::load},
-                           Row{"step during a save", &Figures::step_beside, false}};
-
-void print(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
+// Prints the figures, and returns them as JSON.
+Json report(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
   const double mib = mebi(figures.bytes);
   fmt::print("{}\n", libraries);
   fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, name_of(*config.precision),
@@ -207,42 +182,40 @@ void print(const Figures& figures, const RunConfig& config, const std::string& l
              mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
              "MiB/s");
-  for (const Row& row : kRows) {
-    const Quartiles time = quartiles_of((figures.*row.cost).seconds);
-    fmt::print("{:<25} {:>10.2f} {:>9.2f} {:>9.2f} {:>12.2f} {:>8}\n", row.name, time.median * 1e3, time.low * 1e3,
-               time.high * 1e3, quartiles_of((figures.*row.cost).processor).median * 1e3,
-               row.moves_bytes ? fmt::format("{:.0f}", mib / time.median) : "");
+  Json rows = Json::array();
+  for (const Cost* cost :
+       {&figures.step, &figures.stall, &figures.save, &figures.plain, &figures.load, &figures.step_beside}) {
+    const Quartiles time = quartiles_of(cost->seconds);
+    const double processor = quartiles_of(cost->processor).median;
+    fmt::print("{:<25} {:>10.2f} {:>9.2f} {:>9.2f} {:>12.2f} {:>8}\n", cost->name, time.median * 1e3, time.low * 1e3,
+               time.high * 1e3, processor * 1e3, cost->moves_bytes ? fmt::format("{:.0f}", mib / time.median) : "");
+    rows.push_back({{"what", cost->name},
+                    {"seconds_median", time.median},
+                    {"seconds_low_quartile", time.low},
+                    {"seconds_high_quartile", time.high},
+                    {"processor_seconds_median", processor}});
   }
-  fmt::print("{:<25} {:>10.2f}\n", "save during steps", quartiles_of(figures.save_beside).median * 1e3);
+  const double save_beside = quartiles_of(figures.save_beside).median;
+  const double bandwidth_of_plain = median_ratio(figures.plain.seconds, figures.save.seconds);
+  const double stall_of_step = quartiles_of(figures.stall.seconds).median / quartiles_of(figures.step.seconds).median;
+  fmt::print("{:<25} {:>10.2f}\n", "save during steps", save_beside * 1e3);
   fmt::print(
       "a save reaches {:.2f} of the bandwidth of a plain write and fsync; training pauses for {:.3f} of a step\n",
-      figures.bandwidth_of_plain(), figures.stall_of_step());
-}
-
-Json as_json(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
-  Json json{{"bench", "checkpoint"},
-            {"libraries", libraries},
-            {"model", config.model},
-            {"data", config.data},
-            {"precision", name_of(*config.precision)},
-            {"optimizer", name_of(config.optimizer.kind)},
-            {"batch", config.batch_size},
-            {"ranks", ranks},
-            {"parts", config.parts},
-            {"checkpoint_bytes", figures.bytes},
-            {"bandwidth_of_plain", figures.bandwidth_of_plain()},
-            {"stall_of_step", figures.stall_of_step()},
-            {"save_beside_steps_seconds_median", quartiles_of(figures.save_beside).median}};
-  for (const Row& row : kRows) {
-    const Cost& cost = figures.*row.cost;
-    const Quartiles time = quartiles_of(cost.seconds);
-    json["measured"].push_back({{"what", row.name},
-                                {"seconds_median", time.median},
-                                {"seconds_low_quartile", time.low},
-                                {"seconds_high_quartile", time.high},
-                                {"processor_seconds_median", quartiles_of(cost.processor).median}});
-  }
-  return json;
+      bandwidth_of_plain, stall_of_step);
+  return {{"bench", "checkpoint"},
+          {"libraries", libraries},
+          {"model", config.model},
+          {"data", config.data},
+          {"precision", name_of(*config.precision)},
+          {"optimizer", name_of(config.optimizer.kind)},
+          {"batch", config.batch_size},
+          {"ranks", ranks},
+          {"parts", config.parts},
+          {"checkpoint_bytes", figures.bytes},
+          {"bandwidth_of_plain", bandwidth_of_plain},
+          {"stall_of_step", stall_of_step},
+          {"save_beside_steps_seconds_median", save_beside},
+          {"measured", rows}};
 }
 
 }  // namespace
@@ -250,15 +223,12 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   RunConfig config = config_for_steps(invocation, 1'000'000'000);
   if (!invocation.given.contains("model")) config.model = "resnet18";
-  Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
-  SavedTraining training(world, assembly, invocation.checkpoint.folder);
+  PreparedTraining run(world, config);
+  SavedTraining training(world, *run.trainer, invocation.checkpoint.folder);
   for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
-  const std::string libraries = versions_text(*assembly.backend, world);
+  const std::string libraries = versions_text(*run.assembly.backend, world);
   Json json;
-  if (world.rank() == 0) {
-    print(training.figures(), assembly.config, libraries, world.size());
-    json = as_json(training.figures(), assembly.config, libraries, world.size());
-  }
+  if (world.rank() == 0) json = report(training.figures(), run.assembly.config, libraries, world.size());
   write_json(world, invocation.json, json);
   return ExitStatus::done;
 }

@@ -9,31 +9,17 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Way {
-  const char* name;
-  Exchange exchange;
-  bool shards_optimizer = false;
-};
-constexpr std::array kWays{Way{"ring", Exchange::ring}, Way{"exact", Exchange::exact},
-                           Way{"exact, sharded", Exchange::exact, true}, Way{"sharded", Exchange::sharded},
-                           Way{"central", Exchange::central}};
-
-// The cost of exchange and update of a step alone, a line of the table. Bytes are the maximum over the ranks.
-struct Point {
-  std::string way;
-  int ranks = 1;
-  bool oversubscribed = false;
-  Quartiles step{};
-  double sent_bytes = 0;  // per step
-  double exchange_bytes = 0;
-  double optimizer_bytes = 0;
-};
+// Each exchange, and whether it shards the optimizer.
+constexpr std::array kWays{std::pair{Exchange::ring, false}, std::pair{Exchange::exact, false},
+                           std::pair{Exchange::exact, true}, std::pair{Exchange::sharded, false},
+                           std::pair{Exchange::central, false}};
 
 Tensor host_tensor(std::vector<float>& values) {
   return {.data = values.data(), .shape = Shape{static_cast<std::int64_t>(values.size())}};
@@ -54,9 +40,11 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
   return values;
 }
 
-Point measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
+// Measures and prints the cost of exchange and update of a step alone. Bytes are the maximum over the ranks.
+Json measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
   PreparedTraining run(world, config);
   Backend& backend = *run.assembly.backend;
+  const Communicator& communicator = *run.assembly.communicator;
   const Tensor values = host_tensor(gradients);
   const Buffer memory = backend.allocate(values.bytes());
   const Tensor on_device = memory.view(values.shape, values.type);
@@ -65,40 +53,31 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, st
   stream->synchronize();
   const auto step = [&] { exchange_step(*run.trainer, on_device); };
   time_steps(world, *run.trainer, {.warmup = steps.warmup, .timed = 0}, step);
-  const std::uint64_t sent_before = run.assembly.communicator->bytes_sent();
-  const auto seconds = time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step);
-  const auto sent = static_cast<double>(run.assembly.communicator->bytes_sent() - sent_before);
+  const std::uint64_t sent_before = communicator.bytes_sent();
+  const Quartiles time =
+      quartiles_of(time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step));
+  const auto sent = static_cast<double>(communicator.bytes_sent() - sent_before);
   const Replica& replica = run.trainer->replica();
-  const auto largest =
+  const auto bytes =
       max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
                              static_cast<double>(replica.optimizer_bytes())});
-  return {.way = "",
-          .ranks = world.size(),
-          .oversubscribed = config.threads * world.local_size() > run.assembly.cores.usable,
-          .step = quartiles_of(seconds),
-          .sent_bytes = largest[0],
-          .exchange_bytes = largest[1],
-          .optimizer_bytes = largest[2]};
-}
-
-void print(const Point& point) {
-  fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", point.ranks, point.way,
-             point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3, point.sent_bytes / 0x1p20,
-             point.exchange_bytes / 0x1p20, point.optimizer_bytes / 0x1p20,
-             point.oversubscribed ? "  oversubscribed" : "");
-  std::fflush(stdout);
-}
-
-Json as_json(const Point& point) {
-  return {{"exchange", point.way},
-          {"ranks", point.ranks},
-          {"seconds_median", point.step.median},
-          {"seconds_low_quartile", point.step.low},
-          {"seconds_high_quartile", point.step.high},
-          {"busiest_rank_sent_bytes", point.sent_bytes},
-          {"exchange_bytes", point.exchange_bytes},
-          {"optimizer_bytes", point.optimizer_bytes},
-          {"oversubscribed", point.oversubscribed}};
+  const std::string way = fmt::format("{}{}", name_of(*config.exchange), config.shard_optimizer ? ", sharded" : "");
+  const bool oversubscribed = !has_room_for(run.assembly.cores, world, config.threads);
+  if (world.rank() == 0) {
+    fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", world.size(), way,
+               time.median * 1e3, time.low * 1e3, time.high * 1e3, mebi(bytes[0]), mebi(bytes[1]), mebi(bytes[2]),
+               oversubscribed ? "  oversubscribed" : "");
+    std::fflush(stdout);
+  }
+  return {{"exchange", way},
+          {"ranks", world.size()},
+          {"seconds_median", time.median},
+          {"seconds_low_quartile", time.low},
+          {"seconds_high_quartile", time.high},
+          {"busiest_rank_sent_bytes", bytes[0]},
+          {"exchange_bytes", bytes[1]},
+          {"optimizer_bytes", bytes[2]},
+          {"oversubscribed", oversubscribed}};
 }
 
 }  // namespace
@@ -121,14 +100,10 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandCon
       config.exchange = Exchange::ring;
       config.shard_optimizer = false;
       std::vector<float> gradients = real_gradients(working, config);
-      for (const Way& way : kWays) {
-        config.exchange = way.exchange;
-        config.shard_optimizer = way.shards_optimizer;
-        Point point = measure(working, config, steps, gradients);
-        point.way = way.name;
-        if (world.rank() != 0) continue;
-        print(point);
-        results.push_back(as_json(point));
+      for (const auto& [exchange, shards_optimizer] : kWays) {
+        config.exchange = exchange;
+        config.shard_optimizer = shards_optimizer;
+        results.push_back(measure(working, config, steps, gradients));
       }
     });
   }

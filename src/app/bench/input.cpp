@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -54,13 +54,8 @@ double input_alone(World& world, const Assembly& assembly, int readers, double s
   return measure(world, seconds, [&] { return samples_of(loader.next(*stream)); });
 }
 
-struct ComputeRates {
-  double alone = 0;
-  double together = 0;
-};
-
-// Measures both in alternation, so that a machine that slows down affects both.
-ComputeRates compute_rates(World& world, const Assembly& assembly, double seconds) {
+// Of compute alone, and with the input. Measures both in alternation, so that a machine that slows down affects both.
+std::pair<double, double> compute_rates(World& world, const Assembly& assembly, double seconds) {
   std::optional<StepByHand> step;
   assembly.backend->enter_compute_thread(assembly.options.threads);
   run_or_throw_on_all(world, [&] { step.emplace(assembly, plan_of(assembly, world, assembly.options.readers)); });
@@ -75,30 +70,7 @@ ComputeRates compute_rates(World& world, const Assembly& assembly, double second
     alone.push_back(measure(world, seconds, [&] { return compute(same); }));
     together.push_back(measure(world, seconds, [&] { return compute(step->loader.next(*step->stream)); }));
   }
-  return {.alone = quartiles_of(alone).median, .together = quartiles_of(together).median};
-}
-
-RunConfig config_of(World& world, const Invocation& invocation) {
-  RunConfig config = invocation.run;
-  config.parts = world.size();
-  const int fair_threads = fewest_cores_per_rank(world, count_cores(world));
-  if (config.threads == 0) config.threads = fair_threads;
-  if (!config.exchange) config.exchange = Exchange::ring;
-  return config;
-}
-
-struct Row {
-  std::string what;
-  int readers = 0;  // 0: none
-  double images_per_second = 0;
-};
-
-void print(const World& world, const Row& row, Json& results) {
-  if (world.rank() != 0) return;
-  fmt::print("{:>8} {:>8} {:>12.0f}\n", row.what, row.readers > 0 ? fmt::format("{}", row.readers) : "-",
-             row.images_per_second);
-  std::fflush(stdout);
-  results.push_back({{"what", row.what}, {"readers", row.readers}, {"images_per_second", row.images_per_second}});
+  return {quartiles_of(alone).median, quartiles_of(together).median};
 }
 
 }  // namespace
@@ -106,7 +78,11 @@ void print(const World& world, const Row& row, Json& results) {
 ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.quiet);
-  const Assembly assembly = assemble(world, config_of(world, invocation), log);
+  RunConfig config = invocation.run;
+  config.parts = 0;  // one per rank
+  const int fair_threads = fewest_cores_per_rank(world, count_cores(world));
+  if (config.threads == 0) config.threads = fair_threads;
+  const Assembly assembly = assemble(world, config, log);
   const Cores& cores = assembly.cores;
   const int readers = assembly.options.readers;
   if (world.rank() == 0) {
@@ -116,13 +92,20 @@ ExitStatus bench_input(World& world, const Invocation& invocation, CommandContex
     fmt::print("{:>8} {:>8} {:>12}\n", "what", "readers", "images/s");
   }
   Json results = Json::array();
+  const auto report = [&](const char* what, int reader_threads, double images_per_second) {
+    if (world.rank() != 0) return;
+    fmt::print("{:>8} {:>8} {:>12.0f}\n", what, reader_threads > 0 ? fmt::format("{}", reader_threads) : "-",
+               images_per_second);
+    std::fflush(stdout);
+    results.push_back({{"what", what}, {"readers", reader_threads}, {"images_per_second", images_per_second}});
+  };
   const int max_readers = std::clamp(cores.usable / world.local_size(), readers, kMaxReaders);
   for (int count = 1; count <= max_readers; ++count) {
-    print(world, {"input", count, input_alone(world, assembly, count, seconds)}, results);
+    report("input", count, input_alone(world, assembly, count, seconds));
   }
   const auto [alone, together] = compute_rates(world, assembly, seconds);
-  print(world, {"compute", 0, alone}, results);
-  print(world, {"together", readers, together}, results);
+  report("compute", 0, alone);
+  report("together", readers, together);
   if (world.rank() == 0) fmt::print("together / compute alone = {:.3f}\n", together / alone);
   write_json(world, invocation.json,
              Json{{"bench", "input"},

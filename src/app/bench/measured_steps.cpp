@@ -4,26 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <span>
 #include <thread>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-// Of one step, from the times of each rank.
-StepAccount account_of_step(const std::vector<StepAccount>& ranks) {
-  StepAccount account = mean_of(ranks);
-  // Early ranks wait in the exchange for the late ones.
-  const double slowest = std::ranges::max(ranks, {}, &StepAccount::compute).compute;
-  account.imbalance = std::min(slowest - account.compute, account.exchange);
-  account.exchange -= account.imbalance;
-  return account;
-}
-
-template <class Item>
-double median_by(const Item& item, std::size_t count) {
+// The median of one figure of each step.
+template <class Step, class Figure>
+double median_over(const std::vector<Step>& steps, Figure figure) {
   std::vector<double> values;
-  for (std::size_t i = 0; i < count; ++i) values.push_back(item(i));
+  for (const Step& step : steps) values.push_back(std::invoke(figure, step));
   return quartiles_of(std::move(values)).median;
 }
 
@@ -32,22 +25,20 @@ class PacedTime {
  public:
   // Sleeps until `seconds` have passed since the last call, minus the excess of earlier sleeps. Returns the time taken.
   double sleep(double seconds) {
-    const auto until = last_ + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(std::max(0.0, seconds - overslept_)));
-    std::this_thread::sleep_until(until);
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds - overslept_ - watch_.seconds()));
     const double took = lap();
     overslept_ += took - seconds;
     return took;
   }
   // The seconds since the last call.
   double lap() {
-    const auto now = Clock::now();
-    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+    const double seconds = watch_.seconds();
+    watch_.restart();
+    return seconds;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last_ = Clock::now();
+  Stopwatch watch_;
   double overslept_ = 0;
 };
 
@@ -106,27 +97,31 @@ void exchange_step(Trainer& trainer, const Tensor& gradients) {
 }
 
 StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {
+  constexpr std::size_t kFigures = 4;
   std::vector<double> mine;
   for (const StepTimes& step : steps) {
-    const StepAccount seen{
-        .input = step.input, .compute = step.compute_seconds(), .exchange = step.exchange(), .update = step.update};
-    for (const StepItem& item : kStepItems) mine.push_back(seen.*item.seconds);
+    mine.insert(mine.end(), {step.input, step.compute_seconds(), step.exchange(), step.update});
   }
-  const auto figures = all_gather_doubles(world, mine);
-  std::vector<StepAccount> accounts;
-  for (std::size_t step = 0; step < steps.size(); ++step) {
-    std::vector<StepAccount> ranks(figures.size());
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      for (std::size_t i = 0; i < kStepItems.size(); ++i) {
-        ranks[rank].*kStepItems[i].seconds = figures[rank].at(step * kStepItems.size() + i);
-      }
+  const auto ranks = all_gather_doubles(world, mine);
+  std::vector<StepAccount> accounts(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    StepAccount& account = accounts[i];
+    double slowest = 0;
+    for (const std::vector<double>& figures : ranks) {
+      const std::span step = std::span(figures).subspan(i * kFigures, kFigures);
+      const auto count = static_cast<double>(ranks.size());
+      account.input += step[0] / count;
+      account.compute += step[1] / count;
+      account.exchange += step[2] / count;
+      account.update += step[3] / count;
+      slowest = std::max(slowest, step[1]);
     }
-    accounts.push_back(account_of_step(ranks));
+    // Early ranks wait in the exchange for the late ones.
+    account.imbalance = std::min(slowest - account.compute, account.exchange);
+    account.exchange -= account.imbalance;
   }
   StepAccount median;
-  for (const StepItem& item : kStepItems) {
-    median.*item.seconds = median_by([&](std::size_t i) { return accounts[i].*item.seconds; }, accounts.size());
-  }
+  for (const StepItem& item : kStepItems) median.*item.seconds = median_over(accounts, item.seconds);
   return median;
 }
 
@@ -134,22 +129,12 @@ StepTimes median_of(const std::vector<StepTimes>& steps) {
   StepTimes median = steps.front();
   for (const auto phase :
        {&StepTimes::input, &StepTimes::overlapped_exchange, &StepTimes::waiting, &StepTimes::update}) {
-    median.*phase = median_by([&](std::size_t i) { return steps[i].*phase; }, steps.size());
+    median.*phase = median_over(steps, phase);
   }
   for (std::size_t k = 0; k < median.compute.size(); ++k) {
-    median.compute[k].seconds = median_by([&](std::size_t i) { return steps[i].compute.at(k).seconds; }, steps.size());
+    median.compute[k].seconds = median_over(steps, [k](const StepTimes& step) { return step.compute.at(k).seconds; });
   }
   return median;
-}
-
-StepAccount mean_of(const std::vector<StepAccount>& accounts) {
-  StepAccount mean;
-  for (const StepItem& item : kStepItems) {
-    for (const StepAccount& account : accounts) {
-      mean.*item.seconds += account.*item.seconds / static_cast<double>(accounts.size());
-    }
-  }
-  return mean;
 }
 
 }  // namespace tutti

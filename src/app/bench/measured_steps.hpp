@@ -23,7 +23,7 @@ struct StepAccount {
   double input = 0;
   double compute = 0;
   double imbalance = 0;  // the slowest rank's compute beyond the mean
-  double exchange = 0;   // exposed: overlapped_exchange it and waiting for it
+  double exchange = 0;   // exposed: overlapping it, and waiting for it
   double update = 0;
 
   double total() const { return input + compute + imbalance + exchange + update; }
@@ -43,6 +43,5 @@ inline constexpr std::array kStepItems{
 StepAccount account_for(World& world, const std::vector<StepTimes>& steps);
 // Medians by phase and interval; all steps have the same intervals.
 StepTimes median_of(const std::vector<StepTimes>& steps);
-StepAccount mean_of(const std::vector<StepAccount>& accounts);
 
 }  // namespace tutti

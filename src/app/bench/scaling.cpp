@@ -1,18 +1,21 @@
+#include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/comm/communicator.hpp"
 #include "tutti/train/trainer_options.hpp"
 
 #include "bench.hpp"
 #include "measured_steps.hpp"
 #include "run_reports.hpp"
-#include "scaling_inputs.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -32,16 +35,17 @@ struct Point {
   bool oversubscribed = false;
   std::vector<double> steps{};  // seconds, of all rounds
   std::vector<double> round_medians{};
-  std::vector<StepAccount> rounds{};
+  StepAccount account{};  // the mean over the rounds
 
   const char* mode() const { return weak ? "weak" : "strong"; }
+  // The most that a rank computes in a step.
+  std::int64_t images_per_rank() const { return (batch + ranks - 1) / ranks; }
   // Of all steps; the median is that of the rounds' medians.
   Quartiles step() const {
     Quartiles step = quartiles_of(steps);
     step.median = quartiles_of(round_medians).median;
     return step;
   }
-  StepAccount account() const { return mean_of(rounds); }
   double images_per_second() const { return static_cast<double>(batch) / step().median; }
 };
 
@@ -91,11 +95,10 @@ double efficiency(const Point& point, const Point& first) {
 // step.
 StepAccount lost(const Point& point, const Point& first) {
   const double share = point.weak ? 1.0 : static_cast<double>(first.ranks) / point.ranks;
-  const StepAccount now = point.account();
-  const StepAccount ideal = first.account();
   StepAccount lost;
   for (const StepItem& item : kStepItems) {
-    lost.*item.seconds = 100 * (now.*item.seconds - share * ideal.*item.seconds) / now.total();
+    const double excess = point.account.*item.seconds - share * first.account.*item.seconds;
+    lost.*item.seconds = 100 * excess / point.account.total();
   }
   return lost;
 }
@@ -122,9 +125,8 @@ void print(const Point& point, const Point& first) {
 
 Json as_json(const Point& point, const Point& first) {
   const Quartiles step = point.step();
-  const StepAccount account = point.account();
   Json time;
-  for (const StepItem& item : kStepItems) time[item.name] = account.*item.seconds;
+  for (const StepItem& item : kStepItems) time[item.name] = point.account.*item.seconds;
   return {{"mode", point.mode()},
           {"exchange", name_of(point.exchange)},
           {"nodes", point.nodes},
@@ -139,17 +141,152 @@ Json as_json(const Point& point, const Point& first) {
           {"time", time}};
 }
 
+// The compute of one rank, without the exchange: medians over steps and ranks, the same on all ranks.
+struct SoloCompute {
+  std::map<std::int64_t, StepTimes> times;  // by images
+  std::vector<double> ratios;               // of step times to their median, ascending
+  std::vector<std::int64_t> bucket_ends;
+};
+
+Json as_json(const StepTimes& times, std::int64_t images) {
+  Json stretches = Json::array();
+  for (const auto& [seconds, final_elements] : times.compute) stretches.push_back({seconds, final_elements});
+  return {{"images", images}, {"input", times.input}, {"update", times.update}, {"stretches", stretches}};
+}
+
+StepTimes times_in(const Json& json) {
+  StepTimes times{.input = json["input"], .compute = {}, .update = json["update"]};
+  for (const Json& stretch : json["stretches"]) times.compute.push_back({stretch[0], stretch[1]});
+  return times;
+}
+
+RunConfig config_alone(const Invocation& invocation, std::int64_t images) {
+  RunConfig config = config_for_ranks(invocation, 1, images);
+  config.record_steps = false;  // a CUDA graph does not show when its layers are done
+  return config;
+}
+
+std::vector<StepTimes> compute_alone(World& alone, const Invocation& invocation, std::int64_t images,
+                                     std::vector<std::int64_t>& bucket_ends) {
+  PreparedTraining run(alone, config_alone(invocation, images));
+  bucket_ends = run.trainer->replica().bucket_ends();
+  std::vector<StepTimes> steps;
+  for (std::int64_t i = 0; i < invocation.steps.warmup; ++i) timed_step(*run.trainer);
+  for (std::int64_t i = 0; i < invocation.steps.timed; ++i) steps.push_back(timed_step(*run.trainer));
+  return steps;
+}
+
+// The images per rank whose compute is measured. Strong scaling also needs that of smaller batches.
+std::set<std::int64_t> images_to_compute(const Invocation& invocation, const std::vector<Point>& points) {
+  const std::int64_t batch = invocation.run.batch_size;
+  std::set<std::int64_t> images{batch};
+  for (const Point& point : points) {
+    if (point.weak) continue;
+    for (const std::int64_t times : {2, 4, 16}) images.insert(std::max<std::int64_t>(1, batch / times));
+    if (invocation.scaling.paced) images.insert(point.images_per_rank());
+  }
+  return images;
+}
+
+// With --paced, only the first rank computes. Collective.
+SoloCompute measure_compute(World& world, const Invocation& invocation, const std::set<std::int64_t>& all_images) {
+  SoloCompute measured;
+  for (const std::int64_t images : all_images) {
+    std::vector<StepTimes> steps;
+    const auto compute = [&](World& alone) { steps = compute_alone(alone, invocation, images, measured.bucket_ends); };
+    if (invocation.scaling.paced) {
+      on_ranks(world, world.rank() == 0, compute);
+    } else {
+      const auto alone = world.split(world.rank());
+      run_or_throw_on_all(world, [&] { compute(*alone); });
+    }
+    std::vector<StepTimes> by_rank;
+    for (const auto& text : all_gather_text(world, steps.empty() ? "" : as_json(median_of(steps), images).dump())) {
+      if (!text.empty()) by_rank.push_back(times_in(Json::parse(text)));
+    }
+    const StepTimes& median = measured.times[images] = median_of(by_rank);
+    std::vector<double> seconds;
+    for (const StepTimes& step : steps) seconds.push_back(step.compute_seconds());
+    for (const auto& of_rank : all_gather_doubles(world, seconds)) {
+      for (const double of_step : of_rank) measured.ratios.push_back(of_step / median.compute_seconds());
+    }
+  }
+  std::ranges::sort(measured.ratios);
+  return measured;
+}
+
+// Bytes and median seconds of all-reduces of f32 between two ranks.
+Json sums_between(World& world, bool takes_part, const RunConfig& config) {
+  constexpr std::array<std::int64_t, 5> kBytes{4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20};
+  constexpr std::int64_t kRounds = 7;
+  Json sums = Json::array();
+  on_ranks(world, takes_part, [&](World& pair) {
+    const Assembly assembly = assemble(pair, config, Log(pair.rank(), pair.host(), true));
+    Communicator& communicator = *assembly.communicator;
+    const auto stream = assembly.backend->make_stream();
+    const Buffer memory = communicator.allocate(static_cast<std::size_t>(kBytes.back()));
+    const auto sum = [&](std::int64_t bytes) {
+      communicator.all_reduce(memory.view(Shape{bytes / 4}, ElementType::f32), *stream);
+      communicator.finish(*stream);
+      stream->synchronize();
+    };
+    std::vector<SumTrial> trials;
+    for (const std::int64_t bytes : kBytes) {
+      trials.push_back({.bytes = bytes, .once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }});
+    }
+    const auto seconds = time_in_rounds(pair, trials, kRounds);
+    for (std::size_t i = 0; i < trials.size(); ++i) sums.push_back({kBytes[i], quartiles_of(seconds[i]).median});
+  });
+  return {{"sums_of_two", sums}};
+}
+
+// The inputs of `trainer forecast` (tools/companions/trainer-forecast): the compute of independent ranks, and
+// all-reduces between two ranks of a node and between two nodes. Valid on rank 0. Collective.
+Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, SoloCompute& compute) {
+  const std::int64_t batch = invocation.run.batch_size;
+  double crowding = 1;
+  if (!invocation.scaling.paced) {
+    on_ranks(world, world.rank() == 0, [&](World& alone) {
+      const StepTimes first = median_of(compute_alone(alone, invocation, batch, compute.bucket_ends));
+      crowding = compute.times.at(batch).compute_seconds() / first.compute_seconds();
+    });
+  }
+  RunConfig config = config_alone(invocation, batch);
+  config.parts = 2;
+  const auto link = [&](bool exists, int other) {
+    const bool takes_part = order.position() == 0 || order.position() == other;
+    return exists ? sums_between(world, takes_part, config) : Json();
+  };
+  const Json within = link(order.ranks_of(1) > 1, 1);
+  const Json between = link(order.nodes() > 1, order.ranks_of(1));
+  Json profiles = Json::array();
+  for (const auto& [images, times] : compute.times) profiles.push_back(as_json(times, images));
+  return {{"source", fmt::format("measured here, hosts: {}; ranks: {}", order.nodes(), order.ranks())},
+          {"model", invocation.run.model},
+          {"ranks_per_node", order.ranks_of(1)},
+          {"overlaps", true},
+          {"bucket_ends", compute.bucket_ends},
+          {"compute", profiles},
+          {"crowding", crowding},
+          {"jitter", invocation.scaling.paced ? std::vector{1.0} : compute.ratios},
+          {"within", within},
+          {"between", between}};
+}
+
 // One round on the ranks of this world, with real compute or, if a pace is given, with sleeps. Collective.
-void measure_round(World& working, const RunConfig& config, const TimedSteps& steps,
-                   const std::optional<StepTimes>& pace, Point& point) {
+void measure_round(World& working, const RunConfig& config, const Invocation& invocation, const StepTimes* pace,
+                   Point& point) {
+  const TimedSteps& steps = invocation.steps;
   PreparedTraining run(working, config);
   Trainer& trainer = *run.trainer;
   point.oversubscribed =
-      !pace && !working.all_true(run.assembly.config.threads * working.local_size() <= run.assembly.cores.usable);
+      pace == nullptr && !working.all_true(has_room_for(run.assembly.cores, working, run.assembly.config.threads));
   std::vector<double> seconds;
   std::vector<StepTimes> phases;
-  const auto step_by_phase = [&] { phases.push_back(pace ? paced_step(trainer, *pace) : timed_step(trainer)); };
-  if (pace || run.assembly.backend->memory_space() == MemorySpace::host) {
+  const auto step_by_phase = [&] {
+    phases.push_back(pace == nullptr ? timed_step(trainer) : paced_step(trainer, *pace));
+  };
+  if (pace != nullptr || run.assembly.backend->memory_space() == MemorySpace::host) {
     seconds = time_steps(working, trainer, steps, step_by_phase);
     phases.erase(phases.begin(), phases.end() - steps.timed);
   } else {
@@ -157,44 +294,45 @@ void measure_round(World& working, const RunConfig& config, const TimedSteps& st
     seconds = time_steps(working, trainer, steps_for(*run.assembly.backend, steps), [&] { trainer.step(); });
     for (std::int64_t i = 0; i < std::min(steps.timed, kMaxStepsByPhase); ++i) step_by_phase();
   }
-  point.rounds.push_back(account_for(working, phases));
+  const StepAccount account = account_for(working, phases);
+  for (const StepItem& item : kStepItems) {
+    point.account.*item.seconds += account.*item.seconds / static_cast<double>(invocation.scaling.rounds);
+  }
   point.round_medians.push_back(quartiles_of(seconds).median);
   point.steps.insert(point.steps.end(), seconds.begin(), seconds.end());
 }
 
-void measure_points(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                    const std::optional<MeasuredCompute>& paced, std::vector<Point>& points) {
+void measure_points(World& world, const RankOrder& order, const Invocation& invocation, const SoloCompute& compute,
+                    std::vector<Point>& points) {
   for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
     for (Point& point : points) {
-      std::optional<StepTimes> pace;
-      if (paced) pace = times_for(paced->profiles, std::ceil(static_cast<double>(point.batch) / point.ranks));
-      RunConfig config = config_for_ranks(invocation, point.ranks, point.batch, threads);
+      const StepTimes* pace = invocation.scaling.paced ? &compute.times.at(point.images_per_rank()) : nullptr;
+      RunConfig config = config_for_ranks(invocation, point.ranks, point.batch);
       config.exchange = point.exchange;
       on_ranks(world, order.position() < point.ranks,
-               [&](World& working) { measure_round(working, config, invocation.steps, pace, point); });
+               [&](World& working) { measure_round(working, config, invocation, pace, point); });
       if (world.rank() == 0 && round == invocation.scaling.rounds) print(point, first_of(points, point));
     }
   }
 }
 
-// Properties of the launch that do not depend on the number of working ranks.
 struct Launch {
   std::string libraries;
-  int threads = 1;  // per part, for a run without --threads and --parts
-  Precision precision = Precision::fp32;
   bool has_core_for_communication = false;
 };
 
-// Throws the same error on all ranks if no run is possible. Collective.
-Launch launch_of(World& world, RunConfig config) {
+// Resolves the options that must not depend on the number of working ranks. Throws the same error on all ranks if no
+// run is possible. Collective.
+Launch resolve(World& world, Invocation& invocation) {
+  RunConfig config = config_for_ranks(invocation, world.size(), invocation.run.batch_size * world.size());
   config.parts = 0;  // the same threads as in a training without --threads and --parts
   config.part_map = "even";
   config.shard_optimizer = false;
   const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
-  return {.libraries = versions_text(*assembly.backend, world),
-          .threads = static_cast<int>(assembly.config.threads),
-          .precision = *assembly.config.precision,
-          .has_core_for_communication = assembly.has_core_for_communication};
+  invocation.run.data = assembly.config.data;
+  invocation.run.threads = assembly.config.threads;
+  invocation.run.precision = assembly.config.precision;
+  return {versions_text(*assembly.backend, world), assembly.has_core_for_communication};
 }
 
 }  // namespace
@@ -204,35 +342,35 @@ ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& 
   const RankOrder order(world);
   std::vector<Point> points;
   run_or_throw_on_all(world, [&] { points = plan_points(invocation, order); });
-  const RunConfig all = config_for_ranks(invocation, order.ranks(), invocation.run.batch_size * order.ranks(), 0);
-  const Launch launch = launch_of(world, all);
-  invocation.run.precision = launch.precision;  // also for fewer ranks
-  const bool is_paced = invocation.scaling.paced;
+  const Launch launch = resolve(world, invocation);
+  const RunConfig& run = invocation.run;
   const bool is_kept = world.all_true(!invocation.json.empty());
-  std::optional<MeasuredCompute> compute;
-  if (is_paced || is_kept) compute = measure_compute(world, invocation, launch.threads);
+  SoloCompute compute;
+  if (invocation.scaling.paced || is_kept) {
+    compute = measure_compute(world, invocation, images_to_compute(invocation, points));
+  }
   if (world.rank() == 0) print_header(launch.libraries);
-  measure_points(world, order, invocation, launch.threads, is_paced ? compute : std::nullopt, points);
+  measure_points(world, order, invocation, compute, points);
   if (!is_kept) return ExitStatus::done;
 
   Json results = Json::array();
   if (world.rank() == 0) {
     for (const Point& point : points) results.push_back(as_json(point, first_of(points, point)));
   }
-  Json inputs = measure_forecast_inputs(world, order, invocation, launch.threads, *compute);
+  Json inputs = measure_forecast_inputs(world, order, invocation, compute);
   inputs["helper_thread"] = launch.has_core_for_communication;
   write_json(world, invocation.json,
              {{"bench", "scaling"},
-              {"model", invocation.run.model},
-              {"data", all.data},
-              {"precision", name_of(launch.precision)},
+              {"model", run.model},
+              {"data", run.data},
+              {"precision", name_of(*run.precision)},
               {"libraries", launch.libraries},
               {"hosts", order.hosts()},
-              {"threads", launch.threads},
+              {"threads", run.threads},
               {"rounds", invocation.scaling.rounds},
-              {"paced", is_paced},
-              {"batch_size", invocation.run.batch_size},
-              {"shard_optimizer", invocation.run.shard_optimizer},
+              {"paced", invocation.scaling.paced},
+              {"batch_size", run.batch_size},
+              {"shard_optimizer", run.shard_optimizer},
               {"results", results},
               {"forecast", {{"inputs", inputs}}}});
   return ExitStatus::done;

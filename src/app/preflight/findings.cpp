@@ -43,13 +43,25 @@ std::string file_identity(const std::string& path) {
   return fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-// libtutti_cuda.so is compared only if all hosts have it: hosts without GPUs do not need it.
-std::vector<AgreedValue> agreed_files(std::string (*text_of)(const std::string& path), bool all_have_cuda) {
-  const std::string remedy = "install one build where all hosts can read it, and start that";
-  std::vector<AgreedValue> values{{"program file", text_of("/proc/self/exe"), remedy},
-                                  {"libtutti.so", text_of(library_path()), remedy}};
-  if (all_have_cuda) values.push_back({"libtutti_cuda.so", text_of(cuda_library_path()), remedy});
-  return values;
+// "rank 4", "ranks 0-2, 4".
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> ranges;
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    ranges.push_back(first == last ? fmt::format("{}", ranks[first]) : fmt::format("{}-{}", ranks[first], ranks[last]));
+    first = last + 1;
+  }
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranges, ", "));
+}
+
+// The ranks with another text than rank 0, by that text.
+std::map<std::string, std::vector<int>> others_than_rank_0(const std::vector<std::string>& by_rank) {
+  std::map<std::string, std::vector<int>> others;
+  for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank] != by_rank[0]) others[by_rank[rank]].push_back(static_cast<int>(rank));
+  }
+  return others;
 }
 
 std::string lines_of(const std::vector<AgreedValue>& values) {
@@ -62,34 +74,26 @@ Findings differences(const std::vector<AgreedValue>& values, const std::vector<s
   std::vector<std::istringstream> lines(lines_by_rank.begin(), lines_by_rank.end());
   Findings findings;
   for (const AgreedValue& item : values) {
-    std::map<std::string, std::vector<int>> ranks_by_value;
-    std::string expected;
-    for (std::size_t rank = 0; rank < lines.size(); ++rank) {
-      std::string value;
-      std::getline(lines[rank], value);
-      if (rank == 0) expected = value;
-      if (value != expected) ranks_by_value[value].push_back(static_cast<int>(rank));
-    }
-    for (const auto& [value, ranks] : ranks_by_value) {
+    std::vector<std::string> by_rank(lines.size());
+    for (std::size_t rank = 0; rank < lines.size(); ++rank) std::getline(lines[rank], by_rank[rank]);
+    for (const auto& [value, ranks] : others_than_rank_0(by_rank)) {
       findings.fail(ErrorSource::input, "{} {} another {} than rank 0, {} instead of {}: {}", ranks_text(ranks),
-                    ranks.size() == 1 ? "has" : "have", item.what, value, expected, item.remedy);
+                    ranks.size() == 1 ? "has" : "have", item.what, value, by_rank[0], item.remedy);
     }
   }
   return findings;
 }
 
-}  // namespace
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> ranges;
-  for (std::size_t first = 0; first < ranks.size();) {
-    std::size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    ranges.push_back(first == last ? fmt::format("{}", ranks[first]) : fmt::format("{}-{}", ranks[first], ranks[last]));
-    first = last + 1;
-  }
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranges, ", "));
+// The values that decide which collectives a rank calls.
+std::vector<AgreedValue> agreed_control_flow(const RunConfig& config) {
+  return {{"--out", fmt::format("'{}'", config.out), kSame},
+          {"--resume", config.resume ? "'true'" : "'false'", kSame},
+          {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
+          {"--trace", fmt::format("'{}'", config.trace), kSame},
+          {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
+
+}  // namespace
 
 void Findings::add(Finding finding) {
   const auto known = std::ranges::find_if(findings_, [&](const Finding& other) {
@@ -116,7 +120,7 @@ bool Findings::attempt(const std::function<void()>& work) {
     return true;
   } catch (const Error& error) {
     if (error.scope() != ErrorScope::all_ranks) throw;
-    fail(error.source(), error.describe());
+    fail(error.source(), "{}", error.describe());
     return false;
   }
 }
@@ -149,20 +153,6 @@ std::string line_of(const Finding& finding, std::span<const std::string> hosts) 
                      finding.text);
 }
 
-void warn_or_throw(World& world, const Findings& findings, const Log& log) {
-  if (findings.all().empty()) return;  // the same on all ranks
-  const Hosts hosts = all_gather_text(world, world.host());
-  for (const Finding& finding : findings.all()) {
-    if (finding.severity == Severity::warning && world.rank() == 0) log.warn(line_of(finding, hosts));
-  }
-  const std::size_t errors = findings.count(Severity::error);
-  if (errors == 0) return;
-  const Finding& first = findings.all().front();
-  const std::string more =
-      errors == 1 ? "" : fmt::format(" ({} more: {} check lists them all)", errors - 1, program_call());
-  throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
-}
-
 bool PreflightErrors::attempt(const std::function<void()>& work) {
   if (found_ != nullptr) return found_->attempt(work);
   work();
@@ -170,11 +160,18 @@ bool PreflightErrors::attempt(const std::function<void()>& work) {
 }
 
 void PreflightErrors::add(const Findings& findings) {
-  if (found_ != nullptr) {
-    found_->add(findings);
-  } else {
-    warn_or_throw(world_, findings, log_);
+  if (found_ != nullptr) return found_->add(findings);
+  if (findings.all().empty()) return;  // the same on all ranks
+  const Hosts hosts = all_gather_text(world_, world_.host());
+  for (const Finding& finding : findings.all()) {
+    if (finding.severity == Severity::warning && world_.rank() == 0) log_.warn(line_of(finding, hosts));
   }
+  const std::size_t errors = findings.count(Severity::error);
+  if (errors == 0) return;
+  const Finding& first = findings.all().front();
+  const std::string more =
+      errors == 1 ? "" : fmt::format(" ({} more: {} check lists them all)", errors - 1, program_call());
+  throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
 }
 
 std::vector<AgreedValue> agreed_options(RunConfig config) {
@@ -185,14 +182,6 @@ std::vector<AgreedValue> agreed_options(RunConfig config) {
     values.push_back({"--" + option.name, value_text(option), kSame});
   }
   return values;
-}
-
-std::vector<AgreedValue> agreed_control_flow(const RunConfig& config) {
-  return {{"--out", fmt::format("'{}'", config.out), kSame},
-          {"--resume", config.resume ? "'true'" : "'false'", kSame},
-          {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
-          {"--trace", fmt::format("'{}'", config.trace), kSame},
-          {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
 
 std::vector<AgreedValue> agreed_versions(const std::string& description) {
@@ -218,13 +207,9 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
   };
   const auto by_rank = all_gather_text(world, kinds.mine);
   const std::string& first = by_rank.front();
-  std::map<std::string, std::vector<int>> others;
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank] != first) others[by_rank[rank]].push_back(static_cast<int>(rank));
-  }
-  for (const auto& [kind, ranks] : others) {
-    add(fmt::format("{} with {}, and rank 0 with {}, so the bits depend on which rank computes which part",
-                    ranks_text(ranks) + (ranks.size() == 1 ? " computes" : " compute"), kind, first));
+  for (const auto& [kind, ranks] : others_than_rank_0(by_rank)) {
+    add(fmt::format("{} {} with {}, and rank 0 with {}, so the bits depend on which rank computes which part",
+                    ranks_text(ranks), ranks.size() == 1 ? "computes" : "compute", kind, first));
   }
   if (!kinds.of_checkpoint.empty() && kinds.of_checkpoint != first) {
     add(fmt::format(
@@ -239,24 +224,32 @@ Findings compare(World& world, const std::vector<AgreedValue>& values) {
 }
 
 Findings compare_programs(World& world) {
+  std::vector<std::pair<const char*, std::string>> files{{"program file", "/proc/self/exe"},
+                                                         {"libtutti.so", library_path()}};
+  // Hosts without GPUs do not need it.
   std::error_code absent;
   const bool all_have_cuda = world.all_true(std::filesystem::exists(cuda_library_path(), absent));
-  const std::vector<AgreedValue> identities = agreed_files(file_identity, all_have_cuda);
-  const auto all_identities = all_gather_text(world, world.host() + "\n" + lines_of(identities));
-  const auto first_with = [&](std::size_t rank) {
-    return static_cast<std::size_t>(std::ranges::find(all_identities, all_identities[rank]) - all_identities.begin());
+  if (all_have_cuda) files.emplace_back("libtutti_cuda.so", cuda_library_path());
+  std::string mine = world.host();
+  for (const auto& [what, path] : files) mine += "\n" + file_identity(path);
+  const auto identities = all_gather_text(world, mine);
+  if (others_than_rank_0(identities).empty()) return {};
+  const auto first_with_files_of = [&](std::size_t rank) {
+    return static_cast<std::size_t>(std::ranges::find(identities, identities[rank]) - identities.begin());
   };
-  if (std::ranges::count(all_identities, all_identities.front()) == world.size()) return {};
   const auto rank = static_cast<std::size_t>(world.rank());
   Findings findings;
   findings.attempt([&] {
-    std::string mine;
+    std::vector<AgreedValue> contents;
     run_or_throw_on_all(world, [&] {
-      if (first_with(rank) == rank) mine = lines_of(agreed_files(content_of, all_have_cuda));
+      for (const auto& [what, path] : files) {
+        contents.push_back({what, first_with_files_of(rank) == rank ? content_of(path) : "",
+                            "install one build where all hosts can read it, and start that"});
+      }
     });
-    auto contents = all_gather_text(world, mine);
-    for (std::size_t other = 0; other < contents.size(); ++other) contents[other] = contents[first_with(other)];
-    findings.add(differences(identities, contents));
+    auto lines = all_gather_text(world, lines_of(contents));
+    for (std::size_t other = 0; other < lines.size(); ++other) lines[other] = lines[first_with_files_of(other)];
+    findings.add(differences(contents, lines));
   });
   return findings;
 }

@@ -25,7 +25,6 @@ struct Finding {
   ErrorSource source = ErrorSource::usage;  // of an error: decides the exit status
   std::string text;                         // "problem: remedy"
   std::vector<int> ranks{};                 // affected ranks; empty if the text names them
-  friend bool operator==(const Finding&, const Finding&) = default;
 };
 
 class Findings {
@@ -33,15 +32,13 @@ class Findings {
   // If the finding is there already, only adds its ranks.
   void add(Finding finding);
   void add(const Findings& others);
-  void fail(ErrorSource source, std::string text) { add({Severity::error, source, std::move(text)}); }
-  void warn(std::string text) { add({.text = std::move(text)}); }
-  template <class First, class... More>
-  void fail(ErrorSource source, fmt::format_string<First, More...> text, First&& first, More&&... more) {
-    fail(source, fmt::format(text, std::forward<First>(first), std::forward<More>(more)...));
+  template <class... Values>
+  void fail(ErrorSource source, fmt::format_string<Values...> text, Values&&... values) {
+    add({Severity::error, source, fmt::format(text, std::forward<Values>(values)...)});
   }
-  template <class First, class... More>
-  void warn(fmt::format_string<First, More...> text, First&& first, More&&... more) {
-    warn(fmt::format(text, std::forward<First>(first), std::forward<More>(more)...));
+  template <class... Values>
+  void warn(fmt::format_string<Values...> text, Values&&... values) {
+    add({.text = fmt::format(text, std::forward<Values>(values)...)});
   }
   // Runs `work`, which may throw the same error on all ranks; the error becomes a finding. Returns whether `work`
   // succeeded. Collective.
@@ -60,19 +57,15 @@ using Hosts = std::vector<std::string>;
 
 // Merges the findings of all ranks, with their ranks, into the same list on all. Collective.
 Findings gather(World& world, const Findings& mine);
-// "rank 4", "ranks 0-2, 4".
-std::string ranks_text(const std::vector<int>& ranks);
 // "ranks 0-2 on n1: problem: remedy".
 std::string line_of(const Finding& finding, std::span<const std::string> hosts);
-
-// Logs the warnings, also with --quiet, and throws the first error on all ranks. Collective.
-void warn_or_throw(World& world, const Findings& findings, const Log& log);
 
 // Handles the errors before a run: a training stops at the first, and `trainer check` collects them and continues with
 // the checks that are still possible.
 class PreflightErrors {
  public:
-  // All are borrowed. Without `found`, the first error is thrown and warnings are logged.
+  // All are borrowed. Without `found`, the first error is thrown on all ranks and warnings are logged, also with
+  // --quiet.
   PreflightErrors(World& world, const Log& log, Findings* found = nullptr) : world_(world), log_(log), found_(found) {}
 
   // Runs `work`, which may throw the same error on all ranks. Returns whether it succeeded. Collective.
@@ -93,9 +86,8 @@ struct AgreedValue {
   std::string remedy;
 };
 
-// The options that affect the result, and those that decide which collectives a rank calls.
+// The options that affect the result.
 std::vector<AgreedValue> agreed_options(RunConfig config);
-std::vector<AgreedValue> agreed_control_flow(const RunConfig& config);
 // The libraries' versions; `description` is the world's.
 std::vector<AgreedValue> agreed_versions(const std::string& description);
 

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -17,9 +15,8 @@ namespace {
 // Parses "12.2"; zeros if the text is not a version.
 std::pair<int, int> version_of(const std::string& text) {
   std::pair<int, int> version{0, 0};
-  const char* const end = text.data() + text.size();
-  const auto [dot, status] = std::from_chars(text.data(), end, version.first);
-  if (status == std::errc{} && dot != end) std::from_chars(dot + 1, end, version.second);
+  char dot = 0;
+  std::istringstream(text) >> version.first >> dot >> version.second;
   return version;
 }
 

@@ -48,45 +48,31 @@ std::optional<std::int64_t> number_after(const fs::path& file, std::string_view 
 // Control groups of version 1 show about 2^63 bytes if there is no limit.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
-struct MemoryFiles {
-  const char* limit;
-  const char* used;
-  const char* reclaimable;  // the word in memory.stat
-};
-
-void add_pool(GroupLimits& limits, const fs::path& folder, const MemoryFiles& files) {
-  const auto limit = number_in(folder / files.limit);
+// Adds the limits in a control group's folder. Its files have other names in version 1.
+void add_limits(GroupLimits& limits, const fs::path& folder) {
+  const auto either = [&](const char* name, const char* name_v1) {
+    const auto number = number_in(folder / name);
+    return number ? number : number_in(folder / name_v1);
+  };
+  const auto limit = either("memory.max", "memory.limit_in_bytes");
   struct stat status {};
-  if (!limit || *limit >= kNoLimit || ::stat(folder.c_str(), &status) != 0) return;
-  const std::int64_t used = number_in(folder / files.used).value_or(0);
-  const std::int64_t reclaimable = number_after(folder / "memory.stat", files.reclaimable).value_or(0);
-  // The path is not unique, since each container has its own group at the same path.
-  limits.memory.push_back({fmt::format("{}:{}", status.st_dev, status.st_ino), *limit - used + reclaimable});
-}
-
-void tighten_cores(GroupLimits& limits, std::optional<std::int64_t> quota, std::optional<std::int64_t> period) {
-  if (quota && period && *quota > 0 && *period > 0) {
-    const double cores = static_cast<double>(*quota) / static_cast<double>(*period);
-    limits.cores = std::min(limits.cores.value_or(cores), cores);
+  if (limit && *limit < kNoLimit && ::stat(folder.c_str(), &status) == 0) {
+    const std::int64_t used = either("memory.current", "memory.usage_in_bytes").value_or(0);
+    auto reclaimable = number_after(folder / "memory.stat", "total_inactive_file");
+    if (!reclaimable) reclaimable = number_after(folder / "memory.stat", "inactive_file");
+    // The path is not unique, since each container has its own group at the same path.
+    limits.memory.push_back(
+        {fmt::format("{}:{}", status.st_dev, status.st_ino), *limit - used + reclaimable.value_or(0)});
   }
-}
-
-// "max 100000" or "200000 100000"
-void tighten_cores(GroupLimits& limits, const fs::path& file) {
-  std::ifstream in(file);
   std::int64_t quota = 0;
   std::int64_t period = 0;
-  if (in >> quota >> period) tighten_cores(limits, quota, period);
-}
-
-// Visits the group's folder and those above it that this process can see.
-template <class Visit>
-void for_each_above(const fs::path& mounted, const std::string& group, Visit visit) {
-  fs::path below = fs::path(group).relative_path();
-  for (;; below = below.parent_path()) {
-    visit(mounted / below);
-    if (below.empty()) return;
+  if (!(std::ifstream(folder / "cpu.max") >> quota >> period)) {  // "max 100000" if there is no limit
+    quota = number_in(folder / "cpu.cfs_quota_us").value_or(0);
+    period = number_in(folder / "cpu.cfs_period_us").value_or(0);
   }
+  if (quota <= 0 || period <= 0) return;
+  const double cores = static_cast<double>(quota) / static_cast<double>(period);
+  limits.cores = std::min(limits.cores.value_or(cores), cores);
 }
 
 constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
@@ -102,9 +88,9 @@ std::optional<std::int64_t> Machine::memory_available() const {
   return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
 
-// Lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" and "2:cpu,cpuacct:/path" of version 1.
+// Lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" and "2:cpu,cpuacct:/path" of version 1, which
+// has a folder for each controller.
 GroupLimits Machine::group_limits() const {
-  const std::string mounted = root_ + "/sys/fs/cgroup";
   GroupLimits limits;
   std::ifstream groups(root_ + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -112,23 +98,13 @@ GroupLimits Machine::group_limits() const {
     const std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const std::string group = line.substr(second + 1);
-    const auto controls = [&](const char* name) { return controllers.find(name) != std::string::npos; };
-    if (controllers == ",,") {
-      for_each_above(mounted, group, [&](const fs::path& folder) {
-        add_pool(limits, folder, {"memory.max", "memory.current", "inactive_file"});
-        tighten_cores(limits, folder / "cpu.max");
-      });
-    }
-    if (controls(",memory,")) {
-      for_each_above(mounted + "/memory", group, [&](const fs::path& folder) {
-        add_pool(limits, folder, {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"});
-      });
-    }
-    if (controls(",cpu,")) {
-      for_each_above(mounted + "/cpu", group, [&](const fs::path& folder) {
-        tighten_cores(limits, number_in(folder / "cpu.cfs_quota_us"), number_in(folder / "cpu.cfs_period_us"));
-      });
+    for (const std::string controller : {"", "memory", "cpu"}) {
+      if (controllers.find("," + controller + ",") == std::string::npos) continue;
+      // The group's folder and those above it that this process can see.
+      for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
+        add_limits(limits, fs::path(root_ + "/sys/fs/cgroup") / controller / group);
+        if (group.empty()) break;
+      }
     }
   }
   return limits;
@@ -245,8 +221,7 @@ Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
     findings.fail(ErrorSource::input,
                   "a rank needs about {:.0f} MiB, and the limit is {:.0f} MiB (ulimit -v): raise that limit, or "
                   "give a smaller --batch-size{}",
-                  mebi(needs.memory_bytes), mebi(*limits.address_space),
-                  needs.largest.empty() ? "" : fmt::format(" (largest layer: {})", needs.largest));
+                  mebi(needs.memory_bytes), mebi(*limits.address_space), needs.largest);
   } else if (limits.address_space && needs.on_gpu) {
     findings.warn(
         "the address space is limited to {:.0f} MiB (ulimit -v), and CUDA reserves much more than it uses: ulimit -v "

@@ -17,10 +17,12 @@
 
 namespace tutti {
 
-// Memory that is shared by processes.
+// Memory that is shared by processes, in bytes.
 struct MemoryPool {
-  std::string name;       // the same for all processes of a host that share it
-  std::int64_t left = 0;  // bytes, including memory that can be reclaimed immediately
+  std::string name;         // the same for all processes of a host that share it
+  std::int64_t left = 0;    // including memory that can be reclaimed immediately
+  int ranks = 0;            // that share it
+  std::int64_t wanted = 0;  // by all of them
 };
 
 // The limits of this process's control group and its ancestors; empty if they set none.
@@ -81,7 +83,7 @@ struct LimitedNeeds {
   bool has_fast_network = false;
   std::int64_t memory_bytes = 0;  // of a rank; 0: unknown
   std::int64_t file_bytes = 0;    // of the largest file that is written; 0: unknown
-  std::string largest{};          // description of the largest layer
+  std::string largest{};          // the largest layer, as the end of a message
 };
 Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 

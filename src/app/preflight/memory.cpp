@@ -47,11 +47,36 @@ std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
 
 void check_amount(std::int64_t wanted, std::int64_t available, const std::string& text, Findings& findings) {
   if (wanted <= available) return;
-  if (static_cast<double>(wanted) > kErrorMargin * static_cast<double>(available)) {
-    findings.fail(ErrorSource::input, text);
-  } else {
-    findings.warn(text);
+  const bool is_error = static_cast<double>(wanted) > kErrorMargin * static_cast<double>(available);
+  findings.add({is_error ? Severity::error : Severity::warning, ErrorSource::input, text});
+}
+
+std::int64_t samples_per_part(const TrainerOptions& options) {
+  return (options.batch_size + options.num_parts - 1) / options.num_parts;
+}
+
+// The layer with the most weights and output, as the end of a message:
+// " (largest layer: dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB)".
+std::string largest_layer(const Network& network, std::int64_t samples) {
+  const auto mebi_of = [](std::int64_t elements) { return mebi(elements * kFloatBytes); };
+  std::int64_t max = -1;
+  std::string text;
+  for (const NetworkLayer& layer : network.layers()) {
+    std::int64_t weights = 0;
+    std::string shape;
+    for (const int slice : layer.parameters) {
+      const ParameterSlice& parameter = network.layout().slice(slice);
+      if (shape.empty()) shape = parameter.shape.text();
+      weights += parameter.elements();
+    }
+    const std::int64_t output = samples * layer.output.elements();
+    if (weights + output <= max) continue;
+    max = weights + output;
+    text = fmt::format(" (largest layer: {}: {}output {} of {} images, {:.1f} MiB)", layer.name,
+                       weights == 0 ? "" : fmt::format("{} weights, {:.1f} MiB; ", shape, mebi_of(weights)),
+                       layer.output.text(), samples, mebi_of(output));
   }
+  return text;
 }
 
 }  // namespace
@@ -66,7 +91,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const std::int64_t workers = std::clamp<std::int64_t>(options.max_workers, 1, parts);
   const bool exact = options.exchange.kind == Exchange::exact;
 
-  const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
+  const std::int64_t samples = samples_per_part(options);
   const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
   const std::size_t value = request.config.precision == Precision::bf16 ? 2 : sizeof(float);
   const auto activations = static_cast<std::int64_t>(
@@ -90,12 +115,9 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   return estimate;
 }
 
-std::vector<PoolDemand> gather_pool_demands(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted) {
+void add_demands(World& world, std::int64_t wanted, std::vector<MemoryPool>& pools) {
   std::string mine = fmt::format("{} {}", world.host(), wanted);
   for (const MemoryPool& pool : pools) mine += " " + pool.name;
-  std::vector<PoolDemand> shared;
-  shared.reserve(pools.size());
-  for (const MemoryPool& pool : pools) shared.push_back({.ranks = 0, .left = pool.left});
   for (const std::string& theirs : all_gather_text(world, mine)) {
     std::istringstream words(theirs);
     std::string host;
@@ -103,35 +125,12 @@ std::vector<PoolDemand> gather_pool_demands(World& world, const std::vector<Memo
     words >> host >> bytes;
     if (host != world.host()) continue;
     const std::set<std::string> names{std::istream_iterator<std::string>(words), {}};
-    for (std::size_t i = 0; i < pools.size(); ++i) {
-      if (!names.contains(pools[i].name)) continue;
-      ++shared[i].ranks;
-      shared[i].wanted += bytes;
+    for (MemoryPool& pool : pools) {
+      if (!names.contains(pool.name)) continue;
+      ++pool.ranks;
+      pool.wanted += bytes;
     }
   }
-  return shared;
-}
-
-std::string largest_layer(const Network& network, std::int64_t samples) {
-  const auto mebi_of = [](std::int64_t elements) { return mebi(elements * kFloatBytes); };
-  std::int64_t max = -1;
-  std::string text;
-  for (const NetworkLayer& layer : network.layers()) {
-    std::int64_t weights = 0;
-    std::string shape;
-    for (const int slice : layer.parameters) {
-      const ParameterSlice& parameter = network.layout().slice(slice);
-      if (shape.empty()) shape = parameter.shape.text();
-      weights += parameter.elements();
-    }
-    const std::int64_t output = samples * layer.output.elements();
-    if (weights + output <= max) continue;
-    max = weights + output;
-    text = fmt::format("{}: {}output {} of {} images, {:.1f} MiB", layer.name,
-                       weights == 0 ? "" : fmt::format("{} weights, {:.1f} MiB; ", shape, mebi_of(weights)),
-                       layer.output.text(), samples, mebi_of(output));
-  }
-  return text;
 }
 
 std::string memory_text(const MemoryEstimate& estimate) {
@@ -144,21 +143,19 @@ std::string memory_text(const MemoryEstimate& estimate) {
 
 JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
                            std::optional<std::int64_t> device_free) {
-  const TrainerOptions& options = request.options;
-  const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
   JobMemory job;
   job.estimate = estimate_memory(request);
   const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.total();
   std::vector<MemoryPool> pools = machine.group_limits().memory;
   pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
   job.max_bytes = std::ranges::min(pools, {}, &MemoryPool::left).left;
-  AvailableMemory memory{.host = world.host(),
-                         .of_groups = gather_pool_demands(world, pools, of_host),
-                         .device_bytes = job.estimate.network,
-                         .device_free = device_free,
-                         .largest = largest_layer(request.network, samples)};
-  memory.of_host = memory.of_groups.back();
-  memory.of_groups.pop_back();
+  add_demands(world, of_host, pools);
+  const AvailableMemory memory{.host = world.host(),
+                               .of_host = pools.back(),
+                               .of_groups = {pools.begin(), pools.end() - 1},
+                               .device_bytes = job.estimate.network,
+                               .device_free = device_free,
+                               .largest = largest_layer(request.network, samples_per_part(request.options))};
   Findings mine = check_memory(memory);
   mine.add(check_limits(process_limits(), {.on_gpu = on_gpu,
                                            .has_fast_network = machine.has_fast_network(),
@@ -171,16 +168,15 @@ JobMemory check_job_memory(World& world, const EstimateRequest& request, const M
 
 Findings check_memory(const AvailableMemory& memory) {
   Findings findings;
-  const std::string largest = memory.largest.empty() ? "" : fmt::format(" (largest layer: {})", memory.largest);
-  const auto check_shared = [&](const PoolDemand& shared, const char* whose, const char* remedy) {
+  const auto check_shared = [&](const MemoryPool& shared, const char* whose, const char* remedy) {
     check_amount(shared.wanted, shared.left,
                  fmt::format("{}: {} {} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size{}",
                              memory.host, plural(shared.ranks, "rank"), shared.ranks == 1 ? "needs" : "need",
-                             mebi(shared.wanted), whose, mebi(shared.left), remedy, largest),
+                             mebi(shared.wanted), whose, mebi(shared.left), remedy, memory.largest),
                  findings);
   };
-  if (memory.of_host) check_shared(*memory.of_host, "the host has", "start fewer ranks there");
-  const auto to_spare = [](const PoolDemand& shared) { return shared.left - shared.wanted; };
+  check_shared(memory.of_host, "the host has", "start fewer ranks there");
+  const auto to_spare = [](const MemoryPool& shared) { return shared.left - shared.wanted; };
   if (const auto tightest = std::ranges::min_element(memory.of_groups, {}, to_spare);
       tightest != memory.of_groups.end()) {
     check_shared(*tightest, "their control group leaves them", "ask for more (Slurm's --mem, docker --memory)");
@@ -190,7 +186,7 @@ Findings check_memory(const AvailableMemory& memory) {
         memory.device_bytes, *memory.device_free,
         fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} MiB are free: give a smaller --batch-size or "
                     "--precision bf16, or end other processes there (nvidia-smi){}",
-                    mebi(memory.device_bytes), mebi(*memory.device_free), largest),
+                    mebi(memory.device_bytes), mebi(*memory.device_free), memory.largest),
         findings);
   }
   return findings;

@@ -41,27 +41,18 @@ struct EstimateRequest {
 };
 MemoryEstimate estimate_memory(const EstimateRequest& request);
 
-// The number of ranks that share a pool, and the bytes that they need of it in total.
-struct PoolDemand {
-  int ranks = 1;
-  std::int64_t wanted = 0;
-  std::int64_t left = 0;
-};
-// Returns the total demand on each pool of this rank, which itself needs `wanted` bytes of each. Collective.
-std::vector<PoolDemand> gather_pool_demands(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted);
+// Adds the total demand on each pool of this rank, which itself needs `wanted` bytes of each. Collective.
+void add_demands(World& world, std::int64_t wanted, std::vector<MemoryPool>& pools);
 
 struct AvailableMemory {
   std::string host;
-  std::optional<PoolDemand> of_host{};
-  std::vector<PoolDemand> of_groups{};
+  MemoryPool of_host{};
+  std::vector<MemoryPool> of_groups{};
   std::int64_t device_bytes = 0;  // that this rank needs on its GPU
   std::optional<std::int64_t> device_free{};
-  std::string largest{};  // description of the largest layer
+  std::string largest{};  // the largest layer, as the end of a message
 };
 Findings check_memory(const AvailableMemory& memory);
-
-// The layer with the most weights and output: "dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB".
-std::string largest_layer(const Network& network, std::int64_t samples);
 
 // For a GPU that has no room: what weights, activations and batches need.
 std::string memory_text(const MemoryEstimate& estimate);

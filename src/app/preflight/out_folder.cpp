@@ -32,11 +32,11 @@ namespace fs = std::filesystem;
 // the same pid.
 class ProbeFile {
  public:
-  ProbeFile(const char* option, const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
+  explicit ProbeFile(const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
     const Descriptor file(::mkostemp(path_.data(), O_CLOEXEC));
     if (file) return;
-    throw Error(ErrorSource::save, fmt::format("--{} {}: cannot write there: {}; choose a folder that can be written",
-                                               option, folder, std::strerror(errno)));
+    throw Error(ErrorSource::save, fmt::format("--out {}: cannot write there: {}; choose a folder that can be written",
+                                               folder, std::strerror(errno)));
   }
   ProbeFile(const ProbeFile&) = delete;
   ProbeFile& operator=(const ProbeFile&) = delete;
@@ -106,9 +106,10 @@ bool is_stream(const std::string& path) {
   return fs::exists(file) && !fs::is_regular_file(file) && !fs::is_directory(file);
 }
 
-// For a file that is written whole and then renamed.
+// For a file that is written whole and then renamed. An empty path names none.
 void refuse_unmakeable(const char* option, const std::string& path) {
   std::error_code unseen;
+  if (path.empty()) return;
   if (fs::is_directory(path, unseen)) {
     throw Error(ErrorSource::save, fmt::format("--{} {}: this is a folder: give another name", option, path));
   }
@@ -120,6 +121,11 @@ void refuse_unextendable(const char* option, const std::string& path) {
   std::error_code unseen;
   if (!fs::is_regular_file(path, unseen)) return refuse_unmakeable(option, path);
   LineFile{path};
+}
+
+// Its error becomes a finding. Returns whether it succeeded. Collective.
+bool attempt_on_rank_0(World& world, Findings& findings, const std::function<void()>& work) {
+  return findings.attempt([&] { on_rank_0(world, work); });
 }
 
 }  // namespace
@@ -143,19 +149,17 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
   Findings findings;
   std::optional<ProbeFile> probe;
-  if (!findings.attempt([&] { on_rank_0(world, [&] { probe.emplace("out", folder); }); })) {
-    return findings;
-  }
+  if (!attempt_on_rank_0(world, findings, [&] { probe.emplace(folder); })) return findings;
   const std::string path = broadcast_text(world, probe ? probe->path() : "", 0);
   Findings mine;
   std::error_code unseen;
   if (!fs::exists(path, unseen)) {
     const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
     if (saves_several_files) {
-      mine.fail(ErrorSource::save,
-                text + ", and more than one host saves there: choose a folder that all of them share");
+      mine.fail(ErrorSource::save, "{}, and more than one host saves there: choose a folder that all of them share",
+                text);
     } else {
-      mine.warn(text + ", so that the run can be resumed from that host alone: choose a folder that all share");
+      mine.warn("{}, so that the run can be resumed from that host alone: choose a folder that all share", text);
     }
   }
   return gather(world, mine);
@@ -163,17 +167,10 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
 
 Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
-  const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
-    findings.attempt([&] {
-      run_or_throw_on_all(world, [&] {
-        if (world.rank() == 0 && !path.empty()) write();
-      });
-    });
-  };
-  std::error_code unseen;
-  attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
-  attempt(config.sample_log, [&] { refuse_unextendable("sample-log", config.sample_log); });
-  attempt(config.plan_cache, [&] {
+  attempt_on_rank_0(world, findings, [&] { refuse_unmakeable("trace", config.trace); });
+  attempt_on_rank_0(world, findings, [&] { refuse_unextendable("sample-log", config.sample_log); });
+  attempt_on_rank_0(world, findings, [&] {
+    std::error_code unseen;
     // An existing cache may be complete and read-only.
     if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);
   });
@@ -184,17 +181,14 @@ Findings check_out_folder(World& world, const RunConfig& config, const Checkpoin
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
   std::optional<TrialFolder> trial;
-  if (!findings.attempt([&] {
-        on_rank_0(world, [&] {
-          trial.emplace(store.folder());
-          make_run_folder(config, store.folder());
-        });
-      })) {
-    return findings;
-  }
+  const bool is_made = attempt_on_rank_0(world, findings, [&] {
+    trial.emplace(store.folder());
+    make_run_folder(config, store.folder());
+  });
+  if (!is_made) return findings;
   findings.add(check_sharing(world, config.out, checkpoints.is_split));
-  findings.attempt([&] { on_rank_0(world, [&] { refuse_locked(config.out); }); });
-  findings.attempt([&] { on_rank_0(world, [&] { refuse_old_checkpoints(config, store); }); });
+  attempt_on_rank_0(world, findings, [&] { refuse_locked(config.out); });
+  attempt_on_rank_0(world, findings, [&] { refuse_old_checkpoints(config, store); });
   findings.add(check_files(world, config));
   Findings mine;
   if (world.rank() == 0) check_room(config, checkpoints, mine);
