@@ -23,33 +23,18 @@ double median(std::vector<double> values) {
 
 constexpr double kWorthwhile = 0.95;  // of the current step time
 
-struct Candidate {
-  double seconds = 0;  // for the rank's parts and one more
-  std::size_t rank = 0;
-  bool operator>(const Candidate& other) const {
-    return std::pair(seconds, rank) > std::pair(other.seconds, other.rank);
-  }
-};
-
 // Assigns the remaining parts, each to the rank that would then finish first.
 void complete(std::vector<int>& counts, int num_parts, const SecondsPerPart& seconds) {
+  using Candidate = std::pair<double, std::size_t>;  // the seconds for the rank's parts and one more, and the rank
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto queue = [&](std::size_t rank) { candidates.push({(counts[rank] + 1) * seconds[rank], rank}); };
   for (std::size_t rank = 0; rank < counts.size(); ++rank) queue(rank);
   for (int given = std::reduce(counts.begin(), counts.end()); given < num_parts; ++given) {
-    const std::size_t rank = candidates.top().rank;
+    const std::size_t rank = candidates.top().second;
     candidates.pop();
     ++counts[rank];
     queue(rank);
   }
-}
-
-// Ranks in order of speed, the fastest first.
-std::vector<std::size_t> by_speed(const SecondsPerPart& seconds) {
-  std::vector<std::size_t> ranks(seconds.size());
-  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-  std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return seconds[rank]; });
-  return ranks;
 }
 
 // The shortest step time if some of the slowest ranks are left out.
@@ -59,7 +44,9 @@ struct Subset {
 };
 
 Subset best_subset(int num_parts, const SecondsPerPart& seconds) {
-  const std::vector<std::size_t> ranks = by_speed(seconds);
+  std::vector<std::size_t> ranks(seconds.size());  // the fastest first
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return seconds[rank]; });
   Subset best;
   SecondsPerPart fastest;
   for (auto next = ranks.begin(); next + 1 != ranks.end(); ++next) {
@@ -105,18 +92,15 @@ PartMap reassign(const PartMap& map, const SecondsPerPart& seconds) {
 std::string map_note(const PartMap& map, const SecondsPerPart& seconds) {
   constexpr double kMilli = 1e-3;
   const double now = step_seconds(map, seconds);
+  const double even = step_seconds(PartMap(map.num_parts(), map.num_ranks()), seconds);
   const Subset subset = best_subset(map.num_parts(), seconds);
   const bool one = subset.left_out.size() == 1;
-  const bool helps = subset.seconds > now;
-  const std::string conclusion =
-      fmt::format("rank{} {} {}", one ? "" : "s", fmt::join(subset.left_out, ","),
-                  one ? (helps ? "helps" : "does not help") : (helps ? "help" : "do not help"));
+  const std::string who = fmt::format("rank{} {}", one ? "" : "s", fmt::join(subset.left_out, ","));
+  const char* const helps = subset.seconds > now ? (one ? "helps" : "help") : (one ? "does not help" : "do not help");
   return fmt::format(
-      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without rank{} {}: {:.1f} ms, so "
-      "{}",
-      fmt::join(map.parts_by_rank(), ","), map.num_ranks(), now / kMilli,
-      step_seconds(PartMap(map.num_parts(), map.num_ranks()), seconds) / kMilli, one ? "" : "s",
-      fmt::join(subset.left_out, ","), subset.seconds / kMilli, conclusion);
+      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without {}: {:.1f} ms, so {} {}",
+      fmt::join(map.parts_by_rank(), ","), map.num_ranks(), now / kMilli, even / kMilli, who, subset.seconds / kMilli,
+      who, helps);
 }
 
 bool is_better_without_some(const PartMap& map, const SecondsPerPart& seconds) {
