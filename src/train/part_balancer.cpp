@@ -1,5 +1,7 @@
 #include "part_balancer.hpp"
 
+#include "tutti/base/timing.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,14 +14,6 @@
 
 namespace tutti {
 namespace {
-
-// 0 without parts.
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 constexpr double kWorthwhile = 0.95;  // of the current step time
 
@@ -127,9 +121,9 @@ int PartBalancer::max_parts_of_any() const {
 bool PartBalancer::after_step(double seconds_per_part) {
   if (measures() && seconds_per_part > 0) measured_.push_back(seconds_per_part);
   if (++steps_ != next_balance_ || !balances_) return false;
+  const double mine = measured_.empty() ? 0 : quartiles_of(std::exchange(measured_, {})).median;
   SecondsPerPart seconds;
-  for (const std::int64_t bits :
-       context_.all_gather({std::bit_cast<std::int64_t>(median(std::exchange(measured_, {})))})) {
+  for (const std::int64_t bits : context_.all_gather({std::bit_cast<std::int64_t>(mine)})) {
     seconds.push_back(std::bit_cast<double>(bits));
   }
   const bool first = next_balance_ == kFirstBalance;

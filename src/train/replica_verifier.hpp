@@ -41,7 +41,6 @@ class ReplicaVerifier {
   const RankContext& context_;
   std::vector<std::string> hosts_;
   std::vector<std::string> names_;
-  std::vector<std::uint64_t> starts_;
   std::vector<DigestedTensor> tensors_;
   OwnedTensor digests_;  // i64 [tensors], sums since the last comparison
   std::uint64_t records_ = 0;
