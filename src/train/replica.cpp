@@ -38,12 +38,6 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .after_piece = [&status] { status.note_progress(); }};
 }
 
-// With --verify-replicas the check must not be delayed: an infinity from a flipped bit would otherwise spread to all
-// ranks through the exchange, and the replicas would be equal.
-int max_delay_steps(const TrainerOptions& options) {
-  return options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead;
-}
-
 }  // namespace
 
 struct Replica::LocalTensor {
@@ -77,14 +71,16 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
                  : nullptr),
-      finite_check_(
-          std::make_unique<FiniteCheck>(FiniteCheckRequest{.context = *context_,
-                                                           .arena = arena_,
-                                                           .exact = exact_.get(),
-                                                           .max_workers_of_any = balancer_->max_parts_of_any(),
-                                                           .max_delay_steps = max_delay_steps(options),
-                                                           .on_not_finite = options.safeguards.on_not_finite,
-                                                           .hosts = context.hosts})),
+      // With --verify-replicas the check must not be delayed: an infinity from a flipped bit would otherwise spread to
+      // all ranks through the exchange, and the replicas would be equal.
+      finite_check_(std::make_unique<FiniteCheck>(
+          FiniteCheckRequest{.context = *context_,
+                             .arena = arena_,
+                             .exact = exact_.get(),
+                             .max_workers_of_any = balancer_->max_parts_of_any(),
+                             .max_delay_steps = options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead,
+                             .on_not_finite = options.safeguards.on_not_finite,
+                             .hosts = context.hosts})),
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
@@ -149,14 +145,10 @@ void Replica::synchronize() {
 }
 
 void Replica::set_gradients(const Tensor& gradients) {
-  const Tensor block = arena_.gradients();
   total().begin(*stream_);
-  const bool in_block = gradients.data == nullptr || total().first_part_writes_total();
-  if (gradients.data == nullptr)
-    backend_.fill_zero(*stream_, block);
-  else if (in_block)
-    backend_.copy(*stream_, block, gradients);
-  total().add(*stream_, {0, in_block ? block : gradients}, {0, block.elements()});
+  if (gradients.data == nullptr) return total().clear(*stream_);
+  if (total().first_part_writes_total()) backend_.copy(*stream_, arena_.gradients(), gradients);
+  total().add(*stream_, {0, gradients}, {0, gradients.elements()});
 }
 
 void Replica::start_ready_buckets(std::int64_t final_elements) {
