@@ -307,7 +307,7 @@ constexpr std::array kStations{
         "StepByHand::compute (src/app/step_by_hand.hpp), PartContext (include/tutti/nn/part_context.hpp), PartWorkers "
         "(src/train/part_workers.cpp)"},
     Station{"gradients", "the gradients differ from rank to rank", &Tour::show_gradients,
-            "PartContext::backward (src/nn/part_context.cpp), OrderedAccumulation (src/train/part_workers.cpp)"},
+            "PartContext::backward (src/nn/part_context.cpp), PartWorkers::add (src/train/part_workers.cpp)"},
     Station{"sum", "an all-reduce makes them equal", &Tour::show_sum,
             "StepByHand::exchange (src/app/step_by_hand.hpp), Communicator (include/tutti/comm/communicator.hpp), "
             "GradientExchange (src/train/exchange.cpp)"},

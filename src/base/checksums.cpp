@@ -28,31 +28,23 @@ constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
   return sum;
 }
 
-constexpr std::uint32_t x_to_the(std::size_t power) {
-  std::uint32_t result = kOne;
-  for (std::uint32_t square = times_x(kOne); power != 0; power >>= 1) {
-    if (power % 2 != 0) result = product(result, square);
-    square = product(square, square);
-  }
-  return result;
-}
-
 // The CRC instruction has a latency of three cycles and a throughput of one: three interleaved runs hide the latency.
 constexpr std::size_t kRunBytes = 4096;
-constexpr std::uint32_t kPastOneRun = x_to_the(8 * kRunBytes);
-constexpr std::uint32_t kPastTwoRuns = x_to_the(16 * kRunBytes);
+// x to the power of 8 * kRunBytes = 2^15.
+constexpr std::uint32_t kPastOneRun = [] {
+  std::uint32_t power = times_x(kOne);
+  for (int squarings = 0; squarings < 15; ++squarings) power = product(power, power);
+  return power;
+}();
 
-using Table = std::array<std::uint32_t, 256>;
-constexpr Table make_table() {
-  Table table{};
+constexpr auto kTable = [] {
+  std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
-    std::uint32_t left = byte;
-    for (int bit = 0; bit < 8; ++bit) left = times_x(left);
-    table[byte] = left;
+    table[byte] = byte;
+    for (int bit = 0; bit < 8; ++bit) table[byte] = times_x(table[byte]);
   }
   return table;
-}
-constexpr Table kTable = make_table();
+}();
 
 std::uint64_t word_at(const std::byte* at) {
   std::uint64_t word = 0;
@@ -72,8 +64,9 @@ std::uint64_t word_at(const std::byte* at) {
       second = _mm_crc32_u64(second, word_at(word + kRunBytes));
       third = _mm_crc32_u64(third, word_at(word + 2 * kRunBytes));
     }
-    crc = product(kPastTwoRuns, static_cast<std::uint32_t>(crc)) ^
-          product(kPastOneRun, static_cast<std::uint32_t>(second)) ^ third;
+    const std::uint32_t first_two =
+        product(kPastOneRun, static_cast<std::uint32_t>(crc)) ^ static_cast<std::uint32_t>(second);
+    crc = product(kPastOneRun, first_two) ^ third;
   }
   for (; left >= 8; left -= 8, at += 8) crc = _mm_crc32_u64(crc, word_at(at));
   auto last = static_cast<std::uint32_t>(crc);
@@ -101,27 +94,6 @@ std::uint32_t big_endian(const std::byte* at) {
   std::uint32_t word = 0;
   for (int i = 0; i < 4; ++i) word = word << 8 | static_cast<std::uint32_t>(at[i]);
   return word;
-}
-
-void sha256_update_block(Sha256State& state, const std::byte* block) {
-  std::array<std::uint32_t, 64> w{};
-  for (std::size_t t = 0; t < 16; ++t) w[t] = big_endian(block + 4 * t);
-  for (std::size_t t = 16; t < 64; ++t) {
-    const std::uint32_t near = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
-    const std::uint32_t far = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
-    w[t] = near + w[t - 7] + far + w[t - 16];
-  }
-  auto [a, b, c, d, e, f, g, h] = state;
-  for (std::size_t t = 0; t < 64; ++t) {
-    const std::uint32_t first =
-        h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRounds[t] + w[t];
-    const std::uint32_t second =
-        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-    h = g, g = f, f = e, e = d + first;
-    d = c, c = b, b = a, a = first + second;
-  }
-  const Sha256State after{a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < state.size(); ++i) state[i] += after[i];
 }
 
 bool has_sha_ni() {
@@ -180,7 +152,26 @@ std::uint32_t crc32c(std::span<const std::byte> bytes) {
 }
 
 void portable_sha256_update(Sha256State& state, std::span<const std::byte> blocks) {
-  for (; !blocks.empty(); blocks = blocks.subspan(kBlock)) sha256_update_block(state, blocks.data());
+  for (; !blocks.empty(); blocks = blocks.subspan(kBlock)) {
+    std::array<std::uint32_t, 64> w{};
+    for (std::size_t t = 0; t < 16; ++t) w[t] = big_endian(blocks.data() + 4 * t);
+    for (std::size_t t = 16; t < 64; ++t) {
+      const std::uint32_t near = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
+      const std::uint32_t far = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
+      w[t] = near + w[t - 7] + far + w[t - 16];
+    }
+    auto [a, b, c, d, e, f, g, h] = state;
+    for (std::size_t t = 0; t < 64; ++t) {
+      const std::uint32_t first =
+          h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRounds[t] + w[t];
+      const std::uint32_t second =
+          (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+      h = g, g = f, f = e, e = d + first;
+      d = c, c = b, b = a, a = first + second;
+    }
+    const Sha256State after{a, b, c, d, e, f, g, h};
+    for (std::size_t i = 0; i < state.size(); ++i) state[i] += after[i];
+  }
 }
 
 void sha256_update(Sha256State& state, std::span<const std::byte> blocks) {

@@ -2,31 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace tutti {
 namespace {
 
-std::string_view library_name(ErrorSource source) {
-  switch (source) {
-    case ErrorSource::mpi:
-      return "MPI";
-    case ErrorSource::hdf5:
-      return "HDF5";
-    case ErrorSource::onednn:
-      return "oneDNN";
-    case ErrorSource::cuda:
-      return "CUDA";
-    case ErrorSource::cudnn:
-      return "cuDNN";
-    case ErrorSource::nccl:
-      return "NCCL";
-    case ErrorSource::internal:
-      return "internal error";
-    default:
-      return "";
-  }
-}
+struct SourceFacts {
+  ExitStatus status;
+  std::string_view library{};  // named by describe(); empty: the error is the user's
+};
+// By ErrorSource.
+constexpr std::array<SourceFacts, 16> kSources{{{ExitStatus::usage},
+                                                {ExitStatus::bad_input},
+                                                {ExitStatus::no_checkpoint},
+                                                {ExitStatus::cannot_save},
+                                                {ExitStatus::input_io},
+                                                {ExitStatus::hang},
+                                                {ExitStatus::diverged},
+                                                {ExitStatus::not_finite},
+                                                {ExitStatus::bad_input},  // gpu_memory
+                                                {ExitStatus::internal, "internal error"},
+                                                {ExitStatus::internal, "MPI"},
+                                                {ExitStatus::internal, "HDF5"},
+                                                {ExitStatus::internal, "oneDNN"},
+                                                {ExitStatus::internal, "CUDA"},
+                                                {ExitStatus::internal, "cuDNN"},
+                                                {ExitStatus::internal, "NCCL"}}};
+const SourceFacts& facts_of(ErrorSource source) { return kSources[static_cast<std::size_t>(source)]; }
 
 std::string_view path_in_project(std::string_view path) {
   for (const std::string_view root : {"/src/", "/include/", "/tests/"}) {
@@ -40,29 +44,7 @@ std::string_view path_in_project(std::string_view path) {
 Error::Error(ErrorSource source, const std::string& message, std::source_location where)
     : std::runtime_error(message), source_(source), where_(where) {}
 
-ExitStatus Error::exit_status() const noexcept {
-  switch (source_) {
-    case ErrorSource::usage:
-      return ExitStatus::usage;
-    case ErrorSource::input:
-    case ErrorSource::gpu_memory:
-      return ExitStatus::bad_input;
-    case ErrorSource::checkpoint:
-      return ExitStatus::no_checkpoint;
-    case ErrorSource::save:
-      return ExitStatus::cannot_save;
-    case ErrorSource::io:
-      return ExitStatus::input_io;
-    case ErrorSource::hang:
-      return ExitStatus::hang;
-    case ErrorSource::diverged:
-      return ExitStatus::diverged;
-    case ErrorSource::not_finite:
-      return ExitStatus::not_finite;
-    default:
-      return ExitStatus::internal;
-  }
-}
+ExitStatus Error::exit_status() const noexcept { return facts_of(source_).status; }
 
 Error Error::on_all_ranks() const {
   Error marked = *this;
@@ -71,7 +53,7 @@ Error Error::on_all_ranks() const {
 }
 
 std::string Error::describe() const {
-  const std::string_view library = library_name(source_);
+  const std::string_view library = facts_of(source_).library;
   if (library.empty()) return what();
   return fmt::format("{}: {} ({}:{})", library, what(), path_in_project(where_.file_name()), where_.line());
 }

@@ -1,27 +1,21 @@
 #include "tutti/base/log.hpp"
 
 #include "tutti/base/text.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 
 namespace tutti {
-namespace {
-
-constexpr double kSecondsBetweenDrawings = 0.1;
-
-}  // namespace
 
 void write_stderr_line(std::string_view line) noexcept {
   try {
     const std::string whole = printable(line, "\n\t") + "\n";
     std::string_view rest = whole;
     while (!rest.empty()) {
-      const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
+      const ssize_t written = retry_on_eintr([&] { return ::write(STDERR_FILENO, rest.data(), rest.size()); });
       if (written <= 0) return;
       rest.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -39,6 +33,7 @@ void Log::warn(std::string_view text) const {
 }
 
 void TerminalLine::draw(const std::function<std::string()>& text) {
+  constexpr double kSecondsBetweenDrawings = 0.1;
   if (visible_ && since_drawn_.seconds() < kSecondsBetweenDrawings) return;
   since_drawn_.restart();
   visible_ = true;

@@ -42,68 +42,48 @@ struct PhiloxKeys {
 
 constexpr std::size_t kRow = 64;
 
-// The first two words of each sequence.
-struct Row {
-  alignas(64) std::uint32_t first[kRow];
-  alignas(64) std::uint32_t second[kRow];
-};
-
-// philox() for kRow consecutive items; only two of the four words are kept.
-[[gnu::always_inline]] inline void draw_row(std::uint64_t seed, const RandomCounter& start, Row& row) {
+// numbers[i] becomes the high 32 - `dropped` bits of the first word and the high 26 bits of the second of the sequence
+// of item start.item + i.
+[[gnu::always_inline]] inline void draw_numbers(std::uint64_t seed, RandomCounter at, int dropped,
+                                                std::span<double> numbers) {
+  alignas(64) std::uint32_t x0[kRow];
+  alignas(64) std::uint32_t x1[kRow];
   alignas(64) std::uint32_t x2[kRow];
   alignas(64) std::uint32_t x3[kRow];
-  for (std::uint32_t i = 0; i < kRow; ++i) {
-    row.first[i] = start.draw;
-    row.second[i] = start.item + i;
-    x2[i] = start.when;
-    x3[i] = start.purpose;
-  }
-  PhiloxKeys keys(seed);
-  for (int round = 0; round < kPhiloxRounds; ++round, keys.to_next_round()) {
-    for (std::size_t i = 0; i < kRow; ++i) philox_round(keys, row.first[i], row.second[i], x2[i], x3[i]);
-  }
-}
-
-// Joins the high 32 - kShift bits of the first word with the high 26 bits of the second.
-template <int kShift>
-[[gnu::always_inline]] inline void join_row(const Row& row, double* numbers) {
-  for (std::size_t i = 0; i < kRow; ++i) {
-    const auto high = static_cast<std::int32_t>(row.first[i] >> kShift);
-    const auto low = static_cast<std::int32_t>(row.second[i] >> 6);
-    numbers[i] = static_cast<double>(high) * 0x1p26 + static_cast<double>(low);
-  }
-}
-
-template <int kShift>
-[[gnu::always_inline]] inline void draw_numbers(std::uint64_t seed, RandomCounter at, std::span<double> numbers) {
-  Row row;
   alignas(64) double joined[kRow];
   for (std::size_t done = 0; done < numbers.size(); done += kRow, at.item += kRow) {
-    draw_row(seed, at, row);
-    join_row<kShift>(row, joined);
+    for (std::uint32_t i = 0; i < kRow; ++i) {
+      x0[i] = at.draw;
+      x1[i] = at.item + i;
+      x2[i] = at.when;
+      x3[i] = at.purpose;
+    }
+    PhiloxKeys keys(seed);
+    for (int round = 0; round < kPhiloxRounds; ++round, keys.to_next_round()) {
+      for (std::size_t i = 0; i < kRow; ++i) philox_round(keys, x0[i], x1[i], x2[i], x3[i]);
+    }
+    for (std::size_t i = 0; i < kRow; ++i) {
+      const auto high = static_cast<std::int32_t>(x0[i] >> dropped);
+      const auto low = static_cast<std::int32_t>(x1[i] >> 6);
+      joined[i] = static_cast<double>(high) * 0x1p26 + static_cast<double>(low);
+    }
     std::copy_n(joined, std::min(kRow, numbers.size() - done), numbers.data() + done);
   }
 }
 
-template <int kShift>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void draw_avx512(
-    std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
-  draw_numbers<kShift>(seed, start, numbers);
+    std::uint64_t seed, const RandomCounter& start, int dropped, std::span<double> numbers) {
+  draw_numbers(seed, start, dropped, numbers);
 }
-template <int kShift>
-[[gnu::target("avx2")]] void draw_avx2(std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
-  draw_numbers<kShift>(seed, start, numbers);
+[[gnu::target("avx2")]] void draw_avx2(std::uint64_t seed, const RandomCounter& start, int dropped,
+                                       std::span<double> numbers) {
+  draw_numbers(seed, start, dropped, numbers);
 }
 
-template <int kShift>
-void draw(std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
-  if (has_avx512()) {
-    draw_avx512<kShift>(seed, start, numbers);
-  } else if (__builtin_cpu_supports("avx2")) {
-    draw_avx2<kShift>(seed, start, numbers);
-  } else {
-    draw_numbers<kShift>(seed, start, numbers);
-  }
+void draw(std::uint64_t seed, const RandomCounter& start, int dropped, std::span<double> numbers) {
+  if (has_avx512()) return draw_avx512(seed, start, dropped, numbers);
+  if (__builtin_cpu_supports("avx2")) return draw_avx2(seed, start, dropped, numbers);
+  draw_numbers(seed, start, dropped, numbers);
 }
 
 }  // namespace
@@ -160,12 +140,12 @@ void shuffle(std::span<std::int64_t> values, RandomSequence& random) {
 }
 
 void first_uniforms(std::uint64_t seed, const RandomCounter& start, std::span<double> values) {
-  draw<5>(seed, start, values);
+  draw(seed, start, 5, values);
   for (double& value : values) value *= 0x1p-53;
 }
 
 void first_normals(std::uint64_t seed, const RandomCounter& start, std::span<double> values) {
-  draw<6>(seed, start, values);
+  draw(seed, start, 6, values);
   for (double& value : values) value = portable_normal_quantile((value + 0.5) * 0x1p-52);
 }
 

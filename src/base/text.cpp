@@ -65,10 +65,6 @@ std::string without_strings(std::string_view line) {
   }
 }
 
-bool has_multi_line_strings(std::string_view text) {
-  return text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
-}
-
 }  // namespace
 
 std::string printable(std::string_view text, std::string_view kept) {
@@ -97,14 +93,14 @@ bool is_utf8(std::string_view text) {
 
 std::optional<TomlProblem> find_toml_problem(std::string_view text) {
   std::ptrdiff_t brackets = 0;
-  const bool counts_strings = has_multi_line_strings(text);
+  const bool has_multi_line_strings = text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
   for (std::int64_t line = 1; !text.empty(); ++line) {
     std::string_view line_text = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line_text.size() + 1, text.size()));
     if (!is_utf8(line_text)) return TomlProblem{line, "this line is not valid UTF-8: save the file as UTF-8"};
     line_text.remove_prefix(std::min(line_text.find_first_not_of(" \t"), line_text.size()));
     if (line_text.starts_with('#')) continue;
-    const std::string nesting = counts_strings ? std::string(line_text) : without_strings(line_text);
+    const std::string nesting = has_multi_line_strings ? std::string(line_text) : without_strings(line_text);
     brackets += brackets_in(nesting);
     if (brackets > kMaxBrackets || std::ranges::count(nesting, '.') > kMaxDotsPerLine) {
       return TomlProblem{line, "this is nested too deeply: write one 'name = value' per line"};

@@ -38,11 +38,15 @@ class KeyReader {
     if (!value.is_table()) refuse(value, fmt::format("{} must be a table", what_));
   }
 
-  bool has(const std::string& key) const { return table().contains(key); }
+  // Whether the table has this key, which it may have.
+  bool knows(const std::string& key) {
+    known_.insert(key);
+    return table().contains(key);
+  }
 
   const toml::value& required(const std::string& key) {
-    if (!has(key)) refuse(value_, fmt::format("{} lacks the key '{}'", what_, key));
-    return taken(key);
+    if (!knows(key)) refuse(value_, fmt::format("{} lacks the key '{}'", what_, key));
+    return table().at(key);
   }
 
   std::string text(const std::string& key) {
@@ -51,42 +55,49 @@ class KeyReader {
     return toml::get<std::string>(value);
   }
 
-  std::int64_t number(const std::string& key, std::int64_t least = 1) {
+  void number(const std::string& key, std::int64_t& number, std::int64_t least = 1) {
     const toml::value& value = required(key);
     if (!value.is_integer() || value.as_integer() < least) {
       refuse(value, fmt::format("'{}' must be a whole number of {} or more", key, least));
     }
-    return value.as_integer();
+    number = value.as_integer();
   }
-  std::int64_t number_or(const std::string& key, std::int64_t otherwise, std::int64_t least = 1) {
-    known_.insert(key);
-    return has(key) ? number(key, least) : otherwise;
-  }
-
-  bool flag_or(const std::string& key, bool otherwise) {
-    known_.insert(key);
-    if (!has(key)) return otherwise;
-    const toml::value& value = taken(key);
-    if (!value.is_boolean()) refuse(value, fmt::format("'{}' must be true or false", key));
-    return value.as_boolean();
+  void number_or(const std::string& key, std::int64_t& number, std::int64_t otherwise, std::int64_t least = 1) {
+    number = otherwise;
+    if (knows(key)) this->number(key, number, least);
   }
 
-  double share(const std::string& key) {
+  void flag_or(const std::string& key, bool& flag, bool otherwise) {
+    flag = otherwise;
+    if (!knows(key)) return;
     const toml::value& value = required(key);
-    const double share = value.is_floating()  ? value.as_floating()
-                         : value.is_integer() ? static_cast<double>(value.as_integer())
-                                              : -1;
+    if (!value.is_boolean()) refuse(value, fmt::format("'{}' must be true or false", key));
+    flag = value.as_boolean();
+  }
+
+  void share(const std::string& key, double& share) {
+    const toml::value& value = required(key);
+    share = value.is_floating()  ? value.as_floating()
+            : value.is_integer() ? static_cast<double>(value.as_integer())
+                                 : -1;
     if (!(share >= 0 && share < 1)) refuse(value, fmt::format("'{}' must be a number of at least 0 and below 1", key));
-    return share;
+  }
+
+  void units(std::int64_t& units) {
+    const toml::value& value = required("units");
+    const bool from_classes = value.is_string() && toml::get<std::string>(value) == "classes";
+    if (!from_classes && !(value.is_integer() && value.as_integer() >= 1)) {
+      refuse(value, "'units' must be a whole number above 0, or \"classes\"");
+    }
+    units = from_classes ? kUnitsFromClasses : value.as_integer();
   }
 
   // The name of a layer, or of the image.
   std::string source_or(const std::string& key, const std::set<std::string>& earlier) {
-    known_.insert(key);
-    if (!has(key)) return "";
+    if (!knows(key)) return "";
     std::string name = text(key);
     if (name != kImageName && !earlier.contains(name)) {
-      refuse(taken(key), fmt::format("'{}': no layer before this one is called '{}'", key, name));
+      refuse(required(key), fmt::format("'{}': no layer before this one is called '{}'", key, name));
     }
     return name;
   }
@@ -108,51 +119,59 @@ class KeyReader {
 
  private:
   const TomlTable& table() const { return value_.as_table(); }
-  const toml::value& taken(const std::string& key) {
-    known_.insert(key);
-    return table().at(key);
-  }
 
   const toml::value& value_;
   std::string what_;
   std::set<std::string> known_;
 };
 
-std::int64_t units_of(KeyReader& keys) {
-  const toml::value& units = keys.required("units");
-  if (units.is_integer() && units.as_integer() >= 1) return units.as_integer();
-  if (units.is_string() && toml::get<std::string>(units) == "classes") return kUnitsFromClasses;
-  refuse(units, "'units' must be a whole number above 0, or \"classes\"");
-}
+// Writes the keys of a layer, except those that KeyReader would fill in with the same value.
+struct KeyWriter {
+  void number(std::string_view key, std::int64_t number) { text += fmt::format("{} = {}\n", key, number); }
+  void number_or(std::string_view key, std::int64_t number, std::int64_t otherwise, std::int64_t /*least*/ = 1) {
+    if (number != otherwise) this->number(key, number);
+  }
+  void flag_or(std::string_view key, bool flag, bool otherwise) {
+    if (flag != otherwise) text += fmt::format("{} = {}\n", key, flag);
+  }
+  void share(std::string_view key, double share) { text += fmt::format("{} = {}\n", key, share); }
+  void units(std::int64_t units) {
+    text += units == kUnitsFromClasses ? "units = \"classes\"\n" : fmt::format("units = {}\n", units);
+  }
 
-// A layer's keys, read: given a spec of its type, whose values do not count. SpecText writes them.
+  std::string text;
+};
+
+// The keys of each layer in order, for a KeyReader or a KeyWriter.
+template <class Keys>
 struct SpecKeys {
-  KeyReader& keys;
+  Keys& keys;
 
-  LayerSpec operator()(const Conv2dSpec&) const {
-    return Conv2dSpec{.channels = keys.number("channels"),
-                      .kernel = keys.number("kernel"),
-                      .stride = keys.number_or("stride", 1),
-                      .padding = keys.number_or("padding", 0, 0),
-                      .bias = keys.flag_or("bias", true),
-                      .relu = keys.flag_or("relu", false)};
+  void operator()(Conv2dSpec& spec) const {
+    keys.number("channels", spec.channels);
+    keys.number("kernel", spec.kernel);
+    keys.number_or("stride", spec.stride, 1);
+    keys.number_or("padding", spec.padding, 0, 0);
+    keys.flag_or("bias", spec.bias, true);
+    keys.flag_or("relu", spec.relu, false);
   }
-  LayerSpec operator()(const Pool2dSpec& type) const {
-    const std::int64_t kernel = keys.number("kernel");
-    return Pool2dSpec{.pooling = type.pooling,
-                      .kernel = kernel,
-                      .stride = keys.number_or("stride", kernel),
-                      .padding = keys.number_or("padding", 0, 0)};
+  void operator()(Pool2dSpec& spec) const {
+    keys.number("kernel", spec.kernel);
+    keys.number_or("stride", spec.stride, spec.kernel);
+    keys.number_or("padding", spec.padding, 0, 0);
   }
-  LayerSpec operator()(const LinearSpec&) const {
-    return LinearSpec{.units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
+  void operator()(LinearSpec& spec) const {
+    keys.units(spec.units);
+    keys.flag_or("bias", spec.bias, true);
+    keys.flag_or("relu", spec.relu, false);
   }
-  LayerSpec operator()(const BatchNormSpec&) const {
-    return BatchNormSpec{.add = keys.flag_or("add", false), .relu = keys.flag_or("relu", false)};
+  void operator()(BatchNormSpec& spec) const {
+    keys.flag_or("add", spec.add, false);
+    keys.flag_or("relu", spec.relu, false);
   }
-  LayerSpec operator()(const AddSpec&) const { return AddSpec{.relu = keys.flag_or("relu", false)}; }
-  LayerSpec operator()(const GlobalAveragePoolSpec&) const { return GlobalAveragePoolSpec{}; }
-  LayerSpec operator()(const DropoutSpec&) const { return DropoutSpec{.rate = keys.share("rate")}; }
+  void operator()(AddSpec& spec) const { keys.flag_or("relu", spec.relu, false); }
+  void operator()(GlobalAveragePoolSpec&) const {}
+  void operator()(DropoutSpec& spec) const { keys.share("rate", spec.rate); }
 };
 
 // A spec of each type that type_name() tells apart.
@@ -179,50 +198,38 @@ LayerSpec read_spec(KeyReader& keys) {
   const std::string word = keys.text("type");
   std::vector<std::string_view> words;
   for (const LayerSpec& type : kLayerTypes) {
-    if (type_name(type) == word) return std::visit(SpecKeys{keys}, type);
     words.push_back(type_name(type));
+    if (words.back() != word) continue;
+    LayerSpec spec = type;
+    std::visit(SpecKeys<KeyReader>{keys}, spec);
+    return spec;
   }
   refuse(keys.required("type"), fmt::format("'{}' is no layer type: {}", word, fmt::join(words, ", ")));
 }
 
-// Keys that only some layers take are asked for only there, so that they are refused elsewhere.
-void read_sources(KeyReader& keys, LayerNode& node, const std::set<std::string>& earlier) {
-  node.input = keys.source_or("input", earlier);
-  if (!takes_residual(node.spec)) return;
-  keys.required("residual");
-  node.residual = keys.source_or("residual", earlier);
-}
-
 constexpr std::size_t kLongestLayerName = 900;
 
-bool is_layer_name(std::string_view name) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-';
-  };
-  return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
-}
+constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 LayerNode read_layer(const toml::value& value, std::size_t number, std::set<std::string>& names) {
   KeyReader keys(value, fmt::format("layer {}", number));
-  LayerNode node;
-  node.name = keys.text("name");
-  if (!is_layer_name(node.name)) {
-    refuse(keys.required("name"),
-           fmt::format("'{}' is no layer name: use letters, digits, '.', '_' and '-'", node.name));
+  LayerNode node{.name = keys.text("name"), .spec = {}};
+  const toml::value& name = keys.required("name");
+  if (node.name.empty() || node.name.front() == '.' || node.name.find_first_not_of(kNameCharacters) != node.name.npos) {
+    refuse(name, fmt::format("'{}' is no layer name: use letters, digits, '.', '_' and '-'", node.name));
   }
   if (node.name.size() > kLongestLayerName) {
-    refuse(keys.required("name"),
-           fmt::format("a layer's name has {} characters, {} at most: checkpoints could not hold "
-                       "it",
-                       node.name.size(), kLongestLayerName));
+    refuse(name, fmt::format("a layer's name has {} characters, {} at most: checkpoints could not hold it",
+                             node.name.size(), kLongestLayerName));
   }
-  if (node.name == kImageName) refuse(keys.required("name"), "'image' is the name of the image itself");
-  if (names.contains(node.name)) {
-    refuse(keys.required("name"), fmt::format("two layers are called '{}'", node.name));
-  }
+  if (node.name == kImageName) refuse(name, "'image' is the name of the image itself");
+  if (names.contains(node.name)) refuse(name, fmt::format("two layers are called '{}'", node.name));
   node.spec = read_spec(keys);
-  read_sources(keys, node, names);
+  node.input = keys.source_or("input", names);
+  if (takes_residual(node.spec)) {  // asked for only here, so that it is refused elsewhere
+    keys.required("residual");
+    node.residual = keys.source_or("residual", names);
+  }
   keys.refuse_others();
   names.insert(node.name);
   return node;
@@ -232,7 +239,7 @@ NetworkSpec read_network(const toml::value& root) {
   KeyReader keys(root, "the model");
   NetworkSpec network;
   network.name = keys.text("name");
-  if (keys.has("init")) {
+  if (keys.knows("init")) {
     const std::string word = keys.text("init");
     const auto initializer = value_named<Initializer>(word);
     if (!initializer) {
@@ -250,36 +257,6 @@ NetworkSpec read_network(const toml::value& root) {
   keys.refuse_others();
   return network;
 }
-
-std::string flags_text(bool bias, bool relu) {
-  return fmt::format("{}{}", bias ? "" : "bias = false\n", relu ? "relu = true\n" : "");
-}
-
-// A layer's keys, written: those that SpecKeys would not fill in.
-struct SpecText {
-  std::string operator()(const Conv2dSpec& s) const {
-    std::string text = fmt::format("channels = {}\nkernel = {}\n", s.channels, s.kernel);
-    if (s.stride != 1) text += fmt::format("stride = {}\n", s.stride);
-    if (s.padding != 0) text += fmt::format("padding = {}\n", s.padding);
-    return text + flags_text(s.bias, s.relu);
-  }
-  std::string operator()(const Pool2dSpec& s) const {
-    std::string text = fmt::format("kernel = {}\n", s.kernel);
-    if (s.stride != s.kernel) text += fmt::format("stride = {}\n", s.stride);
-    if (s.padding != 0) text += fmt::format("padding = {}\n", s.padding);
-    return text;
-  }
-  std::string operator()(const LinearSpec& s) const {
-    const std::string units = s.units == kUnitsFromClasses ? "\"classes\"" : fmt::format("{}", s.units);
-    return fmt::format("units = {}\n{}", units, flags_text(s.bias, s.relu));
-  }
-  std::string operator()(const BatchNormSpec& s) const {
-    return fmt::format("{}{}", s.add ? "add = true\n" : "", s.relu ? "relu = true\n" : "");
-  }
-  std::string operator()(const AddSpec& s) const { return s.relu ? "relu = true\n" : ""; }
-  std::string operator()(const GlobalAveragePoolSpec&) const { return ""; }
-  std::string operator()(const DropoutSpec& s) const { return fmt::format("rate = {}\n", s.rate); }
-};
 
 std::string source_text(std::string_view key, std::string_view name) {
   return name.empty() ? "" : fmt::format("{} = \"{}\"\n", key, name);
@@ -301,10 +278,11 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin) {
   try {
     std::istringstream stream(text);
     return read_network(toml::parse(stream, origin));
+  } catch (const Error&) {
+    throw;
   } catch (const toml::syntax_error& error) {
     throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, line_of_error(error), first_line(error.what())));
   } catch (const std::exception& error) {
-    if (dynamic_cast<const Error*>(&error) != nullptr) throw;
     throw Error(ErrorSource::input, fmt::format("{}: {}", origin, first_line(error.what())));
   }
 }
@@ -336,9 +314,11 @@ std::string model_text(const NetworkSpec& network) {
   std::string text =
       fmt::format("name = {}\ninit = \"{}\"\n", toml::format(toml::value(network.name)), name_of(network.initializer));
   for (const LayerNode& node : network.layers) {
+    LayerSpec spec = node.spec;
+    KeyWriter keys;
+    std::visit(SpecKeys<KeyWriter>{keys}, spec);
     text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}{}{}", node.name, type_name(node.spec),
-                        source_text("input", node.input), source_text("residual", node.residual),
-                        std::visit(SpecText{}, node.spec));
+                        source_text("input", node.input), source_text("residual", node.residual), keys.text);
   }
   return text;
 }

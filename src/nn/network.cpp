@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -19,56 +19,45 @@ namespace {
 constexpr std::int64_t kGreatestSizeTried = 1024;
 constexpr std::int64_t kDrawnAtOnce = 1 << 14;  // so that they stay in a core's cache
 
-// How layers are connected: names become numbers. An input error for names that are used twice or mean no earlier
+// Connects the layers: names become numbers. Throws an input error for names that are used twice or mean no earlier
 // layer, and for outputs that nobody reads.
-class Connections {
- public:
-  explicit Connections(const NetworkSpec& spec) : spec_(spec) {
-    if (spec.layers.empty()) throw Error(ErrorSource::input, fmt::format("the network {} has no layers", spec.name));
-    for (const LayerNode& node : spec.layers) add(node);
-    for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
-      if (!read_.contains(static_cast<int>(i))) {
-        refuse(layers_[i].name, "nothing reads its output; let a later layer take it as input or residual");
-      }
+std::vector<NetworkLayer> connect(const NetworkSpec& spec) {
+  const auto refuse = [&](const std::string& layer, const std::string& why) {
+    throw Error(ErrorSource::input, fmt::format("layer {} of the network {}: {}", layer, spec.name, why));
+  };
+  if (spec.layers.empty()) throw Error(ErrorSource::input, fmt::format("the network {} has no layers", spec.name));
+  std::vector<NetworkLayer> layers;
+  std::set<int> read;
+  const auto source = [&](const LayerNode& reader, const std::string& name) {
+    if (name == kImageName) return kImage;
+    const auto found = std::ranges::find(layers, name, &NetworkLayer::name);
+    if (found == layers.end()) {
+      refuse(reader.name, fmt::format("it reads '{}', but no layer before it has this name", name));
     }
-  }
-
-  std::vector<NetworkLayer> take() && { return std::move(layers_); }
-
- private:
-  void add(const LayerNode& node) {
-    const auto same_name = [&](const NetworkLayer& layer) { return layer.name == node.name; };
-    if (node.name == kImageName || std::ranges::any_of(layers_, same_name)) {
-      refuse(node.name, node.name == kImageName ? "this is the name of the image itself" : "two layers have this name");
+    return static_cast<int>(found - layers.begin());
+  };
+  for (const LayerNode& node : spec.layers) {
+    if (node.name == kImageName) refuse(node.name, "this is the name of the image itself");
+    if (std::ranges::count(layers, node.name, &NetworkLayer::name) > 0) {
+      refuse(node.name, "two layers have this name");
     }
     NetworkLayer layer{.name = node.name, .spec = node.spec, .input = {}, .output = {}};
-    layer.from = node.input.empty() ? static_cast<int>(layers_.size()) - 1 : source(node.name, node.input);
+    layer.from = node.input.empty() ? static_cast<int>(layers.size()) - 1 : source(node, node.input);
     if (takes_residual(node.spec) == node.residual.empty()) {
       refuse(node.name, node.residual.empty()
                             ? "it adds a residual, but none is named"
                             : fmt::format("it has a residual, but this {} adds none", type_name(node.spec)));
     }
-    if (!node.residual.empty()) layer.residual_from = source(node.name, node.residual);
-    read_.insert({layer.from, layer.residual_from});
-    layers_.push_back(std::move(layer));
+    if (!node.residual.empty()) layer.residual_from = source(node, node.residual);
+    read.insert({layer.from, layer.residual_from});
+    layers.push_back(std::move(layer));
   }
-
-  int source(const std::string& reader, const std::string& name) const {
-    if (name == kImageName) return kImage;
-    const auto found = std::ranges::find(layers_, name, &NetworkLayer::name);
-    if (found == layers_.end())
-      refuse(reader, fmt::format("it reads '{}', but no layer before it has this name", name));
-    return static_cast<int>(found - layers_.begin());
+  for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
+    if (read.contains(static_cast<int>(i))) continue;
+    refuse(layers[i].name, "nothing reads its output; let a later layer take it as input or residual");
   }
-
-  [[noreturn]] void refuse(const std::string& layer, const std::string& why) const {
-    throw Error(ErrorSource::input, fmt::format("layer {} of the network {}: {}", layer, spec_.name, why));
-  }
-
-  const NetworkSpec& spec_;
-  std::vector<NetworkLayer> layers_;
-  std::set<int> read_;
-};
+  return layers;
+}
 
 struct ShapeError {
   std::string layer;
@@ -105,30 +94,10 @@ std::string least_size_text(std::vector<NetworkLayer> layers, const Shape& sampl
   return "";
 }
 
-LayerSpec with_classes(LayerSpec spec, int classes) {
-  if (auto* linear = std::get_if<LinearSpec>(&spec); linear != nullptr && linear->units == kUnitsFromClasses) {
-    linear->units = classes;
-  }
-  return spec;
-}
-
 struct Initial {
   Initializer initializer;
   std::uint64_t seed;
 };
-
-struct Fans {
-  double in = 1;
-  double out = 1;
-};
-
-// Of a weight whose first extent counts outputs and whose second counts inputs, the others being a window.
-Fans fans_of(const Shape& weight) {
-  const double outputs = static_cast<double>(weight[0]);
-  const double in = static_cast<double>(weight.elements()) / outputs;
-  const double window = in / static_cast<double>(weight[1]);
-  return {in, outputs * window};
-}
 
 // The values from `first` on, of a slice that is a weight.
 void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int64_t first, const Initial& initial) {
@@ -136,29 +105,31 @@ void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int6
     throw Error(ErrorSource::input,
                 fmt::format("{} has {} elements, the limit is 2^32", slice.name, slice.shape.elements()));
   }
-  const Fans fans = fans_of(slice.shape);
+  // The first extent counts outputs and the second inputs; the others are a window.
+  const double outputs = static_cast<double>(slice.shape[0]);
+  const double fan_in = static_cast<double>(slice.shape.elements()) / outputs;
+  const double fan_out = outputs * (fan_in / static_cast<double>(slice.shape[1]));
   const RandomCounter start{.item = static_cast<std::uint32_t>(first), .purpose = random_purpose(slice.name)};
   std::vector<double> drawn(values.size());
   if (initial.initializer == Initializer::xavier) {
-    const double limit = std::sqrt(6.0 / (fans.in + fans.out));
+    const double limit = std::sqrt(6.0 / (fan_in + fan_out));
     first_uniforms(initial.seed, start, drawn);
     std::ranges::transform(drawn, values.begin(), [=](double x) { return static_cast<float>(limit * (2 * x - 1)); });
   } else {
-    const double sigma = initial.initializer == Initializer::normal ? 0.01 : std::sqrt(2.0 / fans.in);
+    const double sigma = initial.initializer == Initializer::normal ? 0.01 : std::sqrt(2.0 / fan_in);
     first_normals(initial.seed, start, drawn);
     std::ranges::transform(drawn, values.begin(), [=](double x) { return static_cast<float>(sigma * x); });
   }
 }
 
-float constant_start(ParameterKind kind) {
-  return kind == ParameterKind::scale || kind == ParameterKind::variance ? 1.0f : 0.0f;
-}
-
 }  // namespace
 
 Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
-    : spec_(spec), sample_(sample), classes_(classes), layers_(Connections(spec).take()) {
-  for (NetworkLayer& layer : layers_) layer.spec = with_classes(layer.spec, classes);
+    : spec_(spec), sample_(sample), classes_(classes), layers_(connect(spec)) {
+  for (NetworkLayer& layer : layers_) {
+    auto* const linear = std::get_if<LinearSpec>(&layer.spec);
+    if (linear != nullptr && linear->units == kUnitsFromClasses) linear->units = classes;
+  }
   if (const auto misfit = find_shapes(layers_, sample)) {
     throw Error(ErrorSource::input,
                 fmt::format("layer {} of the network {} does not fit images of {}: {}{}", misfit->layer, spec.name,
@@ -203,10 +174,11 @@ void initialize(const Network& network, Initializer initializer, std::uint64_t s
   const auto stream = backend.make_stream();
   std::vector<float> values;
   for (const ParameterSlice& slice : network.layout().slices()) {
+    const float constant = slice.kind == ParameterKind::scale || slice.kind == ParameterKind::variance ? 1.0f : 0.0f;
     const Tensor all = slice_of(block, slice);
     for (std::int64_t first = 0; first < slice.elements(); first += kDrawnAtOnce) {
       const Shape some{std::min(kDrawnAtOnce, slice.elements() - first)};
-      values.assign(static_cast<std::size_t>(some[0]), constant_start(slice.kind));
+      values.assign(static_cast<std::size_t>(some[0]), constant);
       if (slice.kind == ParameterKind::weight) fill_weight(values, slice, first, {initializer, seed});
       backend.copy(*stream, {static_cast<float*>(all.data) + first, some, all.type, all.space},
                    {values.data(), some, ElementType::f32, MemorySpace::host});

@@ -59,7 +59,7 @@ std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, co
   return values;
 }
 
-std::vector<std::uint64_t> digests_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors) {
+std::uint64_t digest_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors) {
   const Shape shape{std::ssize(tensors)};
   std::vector<std::int64_t> digests(tensors.size());
   const Buffer memory = backend.allocate(digests.size() * sizeof(std::int64_t));
@@ -67,14 +67,13 @@ std::vector<std::uint64_t> digests_of(Backend& backend, Stream& stream, std::spa
   backend.add_digests(stream, tensors, sums);
   backend.copy(stream, {digests.data(), shape, ElementType::i64, MemorySpace::host}, sums);
   stream.synchronize();
-  return {digests.begin(), digests.end()};
+  return std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
 }
 
 std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices) {
   std::vector<DigestedTensor> tensors;
   for (const ParameterSlice& slice : slices) tensors.push_back({slice_of(block, slice), digest_start(slice.name)});
-  const auto digests = digests_of(backend, stream, tensors);
-  return std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
+  return digest_of(backend, stream, tensors);
 }
 
 ParameterArena::ParameterArena(ParameterLayout layout, Backend& backend, Buffer gradients)
@@ -84,14 +83,5 @@ ParameterArena::ParameterArena(ParameterLayout layout, Backend& backend, Buffer 
                                                    gradients_.bytes(), layout_.block_bytes()));
   }
 }
-
-Tensor ParameterArena::weights() const { return weights_.view(Shape{layout_.block_elements()}, ElementType::f32); }
-Tensor ParameterArena::trained_weights() const {
-  return weights_.view(Shape{layout_.trained_elements()}, ElementType::f32);
-}
-Tensor ParameterArena::trained_gradients() const {
-  return gradients_.view(Shape{layout_.trained_elements()}, ElementType::f32);
-}
-Tensor ParameterArena::gradients() const { return gradients_.view(Shape{layout_.block_elements()}, ElementType::f32); }
 
 }  // namespace tutti

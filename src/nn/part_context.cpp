@@ -9,7 +9,6 @@
 #include <algorithm>
 
 namespace tutti {
-
 namespace {
 
 // Enough for the parts of a rank at two sizes each; further passes are computed without graphs.
@@ -18,15 +17,13 @@ constexpr std::size_t kMostGraphs = 32;
 // By layer, how many elements are final once its backward pass is done; the statistics are with the last layer's.
 std::vector<std::int64_t> final_elements_of(const Network& network) {
   const ParameterLayout& layout = network.layout();
-  const auto& slices = layout.slices();
+  const auto ends = layout.slice_ends();
   std::vector<std::int64_t> final_elements(network.layers().size());
   std::int64_t now = 0;
   for (std::size_t i = final_elements.size(); i-- > 0;) {
     for (const int number : network.layers()[i].parameters) {
-      const auto next = static_cast<std::size_t>(number) + 1;
-      if (next <= layout.trained().size()) {
-        now = next < slices.size() ? slices[next].offset : layout.block_elements();
-      }
+      const auto slice = static_cast<std::size_t>(number);
+      if (slice < layout.trained().size()) now = ends[slice];
     }
     final_elements[i] = i == 0 ? layout.block_elements() : now;
   }
@@ -87,10 +84,11 @@ void PartContext::plan(std::int64_t samples, LayerMode mode) {
   if (plans_.contains({samples, mode})) return;
   const PassRequest request{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_};
   auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
-  if (arena_.bytes() < plan->memory().bytes()) {
+  const std::size_t bytes = plan->activations->memory().bytes();
+  if (arena_.bytes() < bytes) {
     graphs_.clear();
     arena_ = Buffer();
-    arena_ = backend_.allocate(plan->memory().bytes());
+    arena_ = backend_.allocate(bytes);
   }
   plans_.emplace(std::pair(samples, mode), std::move(plan));
 }
@@ -106,11 +104,11 @@ const PassPlan& PartContext::plan_for(std::int64_t samples, LayerMode mode) cons
 }
 
 void* PartContext::address(std::size_t block) const {
-  return static_cast<std::byte*>(arena_.data()) + current_->memory().offset(block);
+  return static_cast<std::byte*>(arena_.data()) + current_->activations->memory().offset(block);
 }
 
 const void* PartContext::values_of(int layer) const {
-  return layer == kImage ? images_ : address(current_->blocks(static_cast<std::size_t>(layer)).output);
+  return layer == kImage ? images_ : address(current_->activations->blocks(static_cast<std::size_t>(layer)).output);
 }
 
 void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watch) {
@@ -171,7 +169,7 @@ void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& gra
 }
 
 void PartContext::set_batch_position(Stream& stream, const BatchPosition& place) const {
-  for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layer(i).set_batch_position(stream, place);
+  for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layers[i]->set_batch_position(stream, place);
 }
 
 void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place) {
@@ -184,27 +182,27 @@ void PartContext::run_forward(Stream& stream, const Tensor& images) {
   images_ = images.data;
   for (std::size_t i = 0; i < network_.layers().size(); ++i) {
     const NetworkLayer& layer = network_.layers()[i];
-    current_->layer(i).forward(stream,
-                               {.input = values_of(layer.from),
-                                .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
-                                .output = address(current_->blocks(i).output)});
+    current_->layers[i]->forward(stream,
+                                 {.input = values_of(layer.from),
+                                  .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
+                                  .output = address(current_->activations->blocks(i).output)});
     layer_done_();
   }
 }
 
 void PartContext::copy_logits(Stream& stream, const Tensor& to) const {
   const std::size_t last = network_.layers().size() - 1;
-  backend_.to_plain(stream, current_->layer(last).output(), address(current_->blocks(last).output), to);
+  backend_.to_plain(stream, current_->layers[last]->output(), address(current_->activations->blocks(last).output), to);
 }
 
 void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
-  const LayerBlocks& last = current_->blocks(network_.layers().size() - 1);
-  const bool trains = current_->mode() == LayerMode::training;
-  current_->loss().run(stream, {.logits = address(last.output),
-                                .labels = static_cast<const std::int32_t*>(labels.data),
-                                .gradient_scale = gradient_scale,
-                                .sums = sums,
-                                .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
+  const LayerBlocks& last = current_->activations->blocks(network_.layers().size() - 1);
+  const bool trains = current_->mode == LayerMode::training;
+  current_->loss->run(stream, {.logits = address(last.output),
+                               .labels = static_cast<const std::int32_t*>(labels.data),
+                               .gradient_scale = gradient_scale,
+                               .sums = sums,
+                               .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
 }
 
 void PartContext::backward(Stream& stream, const Tensor& block, float sample_fraction, const AfterLayer& after_layer) {
@@ -216,20 +214,20 @@ void PartContext::backward(Stream& stream, const Tensor& block, float sample_fra
 
 void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction) {
   const NetworkLayer& node = network_.layers()[layer];
-  const LayerBlocks& blocks = current_->blocks(layer);
+  const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<Tensor> gradients;
   for (const int number : node.parameters) gradients.push_back(slice_of(block, network_.layout().slice(number)));
   std::vector<void*> output_gradients;
   for (const std::size_t gradient : blocks.output_gradients) output_gradients.push_back(address(gradient));
-  const Layer& prepared = current_->layer(layer);
-  current_->layer(layer).backward(
-      stream, {.input = prepared.reads_input() ? values_of(node.from) : nullptr,
-               .output = prepared.reads_output() ? address(blocks.output) : nullptr,
-               .output_gradients = output_gradients,
-               .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
-               .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
-               .gradients = gradients,
-               .sample_fraction = sample_fraction});
+  Layer& prepared = *current_->layers[layer];
+  prepared.backward(stream,
+                    {.input = prepared.reads_input() ? values_of(node.from) : nullptr,
+                     .output = prepared.reads_output() ? address(blocks.output) : nullptr,
+                     .output_gradients = output_gradients,
+                     .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
+                     .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
+                     .gradients = gradients,
+                     .sample_fraction = sample_fraction});
   layer_done_();
 }
 

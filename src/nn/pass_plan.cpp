@@ -1,24 +1,78 @@
 #include "pass_plan.hpp"
 
 #include "tutti/base/random.hpp"
-#include "tutti/nn/activation_estimate.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-// What a backend's layer is expected to say of itself.
-ActivationUse expected_use(const NetworkLayer& layer, const PassSize& pass) {
-  const LayerReads reads = backward_reads(layer.spec);
-  return {.output_bytes = static_cast<std::size_t>(pass.samples * layer.output.elements()) * pass.bytes_per_value,
-          .reads_input = reads.input,
-          .reads_output = reads.output,
-          .residual_gradient_in_place = true};
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + MemoryPlan::kAlignment - 1) / MemoryPlan::kAlignment * MemoryPlan::kAlignment;
+}
+
+bool overlap(const BlockLifetime& a, const BlockLifetime& b) { return a.begin <= b.end && b.begin <= a.end; }
+
+struct Placed {
+  std::size_t begin;
+  std::size_t end;
+};
+
+// The start of the narrowest gap between `neighbours` that holds `bytes`, or the end of them all.
+std::size_t best_fit(std::vector<Placed>& neighbours, std::size_t bytes) {
+  std::ranges::sort(neighbours, {}, &Placed::begin);
+  std::size_t best = 0;
+  std::size_t narrowest = std::numeric_limits<std::size_t>::max();
+  std::size_t free_from = 0;
+  for (const Placed& placed : neighbours) {
+    if (placed.begin >= free_from + bytes && placed.begin - free_from < narrowest) {
+      narrowest = placed.begin - free_from;
+      best = free_from;
+    }
+    free_from = std::max(free_from, placed.end);
+  }
+  return narrowest == std::numeric_limits<std::size_t>::max() ? free_from : best;
+}
+
+// Blocks in the order in which they are to be placed: those with the greatest measure first.
+template <class Measure>
+std::vector<std::size_t> ordered(std::span<const BlockLifetime> blocks, Measure measure) {
+  std::vector<std::size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t block) { return measure(blocks[block]); });
+  return order;
 }
 
 }  // namespace
+
+// Two ways to begin: with what is hard to place for its size, which suits evaluation, or with what lives longest, which
+// stacks up the activations of training. The better one counts.
+MemoryPlan::MemoryPlan(std::span<const BlockLifetime> blocks) {
+  place(blocks, ordered(blocks, [](const BlockLifetime& block) { return block.bytes; }));
+  MemoryPlan other;
+  other.place(blocks, ordered(blocks, [](const BlockLifetime& block) { return block.end - block.begin; }));
+  if (other.bytes_ < bytes_) *this = std::move(other);
+}
+
+void MemoryPlan::place(std::span<const BlockLifetime> blocks, std::span<const std::size_t> order) {
+  offsets_.resize(blocks.size());
+  std::vector<Placed> neighbours;
+  for (std::size_t done = 0; done < order.size(); ++done) {
+    const std::size_t block = order[done];
+    neighbours.clear();
+    for (const std::size_t other : order.first(done)) {
+      if (!overlap(blocks[block], blocks[other])) continue;
+      neighbours.push_back({offsets_[other], offsets_[other] + aligned(blocks[other].bytes)});
+    }
+    const std::size_t bytes = aligned(blocks[block].bytes);
+    offsets_[block] = best_fit(neighbours, bytes);
+    bytes_ = std::max(bytes_, offsets_[block] + bytes);
+  }
+}
 
 ActivationPlan::ActivationPlan(const Network& network, std::vector<ActivationUse> uses, LayerMode mode)
     : uses_(std::move(uses)), layer_blocks_(uses_.size()) {
@@ -75,39 +129,41 @@ void ActivationPlan::keep(std::size_t block, int moment) {
 }
 
 PassPlan::PassPlan(const Network& network, const NetworkWeights& weights, Backend& backend, const PassRequest& request)
-    : network_(network), mode_(request.mode) {
-  prepare_layers(weights, backend, request);
-  std::vector<ActivationUse> uses;
-  for (const auto& layer : layers_) {
-    uses.push_back({.output_bytes = layer->output().bytes,
-                    .reads_input = layer->reads_input(),
-                    .reads_output = layer->reads_output(),
-                    .residual_gradient_in_place = layer->residual_gradient_in_place()});
-  }
-  activations_.emplace(network_, std::move(uses), mode_);
-}
-
-void PassPlan::prepare_layers(const NetworkWeights& weights, Backend& backend, const PassRequest& request) {
-  const ActivationSpec image = backend.plain_activation(network_.sample().batch_of(request.samples));
+    : mode(request.mode) {
+  const ActivationSpec image = backend.plain_activation(network.sample().batch_of(request.samples));
   const auto output_of = [&](int layer) {
-    return layer == kImage ? image : layers_[static_cast<std::size_t>(layer)]->output();
+    return layer == kImage ? image : layers[static_cast<std::size_t>(layer)]->output();
   };
-  for (const NetworkLayer& layer : network_.layers()) {
-    layers_.push_back(backend.make_layer(
+  std::vector<ActivationUse> uses;
+  for (const NetworkLayer& layer : network.layers()) {
+    const auto& made = layers.emplace_back(backend.make_layer(
         layer.spec, {.input = output_of(layer.from),
                      .residual = takes_residual(layer.spec) ? output_of(layer.residual_from) : ActivationSpec{},
-                     .weights = weights.of(layers_.size()),
-                     .mode = mode_,
+                     .weights = weights.of(layers.size()),
+                     .mode = mode,
                      .wants_input_gradient = layer.from != kImage,
                      .random_purpose = random_purpose(layer.name)}));
+    uses.push_back({.output_bytes = made->output().bytes,
+                    .reads_input = made->reads_input(),
+                    .reads_output = made->reads_output(),
+                    .residual_gradient_in_place = made->residual_gradient_in_place()});
   }
-  loss_ =
-      backend.make_softmax_loss(layers_.back()->output(), mode_ == LayerMode::training ? request.label_smoothing : 0.0);
+  loss =
+      backend.make_softmax_loss(layers.back()->output(), mode == LayerMode::training ? request.label_smoothing : 0.0);
+  activations.emplace(network, std::move(uses), mode);
 }
 
+// With what a backend's layers are expected to say of themselves.
 std::size_t estimate_activations(const Network& network, const PassSize& pass) {
   std::vector<ActivationUse> uses;
-  for (const NetworkLayer& layer : network.layers()) uses.push_back(expected_use(layer, pass));
+  for (const NetworkLayer& layer : network.layers()) {
+    const LayerReads reads = backward_reads(layer.spec);
+    uses.push_back(
+        {.output_bytes = static_cast<std::size_t>(pass.samples * layer.output.elements()) * pass.bytes_per_value,
+         .reads_input = reads.input,
+         .reads_output = reads.output,
+         .residual_gradient_in_place = true});
+  }
   return ActivationPlan(network, std::move(uses), pass.mode).memory().bytes();
 }
 

@@ -5,15 +5,40 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/nn/part_context.hpp"
 
-#include "memory_plan.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tutti {
+
+struct BlockLifetime {
+  std::size_t bytes = 0;
+  // The first and the last moment at which the block must keep its contents.
+  int begin = 0;
+  int end = 0;
+};
+
+// Where blocks of memory with known lifetimes lie in one arena, so that those that never live at once share it.
+class MemoryPlan {
+ public:
+  static constexpr std::size_t kAlignment = 64;
+
+  MemoryPlan() = default;
+  explicit MemoryPlan(std::span<const BlockLifetime> blocks);
+
+  std::size_t bytes() const noexcept { return bytes_; }
+  // A multiple of kAlignment.
+  std::size_t offset(std::size_t block) const { return offsets_.at(block); }
+
+ private:
+  void place(std::span<const BlockLifetime> blocks, std::span<const std::size_t> order);
+
+  std::vector<std::size_t> offsets_;
+  std::size_t bytes_ = 0;
+};
 
 // Numbers of memory blocks, for one layer.
 struct LayerBlocks {
@@ -63,24 +88,13 @@ struct PassRequest {
   double label_smoothing = 0;
 };
 
-class PassPlan {
- public:
+struct PassPlan {
   PassPlan(const Network& network, const NetworkWeights& weights, Backend& backend, const PassRequest& request);
 
-  LayerMode mode() const noexcept { return mode_; }
-  Layer& layer(std::size_t number) const { return *layers_.at(number); }
-  LossLayer& loss() const { return *loss_; }
-  const LayerBlocks& blocks(std::size_t layer) const { return activations_->blocks(layer); }
-  const MemoryPlan& memory() const noexcept { return activations_->memory(); }
-
- private:
-  void prepare_layers(const NetworkWeights& weights, Backend& backend, const PassRequest& request);
-
-  const Network& network_;
-  LayerMode mode_;
-  std::vector<std::unique_ptr<Layer>> layers_;
-  std::unique_ptr<LossLayer> loss_;
-  std::optional<ActivationPlan> activations_;
+  LayerMode mode;
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::unique_ptr<LossLayer> loss;
+  std::optional<ActivationPlan> activations;
 };
 
 }  // namespace tutti

@@ -19,54 +19,20 @@ SampleResult score_of(std::span<const float> logits, std::int32_t label) {
   return score;
 }
 
-// In the host's memory.
-struct LocalScores {
-  std::size_t classes = 0;
-  std::vector<SampleResult> samples{};
-  std::vector<float> logits{};
-
-  void resize(std::int64_t count) {
-    samples.resize(static_cast<std::size_t>(count));
-    logits.resize(samples.size() * classes);
-  }
-  // Borrowed.
-  ChunkScores from(std::int64_t first) const { return {first, classes, samples, logits}; }
-};
-
 }  // namespace
 
-// The scores of a chunk that a worker has just evaluated.
-class Evaluator::Scorer {
- public:
-  // `backend` is borrowed.
-  Scorer(Backend& backend, int classes, std::int64_t most_samples)
-      : backend_(backend),
-        plain_(backend.allocate(static_cast<std::size_t>(most_samples * classes) * bytes_of(ElementType::f32))),
-        local_{.classes = static_cast<std::size_t>(classes)} {}
+// The scores of one chunk, in host memory.
+struct Evaluator::Scores {
+  std::vector<SampleResult> samples{};
+  std::vector<float> logits{};
+  std::vector<std::int32_t> labels{};
+  OwnedTensor plain{};  // the logits in the processor's memory; only for chunks of this rank
 
-  // Scores the batch that the worker has just evaluated. Waits for its stream.
-  void read(Worker& worker, const Batch& batch) {
-    const Shape shape{batch.samples, static_cast<std::int64_t>(local_.classes)};
-    const Tensor plain = plain_.view(shape, ElementType::f32);
-    local_.resize(batch.samples);
-    labels_.resize(local_.samples.size());
-    worker.context.copy_logits(worker.stream, plain);
-    backend_.copy(worker.stream, {local_.logits.data(), shape, ElementType::f32, MemorySpace::host}, plain);
-    backend_.copy(worker.stream, {labels_.data(), batch.labels.shape, ElementType::i32, MemorySpace::host},
-                  batch.labels);
-    worker.stream.synchronize();
-    const std::span<const float> logits(local_.logits);
-    for (std::size_t i = 0; i < labels_.size(); ++i) {
-      local_.samples[i] = score_of(logits.subspan(i * local_.classes, local_.classes), labels_[i]);
-    }
+  void resize(std::int64_t count, std::size_t classes) {
+    samples.resize(static_cast<std::size_t>(count));
+    logits.resize(samples.size() * classes);
+    labels.resize(samples.size());
   }
-  LocalScores& local() noexcept { return local_; }
-
- private:
-  Backend& backend_;
-  Buffer plain_;  // the logits in the processor's memory
-  std::vector<std::int32_t> labels_;
-  LocalScores local_;
 };
 
 double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
@@ -75,17 +41,13 @@ double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   return std::exp(all[of_class] - greatest) / samples[i].exponentials;
 }
 
-Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers)
-    : context_(context),
-      workers_(workers),
-      samples_(evaluated.data.info().samples),
-      chunks_((samples_ + kChunk - 1) / kChunk) {
+Evaluator::Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers)
+    : context_(context), workers_(workers), samples_(data.info().samples), chunks_((samples_ + kChunk - 1) / kChunk) {
   const std::int64_t max_chunks_of_rank = (chunks_ + context.communicator.size() - 1) / context.communicator.size();
   const auto used_workers = std::min(static_cast<std::int64_t>(workers.size()), max_chunks_of_rank);
   for (std::int64_t i = 0; i < used_workers; ++i) {
-    per_worker_.push_back(
-        {std::make_unique<ChunkReader>(evaluated.data, context.backend, evaluated.recipe, std::min(kChunk, samples_)),
-         context.backend.allocate(LossSums::kFields * sizeof(std::int64_t))});
+    per_worker_.push_back({std::make_unique<ChunkReader>(data, context.backend, recipe, std::min(kChunk, samples_)),
+                           OwnedTensor(context.backend, LossSums::kFields, ElementType::i64)});
   }
   each_worker([&](Worker& worker) {
     if (samples_ >= kChunk) worker.context.plan(kChunk, LayerMode::evaluation);
@@ -108,38 +70,43 @@ LossSums Evaluator::run() {
 // Chunks are broadcast in rounds of one chunk per rank. In round r, a rank broadcasts the chunk of its worker r modulo
 // the number of its workers, all of which have evaluated their chunks ahead. Ranks may have different numbers of
 // workers.
-LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
+LossSums Evaluator::run(const ScoreOutlet& outlet, std::size_t classes) {
   World& world = outlet.world;
   const std::int64_t ranks = context_.communicator.size();
-  const auto workers = std::ssize(per_worker_);
-  std::vector<Scorer> scorers;
-  for (std::int64_t i = 0; i < workers; ++i)
-    scorers.emplace_back(context_.backend, classes, std::min(kChunk, samples_));
-  LocalScores received{.classes = static_cast<std::size_t>(classes)};
+  const std::size_t workers = per_worker_.size();
+  std::vector<Scores> scores(workers + 1);  // of each worker, and of other ranks
+  for (std::size_t i = 0; i < workers; ++i) {
+    const std::int64_t most = std::min(kChunk, samples_) * static_cast<std::int64_t>(classes);
+    scores[i].plain = OwnedTensor(context_.backend, most, ElementType::f32);
+  }
   std::exception_ptr refusal;
   const auto rethrow_refusal = [&refusal] {
     if (refusal) std::rethrow_exception(refusal);
   };
   begin();
   for (std::int64_t round = 0; round * ranks < chunks_; ++round) {
+    const auto turn = static_cast<std::size_t>(round) % workers;
     run_or_throw_on_all(world, [&] {
       rethrow_refusal();
-      if (round % workers == 0) score_ahead(scorers, round / workers);
+      if (turn > 0) return;
+      each_worker([&](Worker& worker) {
+        const std::int64_t chunk = chunk_of(worker, round / static_cast<std::int64_t>(workers));
+        if (chunk < chunks_) score(worker, evaluate(worker, chunk), classes, scores[worker.index]);
+      });
     });
     const std::int64_t end = std::min(chunks_, (round + 1) * ranks);
     for (std::int64_t chunk = round * ranks; chunk < end; ++chunk) {
       const auto root = static_cast<int>(chunk % ranks);
-      const auto worker = static_cast<std::size_t>(round % workers);
-      LocalScores& scores = root == world.rank() ? scorers[worker].local() : received;
-      scores.resize(samples_of(chunk));
-      world.broadcast(std::as_writable_bytes(std::span(scores.samples)), root);
-      world.broadcast(std::as_writable_bytes(std::span(scores.logits)), root);
+      Scores& shared = scores[root == world.rank() ? turn : workers];
+      shared.resize(samples_of(chunk), classes);
+      world.broadcast(std::as_writable_bytes(std::span(shared.samples)), root);
+      world.broadcast(std::as_writable_bytes(std::span(shared.logits)), root);
       if (world.rank() != 0 || refusal) continue;
       try {
-        outlet.receive(scores.from(chunk * kChunk));
+        outlet.receive({chunk * kChunk, classes, shared.samples, shared.logits});
       } catch (...) {
-        refusal =
-            std::current_exception();  // thrown at the next vote, since the other ranks are already in their broadcasts
+        // Thrown at the next vote, since the other ranks are already in their broadcasts.
+        refusal = std::current_exception();
       }
     }
   }
@@ -147,11 +114,20 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
   return total();
 }
 
-void Evaluator::score_ahead(std::vector<Scorer>& scorers, std::int64_t iteration) {
-  each_worker([&](Worker& worker) {
-    const std::int64_t chunk = chunk_of(worker, iteration);
-    if (chunk < chunks_) scorers[worker.index].read(worker, evaluate(worker, chunk));
-  });
+// Waits for the worker's stream.
+void Evaluator::score(Worker& worker, const Batch& batch, std::size_t classes, Scores& to) {
+  const Shape shape{batch.samples, static_cast<std::int64_t>(classes)};
+  const Tensor plain = to.plain.memory.view(shape, ElementType::f32);
+  to.resize(batch.samples, classes);
+  worker.context.copy_logits(worker.stream, plain);
+  context_.backend.copy(worker.stream, {to.logits.data(), shape, ElementType::f32, MemorySpace::host}, plain);
+  context_.backend.copy(worker.stream, {to.labels.data(), batch.labels.shape, ElementType::i32, MemorySpace::host},
+                        batch.labels);
+  worker.stream.synchronize();
+  const std::span<const float> logits(to.logits);
+  for (std::size_t i = 0; i < to.labels.size(); ++i) {
+    to.samples[i] = score_of(logits.subspan(i * classes, classes), to.labels[i]);
+  }
 }
 
 void Evaluator::each_worker(const std::function<void(Worker&)>& work) {
@@ -162,7 +138,8 @@ void Evaluator::each_worker(const std::function<void(Worker&)>& work) {
 
 void Evaluator::begin() {
   if (workers_.size() > 1) context_.stream.synchronize();  // the other workers' streams read the weights
-  each_worker([&](Worker& worker) { context_.backend.fill_zero(worker.stream, sums_of(worker)); });
+  each_worker(
+      [&](Worker& worker) { context_.backend.fill_zero(worker.stream, per_worker_[worker.index].sums.values); });
 }
 
 std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t iteration) const {
@@ -171,40 +148,33 @@ std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t iteration) c
 }
 
 Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
-  const Batch batch = per_worker_[worker.index].reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
+  const PerWorker& own = per_worker_[worker.index];
+  const Batch batch = own.reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
   worker.context.forward(worker.stream, batch.images, LayerMode::evaluation);
-  worker.context.loss(worker.stream, batch.labels, 0, sums_of(worker));
+  worker.context.loss(worker.stream, batch.labels, 0, own.sums.values);
   return batch;
 }
 
 LossSums Evaluator::total() {
   LossSums mine;
   for (const PerWorker& own : per_worker_) {
-    mine =
-        mine + read_sums(context_.backend, context_.stream, own.sums.view(Shape{LossSums::kFields}, ElementType::i64));
+    mine = mine + read_sums(context_.backend, context_.stream, own.sums.values);
   }
   return context_.all_reduce(mine);
-}
-
-Tensor Evaluator::sums_of(const Worker& worker) const {
-  return per_worker_[worker.index].sums.view(Shape{LossSums::kFields}, ElementType::i64);
 }
 
 LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   Backend& backend = request.backend;
   backend.enter_compute_thread(request.threads);
-  const ParameterLayout& layout = request.network.layout();
-  const Buffer memory = backend.allocate(layout.block_bytes());
-  const Tensor block = memory.view(Shape{layout.block_elements()}, ElementType::f32);
+  const OwnedTensor block(backend, request.network.layout().block_elements(), ElementType::f32);
   const auto stream = backend.make_stream();
   stream->set_wait_callback([&request] { request.communicator.progress(); });
-  fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
-  fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
+  fill_weights(backend, *stream, block.values, request.network.layout(), state);
 
   RankStatus own_status;
   const RankContext context(backend, request.communicator,
                             request.rank_status == nullptr ? own_status : *request.rank_status, *stream);
-  NetworkWeights weights(request.network, backend, block);
+  NetworkWeights weights(request.network, backend, block.values);
   PartWorkers workers({.network = request.network,
                        .weights = weights,
                        .backend = backend,
@@ -213,10 +183,10 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
                        .threads = request.threads,
                        .rank_status = context.status});
   context.status.enter(Phase::evaluation);
-  Evaluator evaluator({request.data, request.recipe}, context, workers);
+  Evaluator evaluator(request.data, request.recipe, context, workers);
   weights.refresh(*stream);
   if (request.scores == nullptr) return evaluator.run();
-  return evaluator.run(*request.scores, request.network.classes());
+  return evaluator.run(*request.scores, static_cast<std::size_t>(request.network.classes()));
 }
 
 }  // namespace tutti

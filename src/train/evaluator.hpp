@@ -9,6 +9,7 @@
 #include "rank_context.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,28 +17,23 @@
 
 namespace tutti {
 
-struct EvaluatedData {
-  const Dataset& data;
-  const ImageRecipe& recipe;
-};
-
 class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;
 
   // All borrowed but the recipe. Plans the evaluation's shapes on the workers.
-  Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers);
+  Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers);
   // Collective.
   LossSums run();
   // The same, and passes the scores of all samples to the outlet. Collective.
-  LossSums run(const ScoreOutlet& outlet, int classes);
+  LossSums run(const ScoreOutlet& outlet, std::size_t classes);
 
  private:
   struct PerWorker {
     std::unique_ptr<ChunkReader> reader;
-    Buffer sums;
+    OwnedTensor sums;
   };
-  class Scorer;
+  struct Scores;
 
   void each_worker(const std::function<void(Worker&)>& work);
   void begin();
@@ -45,9 +41,9 @@ class Evaluator {
   std::int64_t chunk_of(const Worker& worker, std::int64_t iteration) const;
   std::int64_t samples_of(std::int64_t chunk) const { return std::min(kChunk, samples_ - chunk * kChunk); }
   Batch evaluate(Worker& worker, std::int64_t chunk);
-  void score_ahead(std::vector<Scorer>& scorers, std::int64_t iteration);
+  // The scores of the batch that the worker has just evaluated.
+  void score(Worker& worker, const Batch& batch, std::size_t classes, Scores& to);
   LossSums total();
-  Tensor sums_of(const Worker& worker) const;
 
   const RankContext& context_;
   PartWorkers& workers_;

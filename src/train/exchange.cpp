@@ -87,6 +87,12 @@ std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges)
   return pieces;
 }
 
+std::vector<IndexRange> ranges_of(std::span<const ParameterSlice> slices) {
+  std::vector<IndexRange> ranges;
+  for (const ParameterSlice& slice : slices) ranges.push_back({slice.offset, slice.offset + slice.elements()});
+  return ranges;
+}
+
 std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRange limits) {
   std::vector<IndexRange> inside;
   for (const IndexRange& range : ranges) {
@@ -131,26 +137,19 @@ void GradientExchange::start_ready_buckets(std::int64_t final_elements, Stream& 
 void GradientExchange::start(std::size_t bucket, Stream& stream) {
   const IndexRange range = ownership_.bucket(bucket);
   const Tensor gradients = elements_of(gradients_, range);
+  const Owners owners = ownership_.owners();
+  if (exact_ == nullptr && owners == Owners::all) return communicator_.all_reduce(gradients, stream);
+  if (exact_ == nullptr && owners == Owners::root) return communicator_.reduce_to_root(gradients, stream);
+  ReduceScatterGather sum{
+      .values = gradients, .bounds = ownership_.bounds(bucket), .transform_shard = {}, .results = {}};
   if (exact_ != nullptr) {
-    const auto convert = [exact = exact_, offset = range.begin](Stream& on, std::int64_t begin, std::int64_t end) {
-      exact->convert(on, {offset + begin, offset + end});
+    sum.values = elements_of(exact_->sums(), range);
+    sum.transform_shard = [exact = exact_, range](Stream& on, std::int64_t begin, std::int64_t end) {
+      exact->convert(on, {range.begin + begin, range.begin + end});
     };
-    const bool everywhere = ownership_.owners() == Owners::all;
-    return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
-                                                .bounds = ownership_.bounds(bucket),
-                                                .transform_shard = convert,
-                                                .results = everywhere ? gradients : Tensor{}},
-                                               stream);
+    if (owners == Owners::all) sum.results = gradients;
   }
-  switch (ownership_.owners()) {
-    case Owners::all:
-      return communicator_.all_reduce(gradients, stream);
-    case Owners::sharded:
-      return communicator_.reduce_scatter_gather(
-          {.values = gradients, .bounds = ownership_.bounds(bucket), .transform_shard = {}, .results = {}}, stream);
-    case Owners::root:
-      return communicator_.reduce_to_root(gradients, stream);
-  }
+  communicator_.reduce_scatter_gather(sum, stream);
 }
 
 void GradientExchange::finish(Stream& stream) {

@@ -59,6 +59,8 @@ class Ownership {
   std::vector<IndexRange> owned_;
 };
 
+// The elements of each slice, without padding.
+std::vector<IndexRange> ranges_of(std::span<const ParameterSlice> slices);
 // The intersections of ascending ranges with the limits.
 std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRange limits);
 

@@ -71,29 +71,19 @@ class FiniteCheck {
     Buffer rows;            // in host memory
     std::unique_ptr<Event> copied;
   };
-  struct Detection {
-    std::int64_t ranks = 0;  // with a finding
-    int rank = 0;            // the first of them
-    const ParameterSlice* weights = nullptr;
-    const ParameterSlice* gradients = nullptr;
-    bool loss = false;
-    bool images = false;
-  };
 
-  Tensor rows() const { return rows_.view(shape_, ElementType::i32); }
   Tensor cell(std::int64_t column, std::int64_t width = 1) const;  // of this rank's row
   bool result_of(PendingCheck& check);
-  Detection detection_in(const PendingCheck& check) const;
-  // The slice that a NotFiniteSearch::found names; null: none.
-  const ParameterSlice* slice_found(std::int32_t found) const;
-  std::string message(const Detection& detection, std::int64_t step) const;
+  // The slice that a NotFiniteSearch::found, not 0, names.
+  const ParameterSlice& slice_found(std::int32_t found) const;
+  // `row` is that of the first of the ranks with a finding.
+  std::string message(std::span<const std::int32_t> row, const std::vector<int>& ranks, std::int64_t step) const;
 
   FiniteCheckRequest request_;
   std::int64_t columns_;
-  Shape shape_;  // ranks * columns
-  Buffer rows_;
-  Buffer ends_;         // of the slices, in the block
-  Buffer single_ends_;  // for slices of one element each
+  OwnedTensor rows_;         // i32 [ranks * columns]
+  OwnedTensor ends_;         // of the slices, in the block
+  OwnedTensor single_ends_;  // for slices of one element each, and one without a limit
   std::vector<PendingCheck> pending_;
   std::size_t next_ = 0;
   std::int64_t searched_ = 0;

@@ -45,16 +45,14 @@ std::int32_t GridLevel::exponent(int parts) const {
 
 ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients,
                                    int parts)
-    : context_(context),
-      backend_(context.backend),
+    : GradientAccumulator(context.backend, gradients),
+      context_(context),
       slices_(layout.slices()),
-      gradients_(gradients),
       parts_(parts),
-      sums_(context.communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
-      rows_(context.communicator.allocate(static_cast<std::size_t>(context.communicator.size()) * slices_.size() *
-                                          sizeof(std::int32_t))),
+      sums_(context.communicator, gradients.elements(), ElementType::i64),
+      rows_(context.communicator, context.communicator.size() * std::ssize(slices_), ElementType::i32),
       ends_(upload(backend_, layout.slice_ends())),
-      exponents_(backend_.allocate(slices_.size() * sizeof(std::int32_t))),
+      exponents_(backend_, std::ssize(slices_), ElementType::i32),
       levels_(slices_.size()) {
   const auto stream = backend_.make_stream();
   set_exponents(*stream);
@@ -66,24 +64,32 @@ void ExactAccumulator::begin(Stream& stream) { backend_.fill_zero(stream, larges
 void ExactAccumulator::add(Stream& stream, const PartGradients& part, IndexRange elements) {
   backend_.to_fixed_point(stream, grid(),
                           {.values = elements_of(part.gradients, elements),
-                           .sums = elements_of(sums(), elements),
+                           .sums = elements_of(sums_.values, elements),
                            .offset = elements.begin,
                            .first = part.index == 0,
                            .largest = largest()});
 }
 
-void ExactAccumulator::clear(Stream& stream) { backend_.fill_zero(stream, sums()); }
+void ExactAccumulator::clear(Stream& stream) { backend_.fill_zero(stream, sums_.values); }
 
 void ExactAccumulator::convert(Stream& stream, IndexRange elements) {
-  backend_.from_fixed_point(
-      stream, grid(),
-      {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .offset = elements.begin});
+  backend_.from_fixed_point(stream, grid(),
+                            {.sums = elements_of(sums_.values, elements),
+                             .values = elements_of(gradients_, elements),
+                             .offset = elements.begin});
 }
 
-void ExactAccumulator::gather_largest() { all_gather_rows(context_.communicator, rows(), context_.stream); }
+void ExactAccumulator::gather_largest() { all_gather_rows(context_.communicator, rows_.values, context_.stream); }
 
 bool ExactAccumulator::check() {
-  const std::vector<std::int32_t> largest = largest_of_all();
+  std::vector<std::int32_t> of_ranks(static_cast<std::size_t>(rows_.values.elements()));
+  backend_.copy(context_.stream, on_host(of_ranks), rows_.values);
+  context_.stream.synchronize();
+  std::vector<std::int32_t> largest(slices_.size());
+  for (std::size_t i = 0; i < of_ranks.size(); ++i) {
+    std::int32_t& of_slice = largest[i % largest.size()];
+    of_slice = std::max(of_slice, of_ranks[i]);
+  }
   // If the step is repeated, only the levels of slices that did not fit are raised. The repetition updates the others.
   std::vector<GridLevel> next = levels_;
   bool valid = true;
@@ -92,25 +98,9 @@ bool ExactAccumulator::check() {
     levels_[i] = next[i];
     valid = false;
   }
-  if (valid) {
-    levels_ = std::move(next);
-  } else {
-    ++redone_steps_;
-  }
+  if (valid) levels_ = std::move(next);
   set_exponents(context_.stream);
   return valid;
-}
-
-std::vector<std::int32_t> ExactAccumulator::largest_of_all() {
-  std::vector<std::int32_t> all(static_cast<std::size_t>(rows().elements()));
-  backend_.copy(context_.stream, on_host(all), rows());
-  context_.stream.synchronize();
-  std::vector<std::int32_t> largest(slices_.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    std::int32_t& of_slice = largest[i % largest.size()];
-    of_slice = std::max(of_slice, all[i]);
-  }
-  return largest;
 }
 
 void ExactAccumulator::set_exponents(Stream& stream) {
@@ -118,7 +108,7 @@ void ExactAccumulator::set_exponents(Stream& stream) {
   for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_));
   if (wanted == exponents_on_host_) return;
   exponents_on_host_ = std::move(wanted);
-  backend_.copy(stream, grid().exponents, on_host(exponents_on_host_));
+  backend_.copy(stream, exponents_.values, on_host(exponents_on_host_));
 }
 
 std::vector<NamedArray> ExactAccumulator::state() const {
@@ -150,19 +140,9 @@ void ExactAccumulator::restore(const std::vector<NamedArray>& state) {
   set_exponents(context_.stream);
 }
 
-Tensor ExactAccumulator::rows() const {
-  const auto count = static_cast<std::int64_t>(slices_.size());
-  return rows_.view(Shape{context_.communicator.size() * count}, ElementType::i32);
-}
-
 Tensor ExactAccumulator::largest() const {
-  const auto count = static_cast<std::int64_t>(slices_.size());
-  return elements_of(rows(), {context_.communicator.rank() * count, (context_.communicator.rank() + 1) * count});
-}
-
-FixedPointGrid ExactAccumulator::grid() const {
-  const Shape slices{static_cast<std::int64_t>(slices_.size())};
-  return {.ends = ends_.view(slices, ElementType::i64), .exponents = exponents_.view(slices, ElementType::i32)};
+  const auto count = std::ssize(slices_);
+  return elements_of(rows_.values, {context_.communicator.rank() * count, (context_.communicator.rank() + 1) * count});
 }
 
 }  // namespace tutti

@@ -18,37 +18,29 @@ struct PartGradients {
   Tensor gradients;       // f32, the whole block
 };
 
+// The sum in f32, and the interface of the exact sum.
 class GradientAccumulator {
  public:
+  // Borrowed.
+  GradientAccumulator(Backend& backend, const Tensor& gradients) : backend_(backend), gradients_(gradients) {}
   virtual ~GradientAccumulator() = default;
+
   // The block that receives the gradients of the first worker's parts, and finally the sum over all ranks.
-  virtual Tensor gradients() const = 0;
+  const Tensor& gradients() const { return gradients_; }
   // True if part 0 must write its gradients to gradients(), where the sum begins with them; no other part may then
   // write there.
-  virtual bool first_part_writes_total() const = 0;
+  virtual bool first_part_writes_total() const { return true; }
   // Call it before the parts of a step. Like all of these, asynchronous.
-  virtual void begin(Stream& stream) = 0;
+  virtual void begin(Stream&) {}
   // Adds elements of a part. Parts come in ascending order; part 0 replaces the previous values.
-  virtual void add(Stream& stream, const PartGradients& part, IndexRange elements) = 0;
-  // Sets the sum to zero.
-  virtual void clear(Stream& stream) = 0;
-};
-
-class FloatAccumulator final : public GradientAccumulator {
- public:
-  // Borrowed.
-  FloatAccumulator(Backend& backend, const Tensor& gradients) : backend_(backend), gradients_(gradients) {}
-
-  Tensor gradients() const override { return gradients_; }
-  bool first_part_writes_total() const override { return true; }
-  void begin(Stream&) override {}
-  void add(Stream& stream, const PartGradients& part, IndexRange elements) override {
+  virtual void add(Stream& stream, const PartGradients& part, IndexRange elements) {
     if (part.index == 0) return;
     backend_.add(stream, elements_of(gradients_, elements), elements_of(part.gradients, elements));
   }
-  void clear(Stream& stream) override { backend_.fill_zero(stream, gradients_); }
+  // Sets the sum to zero.
+  virtual void clear(Stream& stream) { backend_.fill_zero(stream, gradients_); }
 
- private:
+ protected:
   Backend& backend_;
   Tensor gradients_;
 };
@@ -80,14 +72,13 @@ class ExactAccumulator final : public GradientAccumulator {
   // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks.
   ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts);
 
-  Tensor gradients() const override { return gradients_; }
   bool first_part_writes_total() const override { return false; }
   void begin(Stream& stream) override;
   void add(Stream& stream, const PartGradients& part, IndexRange elements) override;
   void clear(Stream& stream) override;
 
   // i64, one per element of the block: the ranks' summands.
-  Tensor sums() const { return sums_.view(gradients_.shape, ElementType::i64); }
+  Tensor sums() const { return sums_.values; }
   // Converts their sums over all ranks into the gradients. Called in one thread at a time.
   void convert(Stream& stream, IndexRange elements);
 
@@ -99,36 +90,30 @@ class ExactAccumulator final : public GradientAccumulator {
   bool check();
   // i32 [slices]: ToFixedPoint::largest of this rank's parts.
   Tensor largest() const;
-  // The number of steps repeated so far.
-  std::int64_t redone_steps() const noexcept { return redone_steps_; }
-
   // i32 [slices]: the grid, equal on all ranks.
-  Tensor exponents() const { return grid().exponents; }
+  Tensor exponents() const { return exponents_.values; }
 
   std::vector<NamedArray> state() const;
   // An empty state restores the initial state.
   void restore(const std::vector<NamedArray>& state);
-  std::size_t bytes() const { return sums_.bytes() + rows_.bytes() + ends_.bytes() + exponents_.bytes(); }
+  std::size_t bytes() const {
+    return sums_.memory.bytes() + rows_.memory.bytes() + ends_.memory.bytes() + exponents_.memory.bytes();
+  }
 
  private:
-  Tensor rows() const;                         // i32 [ranks * slices]: by rank, the largest |gradient| of each slice
-  std::vector<std::int32_t> largest_of_all();  // by slice
   // Call it only while no copy of them is pending. Asynchronous.
   void set_exponents(Stream& stream);
-  FixedPointGrid grid() const;
+  FixedPointGrid grid() const { return {.ends = ends_.values, .exponents = exponents_.values}; }
 
   const RankContext& context_;
-  Backend& backend_;
   std::vector<ParameterSlice> slices_;
-  Tensor gradients_;
   int parts_;
-  Buffer sums_;
-  Buffer rows_;
-  Buffer ends_;
-  Buffer exponents_;
+  OwnedTensor sums_;
+  OwnedTensor rows_;  // i32 [ranks * slices]: by rank, the largest |gradient| of each slice
+  OwnedTensor ends_;
+  OwnedTensor exponents_;
   std::vector<GridLevel> levels_;
   std::vector<std::int32_t> exponents_on_host_;  // not to be changed while a copy is pending
-  std::int64_t redone_steps_ = 0;
 };
 
 }  // namespace tutti

@@ -14,18 +14,18 @@ namespace tutti {
 
 std::vector<std::int64_t> parse_lr_period(const std::string& text) {
   std::vector<std::int64_t> epochs;
-  for (std::size_t begin = 0; begin < text.size() || !epochs.empty();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); !text.empty();) {
     std::int64_t epoch = 0;
-    const auto [rest, status] = std::from_chars(text.data() + begin, text.data() + end, epoch);
-    const bool ascending = epochs.empty() || epoch > epochs.back();
-    if (status != std::errc{} || rest != text.data() + end || epoch < 1 || !ascending) {
+    const auto [rest, status] = std::from_chars(at, end, epoch);
+    const bool ascending = epoch > (epochs.empty() ? 0 : epochs.back());
+    if (status != std::errc{} || !ascending || (rest != end && *rest != ',')) {
       throw Error(ErrorSource::usage,
                   fmt::format("--lr-period {}: give a number of epochs (10), or ascending epochs (30,60,80)", text));
     }
     epochs.push_back(epoch);
-    if (end == text.size()) break;
-    begin = end + 1;
+    if (rest == end) break;
+    at = rest + 1;
   }
   return epochs;
 }

@@ -1,205 +1,262 @@
 #include "tutti/base/error.hpp"
 #include "tutti/train/optimizer.hpp"
 
-#include "norms.hpp"
+#include "exchange.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 namespace {
 
-// Adjacent trained elements that this rank owns and updates by one rule, padding included.
-struct OwnedRun : OwnedPiece {
-  bool exempt = false;
+// The sums of squares of some slices of a block, in device memory. If ownership is sharded, each rank sums the blocks
+// that it owns and the sums are all-gathered, which gives the same bits as whole slices.
+class SliceSquares {
+ public:
+  SliceSquares(const OptimizerContext& context, std::span<const ParameterSlice> slices);
+  // f64 [slices], valid until the next call. Collective if ownership is sharded. Asynchronous.
+  Tensor compute(Stream& stream, const Tensor& block);
+
+ private:
+  struct OwnedBlocks {
+    std::vector<IndexRange> blocks;
+    Tensor sums;
+  };
+  void sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  bool sharded_;
+  std::vector<IndexRange> slices_;
+  OwnedTensor sums_;
+  // The rest is empty if each rank owns whole slices.
+  OwnedTensor block_sums_;
+  OwnedTensor block_ends_;  // by slice
+  std::vector<OwnedBlocks> owned_;
+  std::vector<Tensor> tensors_;
 };
-// All trained elements that this rank owns, in order; one run per owned range when no kind is exempt.
-std::vector<OwnedRun> owned_runs(const OptimizerContext& context, bool exempts_norms_and_biases) {
-  std::vector<IndexRange> ranges;
-  std::vector<bool> exempt;
-  for (const ParameterSlice& slice : context.layout.trained()) {
-    const bool is_exempt = exempts_norms_and_biases && slice.kind != ParameterKind::weight;
-    if (!ranges.empty()) ranges.back().end = slice.offset;
-    if (!ranges.empty() && exempt.back() == is_exempt) continue;
-    ranges.push_back({slice.offset, 0});
-    exempt.push_back(is_exempt);
+
+SliceSquares::SliceSquares(const OptimizerContext& context, std::span<const ParameterSlice> slices)
+    : backend_(context.backend),
+      communicator_(context.communicator),
+      sharded_(context.ownership.owners() == Owners::sharded && !slices.empty()),
+      slices_(ranges_of(slices)),
+      sums_(backend_, std::ssize(slices), ElementType::f64) {
+  if (!sharded_) return;
+  std::vector<IndexRange> blocks;
+  std::vector<std::int64_t> ends;
+  for (const IndexRange& slice : slices_) {
+    for (std::int64_t begin = slice.begin; begin < slice.end; begin += kNormBlock) {
+      blocks.push_back({begin, std::min(begin + kNormBlock, slice.end)});
+    }
+    ends.push_back(std::ssize(blocks));
   }
-  if (!ranges.empty()) ranges.back().end = context.layout.trained_elements();
-  std::vector<OwnedRun> runs;
-  for (const OwnedPiece& piece : context.ownership.pieces_of(ranges)) runs.push_back({piece, exempt[piece.range]});
-  return runs;
+  block_sums_ = OwnedTensor(communicator_, std::ssize(blocks), ElementType::f64);
+  block_ends_ = upload(backend_, std::move(ends));
+  for (const IndexRange& owned : context.ownership.owned()) {
+    const auto first = std::ranges::lower_bound(blocks, owned.begin, {}, &IndexRange::begin);
+    const auto last = std::ranges::lower_bound(blocks, owned.end, {}, &IndexRange::begin);
+    if (first == last) continue;
+    owned_.push_back({{first, last}, elements_of(block_sums_.values, {first - blocks.begin(), last - blocks.begin()})});
+  }
 }
 
-// State for the trained elements that this rank owns.
-struct StateBlock {
-  explicit StateBlock(const OptimizerContext& context) {
-    const IndexRange trained{0, context.layout.trained_elements()};
-    std::int64_t elements = 0;
-    for (const OwnedPiece& piece : context.ownership.pieces_of({&trained, 1})) elements = piece.packed.end;
-    memory = context.backend.allocate(static_cast<std::size_t>(elements) * sizeof(float));
-    values = memory.view(Shape{elements}, ElementType::f32);
-  }
-  Tensor view(const OwnedPiece& piece) const { return elements_of(values, piece.packed); }
-  Buffer memory;
-  Tensor values;
-};
+void SliceSquares::sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums) {
+  tensors_.clear();
+  for (const IndexRange& range : ranges) tensors_.push_back(elements_of(block, range));
+  backend_.sum_squares(stream, tensors_, sums);
+}
 
-class Sgd : public Optimizer {
+Tensor SliceSquares::compute(Stream& stream, const Tensor& block) {
+  if (!sharded_) {
+    sum(stream, block, slices_, sums_.values);
+    return sums_.values;
+  }
+  // The bits of each sum are added to zeros as an integer, so that the all_reduce gathers them.
+  backend_.fill_zero(stream, block_sums_.values);
+  for (const auto& [blocks, sums] : owned_) sum(stream, block, blocks, sums);
+  Tensor bits = block_sums_.values;
+  bits.type = ElementType::i64;
+  communicator_.all_reduce(bits, stream);
+  communicator_.finish(stream);
+  backend_.sum_runs(stream, block_sums_.values, block_ends_.values, sums_.values);
+  return sums_.values;
+}
+
+// Whether weight decay and the norms of lars leave the slice out.
+bool is_exempt(const OptimizerOptions& options, const ParameterSlice& slice) {
+  return options.exempts_norms_and_biases && slice.kind != ParameterKind::weight;
+}
+
+std::vector<std::string> slot_names(const OptimizerOptions& options) {
+  if (options.kind == OptimizerKind::adamw) return {"first_moment", "second_moment"};
+  if (options.kind == OptimizerKind::sgd && options.momentum == 0) return {};
+  return {"velocity"};
+}
+
+// The updates of flat blocks. A run is a range of adjacent trained elements that this rank owns and updates by one
+// rule, padding included.
+class FlatOptimizer : public Optimizer {
  public:
-  Sgd(const OptimizerOptions& options, const OptimizerContext& context)
+  FlatOptimizer(const OptimizerOptions& options, const OptimizerContext& context)
       : options_(options),
         backend_(context.backend),
-        runs_(owned_runs(context, options.exempts_norms_and_biases && options.weight_decay != 0)),
-        clip_(options.clip_norm, context) {
-    if (options.momentum != 0) velocity_.emplace(context);
-  }
-
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
-    const Tensor factor = clip_.factor(stream, arena);
-    for (const OwnedRun& run : runs_) {
-      backend_.sgd_step(stream, {.weights = elements_of(arena.weights(), run.elements),
-                                 .gradients = elements_of(arena.gradients(), run.elements),
-                                 .velocity = velocity_ ? velocity_->view(run) : Tensor{},
-                                 .learning_rate = static_cast<float>(learning_rate),
-                                 .momentum = static_cast<float>(options_.momentum),
-                                 .weight_decay = run.exempt ? 0 : static_cast<float>(options_.weight_decay),
-                                 .nesterov = options_.nesterov,
-                                 .gradient_factor = factor});
+        clip_squares_(context, options.clip_norm == 0 ? std::span<const ParameterSlice>{} : context.layout.trained()),
+        clip_factor_(backend_, 1, ElementType::f32) {
+    // In order; one run per owned range where all elements are updated by the same rule.
+    const bool has_rules = options.weight_decay != 0 || options.kind == OptimizerKind::lars;
+    const auto ends = context.layout.slice_ends();
+    std::vector<IndexRange> ranges;
+    for (std::size_t i = 0; i < context.layout.trained().size(); ++i) {
+      const ParameterSlice& slice = context.layout.trained()[i];
+      const bool exempt = has_rules && is_exempt(options, slice);
+      if (ranges.empty() || exempt_.back() != exempt) {
+        ranges.push_back({slice.offset, 0});
+        exempt_.push_back(exempt);
+      }
+      ranges.back().end = ends[i];
+    }
+    runs_ = context.ownership.pieces_of(ranges);
+    const std::int64_t owned = runs_.empty() ? 0 : runs_.back().packed.end;
+    for (const std::string& name : slot_names(options)) {
+      const OwnedTensor& state = state_.emplace_back(backend_, owned, ElementType::f32);
+      slots_.push_back({name, state.values});
     }
   }
 
-  std::vector<OptimizerSlot> slots() const override {
-    if (!velocity_) return {};
-    return {{"velocity", velocity_->values}};
+  std::vector<OptimizerSlot> slots() const override { return slots_; }
+
+ protected:
+  // The factor that limits the global norm of the gradients, f32 [1]; empty without a limit. As SliceSquares::compute,
+  // collective and asynchronous.
+  Tensor clip_factor(Stream& stream, const ParameterArena& arena) {
+    if (options_.clip_norm == 0) return {};
+    const Tensor squares = clip_squares_.compute(stream, arena.gradients());
+    backend_.clip_factor(stream, squares, options_.clip_norm, clip_factor_.values);
+    return clip_factor_.values;
+  }
+  bool is_exempt_run(const OwnedPiece& run) const { return exempt_[run.range]; }
+  Tensor state(std::size_t slot, const OwnedPiece& piece) const {
+    return elements_of(slots_[slot].block, piece.packed);
   }
 
- private:
   OptimizerOptions options_;
   Backend& backend_;
-  std::vector<OwnedRun> runs_;
-  GradientClip clip_;
-  std::optional<StateBlock> velocity_;
+  std::vector<OwnedPiece> runs_;
+  std::vector<OptimizerSlot> slots_;  // views of the state
+
+ private:
+  SliceSquares clip_squares_;
+  OwnedTensor clip_factor_;
+  std::vector<bool> exempt_;  // by OwnedPiece::range
+  std::vector<OwnedTensor> state_;
 };
 
-class AdamW : public Optimizer {
+class Sgd : public FlatOptimizer {
  public:
-  AdamW(const OptimizerOptions& options, const OptimizerContext& context)
-      : options_(options),
-        backend_(context.backend),
-        runs_(owned_runs(context, options.exempts_norms_and_biases && options.weight_decay != 0)),
-        clip_(options.clip_norm, context),
-        first_moment_(context),
-        second_moment_(context) {}
+  using FlatOptimizer::FlatOptimizer;
+
+  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
+    SgdStep step = step_for(learning_rate, clip_factor(stream, arena));
+    for (const OwnedPiece& run : runs_) {
+      step.weight_decay = is_exempt_run(run) ? 0 : static_cast<float>(options_.weight_decay);
+      update(stream, arena, step, run);
+    }
+  }
+
+ protected:
+  SgdStep step_for(double learning_rate, const Tensor& gradient_factor) const {
+    SgdStep step{};
+    step.learning_rate = static_cast<float>(learning_rate);
+    step.momentum = static_cast<float>(options_.momentum);
+    step.nesterov = options_.nesterov;
+    step.gradient_factor = gradient_factor;
+    return step;
+  }
+  void update(Stream& stream, const ParameterArena& arena, SgdStep step, const OwnedPiece& piece) {
+    step.weights = elements_of(arena.weights(), piece.elements);
+    step.gradients = elements_of(arena.gradients(), piece.elements);
+    if (!slots_.empty()) step.velocity = state(0, piece);
+    backend_.sgd_step(stream, step);
+  }
+};
+
+class AdamW final : public FlatOptimizer {
+ public:
+  using FlatOptimizer::FlatOptimizer;
 
   void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) override {
-    const Tensor factor = clip_.factor(stream, arena);
-    for (const OwnedRun& run : runs_) {
+    const Tensor factor = clip_factor(stream, arena);
+    for (const OwnedPiece& run : runs_) {
       backend_.adamw_step(stream, {.weights = elements_of(arena.weights(), run.elements),
                                    .gradients = elements_of(arena.gradients(), run.elements),
-                                   .first_moment = first_moment_.view(run),
-                                   .second_moment = second_moment_.view(run),
+                                   .first_moment = state(0, run),
+                                   .second_moment = state(1, run),
                                    .learning_rate = learning_rate,
                                    .beta1 = options_.beta1,
                                    .beta2 = options_.beta2,
                                    .epsilon = options_.epsilon,
-                                   .weight_decay = run.exempt ? 0 : options_.weight_decay,
+                                   .weight_decay = is_exempt_run(run) ? 0 : options_.weight_decay,
                                    .step = step,
                                    .gradient_factor = factor});
     }
   }
-
-  std::vector<OptimizerSlot> slots() const override {
-    return {{"first_moment", first_moment_.values}, {"second_moment", second_moment_.values}};
-  }
-
- private:
-  OptimizerOptions options_;
-  Backend& backend_;
-  std::vector<OwnedRun> runs_;
-  GradientClip clip_;
-  StateBlock first_moment_;
-  StateBlock second_moment_;
 };
 
 constexpr double kTrust = 0.001;
 
-std::vector<ParameterSlice> adapted_slices(const OptimizerOptions& options, const ParameterLayout& layout) {
-  std::vector<ParameterSlice> adapted;
-  std::ranges::copy_if(layout.trained(), std::back_inserter(adapted), [&](const ParameterSlice& slice) {
-    return !options.exempts_norms_and_biases || slice.kind == ParameterKind::weight;
-  });
-  return adapted;
-}
-
-std::vector<OwnedPiece> pieces_of_slices(const Ownership& ownership, const std::vector<ParameterSlice>& slices) {
-  std::vector<IndexRange> ranges;
-  for (const ParameterSlice& slice : slices) ranges.push_back({slice.offset, slice.offset + slice.elements()});
-  return ownership.pieces_of(ranges);
-}
-
 // Scales the learning rate of each tensor by the ratio of its norm to that of its gradient; exempt tensors are updated
 // as by sgd.
-class Lars : public Optimizer {
+class Lars final : public Sgd {
  public:
   Lars(const OptimizerOptions& options, const OptimizerContext& context)
-      : options_(options),
-        backend_(context.backend),
+      : Sgd(options, context),
         adapted_(adapted_slices(options, context.layout)),
-        pieces_(pieces_of_slices(context.ownership, adapted_)),
-        runs_(owned_runs(context, options.exempts_norms_and_biases)),
-        clip_(options.clip_norm, context),
+        pieces_(context.ownership.pieces_of(ranges_of(adapted_))),
         weight_squares_(context, adapted_),
         gradient_squares_(context, adapted_),
-        factors_(backend_.allocate(adapted_.size() * sizeof(float))),
-        velocity_(context) {}
+        factors_(backend_, std::ssize(adapted_), ElementType::f32) {}
 
   void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
-    const Tensor clip = clip_.factor(stream, arena);
-    backend_.trust_factors(
-        stream, {.weight_squares = weight_squares_.compute(stream, arena.weights()),
-                 .gradient_squares = gradient_squares_.compute(stream, arena.gradients()),
-                 .gradient_factor = clip,
-                 .trust = kTrust,
-                 .weight_decay = options_.weight_decay,
-                 .factors = factors_.view(Shape{static_cast<std::int64_t>(adapted_.size())}, ElementType::f32)});
-    SgdStep step{};
-    step.learning_rate = static_cast<float>(learning_rate);
-    step.momentum = static_cast<float>(options_.momentum);
-    step.gradient_factor = clip;
-    for (const OwnedRun& run : runs_) {
-      if (run.exempt) update(stream, arena, step, run);
+    const Tensor clip = clip_factor(stream, arena);
+    backend_.trust_factors(stream, {.weight_squares = weight_squares_.compute(stream, arena.weights()),
+                                    .gradient_squares = gradient_squares_.compute(stream, arena.gradients()),
+                                    .gradient_factor = clip,
+                                    .trust = kTrust,
+                                    .weight_decay = options_.weight_decay,
+                                    .factors = factors_.values});
+    SgdStep step = step_for(learning_rate, clip);
+    for (const OwnedPiece& run : runs_) {
+      if (is_exempt_run(run)) update(stream, arena, step, run);
     }
     step.weight_decay = static_cast<float>(options_.weight_decay);
     for (const OwnedPiece& piece : pieces_) {
-      step.rate_factor = factors_.view(Shape{1}, ElementType::f32, piece.range * sizeof(float));
+      const auto tensor = static_cast<std::int64_t>(piece.range);
+      step.rate_factor = elements_of(factors_.values, {tensor, tensor + 1});
       update(stream, arena, step, piece);
     }
   }
 
-  std::vector<OptimizerSlot> slots() const override { return {{"velocity", velocity_.values}}; }
-
  private:
-  void update(Stream& stream, const ParameterArena& arena, SgdStep step, const OwnedPiece& piece) {
-    step.weights = elements_of(arena.weights(), piece.elements);
-    step.gradients = elements_of(arena.gradients(), piece.elements);
-    step.velocity = velocity_.view(piece);
-    backend_.sgd_step(stream, step);
+  static std::vector<ParameterSlice> adapted_slices(const OptimizerOptions& options, const ParameterLayout& layout) {
+    std::vector<ParameterSlice> adapted;
+    std::ranges::copy_if(layout.trained(), std::back_inserter(adapted),
+                         [&](const ParameterSlice& slice) { return !is_exempt(options, slice); });
+    return adapted;
   }
 
-  OptimizerOptions options_;
-  Backend& backend_;
   std::vector<ParameterSlice> adapted_;
   std::vector<OwnedPiece> pieces_;  // of the adapted slices
-  std::vector<OwnedRun> runs_;
-  GradientClip clip_;
   SliceSquares weight_squares_;
   SliceSquares gradient_squares_;
-  Buffer factors_;
-  StateBlock velocity_;
+  OwnedTensor factors_;
 };
 
 }  // namespace

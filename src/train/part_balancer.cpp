@@ -1,5 +1,7 @@
 #include "part_balancer.hpp"
 
+#include "tutti/base/timing.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,43 +15,20 @@
 namespace tutti {
 namespace {
 
-// 0 without parts.
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 constexpr double kWorthwhile = 0.95;  // of the current step time
-
-struct Candidate {
-  double seconds = 0;  // for the rank's parts and one more
-  std::size_t rank = 0;
-  bool operator>(const Candidate& other) const {
-    return std::pair(seconds, rank) > std::pair(other.seconds, other.rank);
-  }
-};
 
 // Assigns the remaining parts, each to the rank that would then finish first.
 void complete(std::vector<int>& counts, int num_parts, const SecondsPerPart& seconds) {
+  using Candidate = std::pair<double, std::size_t>;  // the seconds for the rank's parts and one more, and the rank
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto queue = [&](std::size_t rank) { candidates.push({(counts[rank] + 1) * seconds[rank], rank}); };
   for (std::size_t rank = 0; rank < counts.size(); ++rank) queue(rank);
   for (int given = std::reduce(counts.begin(), counts.end()); given < num_parts; ++given) {
-    const std::size_t rank = candidates.top().rank;
+    const std::size_t rank = candidates.top().second;
     candidates.pop();
     ++counts[rank];
     queue(rank);
   }
-}
-
-// Ranks in order of speed, the fastest first.
-std::vector<std::size_t> by_speed(const SecondsPerPart& seconds) {
-  std::vector<std::size_t> ranks(seconds.size());
-  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-  std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return seconds[rank]; });
-  return ranks;
 }
 
 // The shortest step time if some of the slowest ranks are left out.
@@ -59,7 +38,9 @@ struct Subset {
 };
 
 Subset best_subset(int num_parts, const SecondsPerPart& seconds) {
-  const std::vector<std::size_t> ranks = by_speed(seconds);
+  std::vector<std::size_t> ranks(seconds.size());  // the fastest first
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return seconds[rank]; });
   Subset best;
   SecondsPerPart fastest;
   for (auto next = ranks.begin(); next + 1 != ranks.end(); ++next) {
@@ -105,18 +86,15 @@ PartMap reassign(const PartMap& map, const SecondsPerPart& seconds) {
 std::string map_note(const PartMap& map, const SecondsPerPart& seconds) {
   constexpr double kMilli = 1e-3;
   const double now = step_seconds(map, seconds);
+  const double even = step_seconds(PartMap(map.num_parts(), map.num_ranks()), seconds);
   const Subset subset = best_subset(map.num_parts(), seconds);
   const bool one = subset.left_out.size() == 1;
-  const bool helps = subset.seconds > now;
-  const std::string conclusion =
-      fmt::format("rank{} {} {}", one ? "" : "s", fmt::join(subset.left_out, ","),
-                  one ? (helps ? "helps" : "does not help") : (helps ? "help" : "do not help"));
+  const std::string who = fmt::format("rank{} {}", one ? "" : "s", fmt::join(subset.left_out, ","));
+  const char* const helps = subset.seconds > now ? (one ? "helps" : "help") : (one ? "does not help" : "do not help");
   return fmt::format(
-      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without rank{} {}: {:.1f} ms, so "
-      "{}",
-      fmt::join(map.parts_by_rank(), ","), map.num_ranks(), now / kMilli,
-      step_seconds(PartMap(map.num_parts(), map.num_ranks()), seconds) / kMilli, one ? "" : "s",
-      fmt::join(subset.left_out, ","), subset.seconds / kMilli, conclusion);
+      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; predicted without {}: {:.1f} ms, so {} {}",
+      fmt::join(map.parts_by_rank(), ","), map.num_ranks(), now / kMilli, even / kMilli, who, subset.seconds / kMilli,
+      who, helps);
 }
 
 bool is_better_without_some(const PartMap& map, const SecondsPerPart& seconds) {
@@ -143,9 +121,9 @@ int PartBalancer::max_parts_of_any() const {
 bool PartBalancer::after_step(double seconds_per_part) {
   if (measures() && seconds_per_part > 0) measured_.push_back(seconds_per_part);
   if (++steps_ != next_balance_ || !balances_) return false;
+  const double mine = measured_.empty() ? 0 : quartiles_of(std::exchange(measured_, {})).median;
   SecondsPerPart seconds;
-  for (const std::int64_t bits :
-       context_.all_gather({std::bit_cast<std::int64_t>(median(std::exchange(measured_, {})))})) {
+  for (const std::int64_t bits : context_.all_gather({std::bit_cast<std::int64_t>(mine)})) {
     seconds.push_back(std::bit_cast<double>(bits));
   }
   const bool first = next_balance_ == kFirstBalance;

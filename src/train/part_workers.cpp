@@ -9,71 +9,6 @@
 #include <utility>
 
 namespace tutti {
-namespace {
-
-constexpr std::size_t kSumsBytes = LossSums::kFields * sizeof(std::int64_t);
-
-Tensor loss_fields(const Buffer& sums) { return sums.view(Shape{LossSums::kFields}, ElementType::i64); }
-Tensor sums_of(const Worker& worker) { return loss_fields(worker.sums); }
-Tensor sums_before(const Worker& worker) { return loss_fields(worker.sums_before); }
-
-}  // namespace
-
-void OrderedAccumulation::begin(std::size_t parts) {
-  const std::scoped_lock lock(mutex_);
-  added_.assign(parts, 0);
-  failure_ = nullptr;
-}
-
-void OrderedAccumulation::add(Stream& stream, const PartGradients& part, std::int64_t final_elements) {
-  std::int64_t begin = 0;
-  std::int64_t end = final_elements;
-  {
-    const std::scoped_lock lock(mutex_);
-    begin = added_[part.index];
-    if (part.index > 0) end = std::min(end, added_[part.index - 1]);
-  }
-  if (begin >= end) return;
-  total_.add(stream, part, {begin, end});
-  if (streams_ == Streams::many) stream.synchronize();  // the next part may be on another stream
-  {
-    const std::scoped_lock lock(mutex_);
-    added_[part.index] = end;
-  }
-  changed_.notify_all();
-}
-
-void OrderedAccumulation::finish(Stream& stream, const PartGradients& part) {
-  const std::int64_t whole = total_.gradients().elements();
-  while (true) {
-    add(stream, part, whole);
-    std::unique_lock lock(mutex_);
-    const std::int64_t mine = added_[part.index];
-    if (mine == whole) return;
-    changed_.wait(lock, [&] { return added_[part.index - 1] > mine || failure_ != nullptr; });
-    if (failure_) std::rethrow_exception(failure_);
-  }
-}
-
-std::int64_t OrderedAccumulation::summed_elements() {
-  const std::scoped_lock lock(mutex_);
-  return added_.back();
-}
-
-std::int64_t OrderedAccumulation::wait_for_more_than(std::int64_t known) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return added_.back() > known || failure_ != nullptr; });
-  if (failure_) std::rethrow_exception(failure_);
-  return added_.back();
-}
-
-void OrderedAccumulation::fail(std::exception_ptr failure) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!failure_) failure_ = std::move(failure);
-  }
-  changed_.notify_all();
-}
 
 PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backend), status_(request.rank_status) {
   for (std::size_t index = 0; index < static_cast<std::size_t>(std::max(1, request.workers)); ++index) {
@@ -82,8 +17,8 @@ PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backe
         new Worker{.index = index,
                    .stream = index == 0 ? request.stream : *streams_.back(),
                    .context = PartContext(request.network, request.weights, backend_, request.label_smoothing),
-                   .sums = backend_.allocate(kSumsBytes),
-                   .sums_before = backend_.allocate(kSumsBytes)}));
+                   .sums = OwnedTensor(backend_, LossSums::kFields, ElementType::i64),
+                   .sums_before = OwnedTensor(backend_, LossSums::kFields, ElementType::i64)}));
     workers_.back()->context.after_layers([this] { status_.note_progress(); });
   }
   for (std::size_t i = 1; i < workers_.size(); ++i) {
@@ -91,8 +26,6 @@ PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backe
   }
   each([&](Worker&) { backend_.enter_compute_thread(request.threads); });
 }
-
-PartWorkers::~PartWorkers() = default;
 
 void PartWorkers::plan(std::int64_t samples, LayerMode mode) {
   each([&](Worker& worker) { worker.context.plan(samples, mode); });
@@ -102,15 +35,11 @@ void PartWorkers::collect_gradients(GradientAccumulator& total, std::int64_t par
                                     std::vector<std::int64_t> thresholds) {
   total_ = &total;
   thresholds_ = std::move(thresholds);
-  sum_ = std::make_unique<OrderedAccumulation>(
-      total, size() > 1 ? OrderedAccumulation::Streams::many : OrderedAccumulation::Streams::one);
   for (const auto& worker : workers_) {
-    std::size_t first_separate = worker->index;  // its first part outside the total
-    while (first_separate < static_cast<std::size_t>(parts) && is_in_total(*worker, first_separate))
-      first_separate += size();
-    if (first_separate < static_cast<std::size_t>(parts)) {
-      worker->gradients = backend_.allocate(total.gradients().bytes());
-    }
+    std::size_t part = worker->index;  // its first part outside the total
+    while (part < static_cast<std::size_t>(parts) && is_in_total(*worker, part)) part += size();
+    if (part >= static_cast<std::size_t>(parts)) continue;
+    worker->gradients = OwnedTensor(backend_, total.gradients().elements(), ElementType::f32);
   }
 }
 
@@ -125,7 +54,7 @@ void PartWorkers::each(const std::function<void(Worker&)>& work) {
   called_.notify_all();
   run_work(*workers_.front());
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
+  changed_.wait(lock, [this] { return busy_ == 0; });
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
@@ -137,7 +66,7 @@ void PartWorkers::run_thread(Worker& worker, const std::stop_token& stop) {
     }
     run_work(worker);
     const std::scoped_lock lock(mutex_);
-    if (--busy_ == 0) done_.notify_one();
+    if (--busy_ == 0) changed_.notify_all();
   }
 }
 
@@ -147,7 +76,40 @@ void PartWorkers::run_work(Worker& worker) noexcept {
   } catch (...) {
     const std::scoped_lock lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
+    changed_.notify_all();
   }
+}
+
+void PartWorkers::add(Worker& worker, const PartGradients& part, std::int64_t final_elements) {
+  IndexRange fresh{0, final_elements};
+  {
+    const std::scoped_lock lock(mutex_);
+    fresh.begin = added_[part.index];
+    if (part.index > 0) fresh.end = std::min(fresh.end, added_[part.index - 1]);
+  }
+  if (fresh.begin >= fresh.end) return;
+  total_->add(worker.stream, part, fresh);
+  if (size() > 1) worker.stream.synchronize();  // the next part may be on another stream
+  {
+    const std::scoped_lock lock(mutex_);
+    added_[part.index] = fresh.end;
+  }
+  changed_.notify_all();
+}
+
+void PartWorkers::finish(Worker& worker, const PartGradients& part) {
+  const std::int64_t whole = total_->gradients().elements();
+  add(worker, part, whole);
+  for (std::int64_t known = 0; part.index > 0 && known < whole; add(worker, part, whole)) {
+    known = wait_for_more_than(known, part.index - 1);
+  }
+}
+
+std::int64_t PartWorkers::wait_for_more_than(std::int64_t known, std::size_t part) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return added_[part] > known || failure_ != nullptr; });
+  if (failure_) std::rethrow_exception(failure_);
+  return added_[part];
 }
 
 void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_final) {
@@ -158,13 +120,13 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
   Stream& stream = workers_.front()->stream;
   const std::int64_t elements = total_->gradients().elements();
   total_->begin(stream);
-  for (const auto& worker : workers_) backend_.copy(worker->stream, sums_before(*worker), sums_of(*worker));
+  for (const auto& worker : workers_) backend_.copy(worker->stream, worker->sums_before.values, worker->sums.values);
   if (parts_.empty()) {
     total_->clear(stream);
     return on_final(elements);
   }
   if (size() > 1) stream.synchronize();  // the other workers' streams read the weights
-  sum_->begin(parts_.size());
+  added_.assign(parts_.size(), 0);
   const Stopwatch watch;
   double exchange_seconds = 0;
   const OnGradientsFinal timed_callback = [&](std::int64_t known) {
@@ -173,15 +135,10 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
     exchange_seconds += pause.seconds();
   };
   each([&](Worker& worker) {
-    try {
-      compute_parts(worker, step, timed_callback);
-      if (worker.index > 0) return;
-      std::int64_t known = sum_->summed_elements();
-      for (timed_callback(known); known < elements; timed_callback(known)) known = sum_->wait_for_more_than(known);
-    } catch (...) {
-      sum_->fail(std::current_exception());
-      throw;
-    }
+    compute_parts(worker, step, timed_callback);
+    if (worker.index > 0) return;
+    std::int64_t known = -1;
+    while (known < elements) timed_callback(known = wait_for_more_than(known, parts_.size() - 1));
   });
   seconds_ = watch.seconds() - exchange_seconds;
 }
@@ -193,14 +150,14 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
   for (std::size_t i = worker.index; i < parts_.size(); i += size()) {
     const Batch& batch = *parts_[i];
     const auto global_samples = static_cast<double>(step.batches.global_samples);
-    const PartGradients part{i, gradients_for(worker, i)};
+    const PartGradients part{i, is_in_total(worker, i) ? total_->gradients() : worker.gradients.values};
     if (worker.index == 0) status_.enter(Phase::forward);
     worker.context.train(
         worker.stream,
         {.images = batch.images,
          .labels = batch.labels,
          .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
-         .sums = sums_of(worker),
+         .sums = worker.sums.values,
          .gradients = part.gradients,
          .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
          .place = {.seed = step.seed,
@@ -210,27 +167,27 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
          .before_backward =
              [&] {
                if (worker.index == 0) status_.enter(Phase::backward);
-               if (unfinished) sum_->finish(worker.stream, *unfinished);
+               if (unfinished) finish(worker, *unfinished);
              },
          .after_layer =
              [&](std::int64_t final) {
-               sum_->add(worker.stream, part, final);
-               if (worker.index == 0) on_final(sum_->summed_elements());
+               add(worker, part, final);
+               if (worker.index == 0) on_final(wait_for_more_than(-1, parts_.size() - 1));
              }});
     unfinished = part;
   }
   if (step.measured) worker.stream.synchronize();
-  if (unfinished) sum_->finish(worker.stream, *unfinished);
+  if (unfinished) finish(worker, *unfinished);
 }
 
 void PartWorkers::restore_sums() {
-  for (const auto& worker : workers_) backend_.copy(worker->stream, sums_of(*worker), sums_before(*worker));
+  for (const auto& worker : workers_) backend_.copy(worker->stream, worker->sums.values, worker->sums_before.values);
 }
 
 std::vector<Tensor> PartWorkers::bad_losses() const {
   std::vector<Tensor> counts;
   for (const auto& worker : workers_) {
-    counts.push_back(elements_of(sums_of(*worker), {LossSums::kNotFinite, LossSums::kNotFinite + 1}));
+    counts.push_back(elements_of(worker->sums.values, {LossSums::kNotFinite, LossSums::kNotFinite + 1}));
   }
   return counts;
 }
@@ -239,26 +196,24 @@ bool PartWorkers::is_in_total(const Worker& worker, std::size_t part) const {
   return part == 0 || (worker.index == 0 && !total_->first_part_writes_total());
 }
 
-Tensor PartWorkers::gradients_for(const Worker& worker, std::size_t part) const {
-  const Tensor block = total_->gradients();
-  return is_in_total(worker, part) ? block : worker.gradients.view(block.shape, ElementType::f32);
-}
-
 LossSums PartWorkers::sums() {
   LossSums all;
-  for (const auto& worker : workers_) all = all + read_sums(backend_, worker->stream, sums_of(*worker));
+  for (const auto& worker : workers_) all = all + read_sums(backend_, worker->stream, worker->sums.values);
   return all;
 }
 
 void PartWorkers::set_sums(const LossSums& sums) {
   for (const auto& worker : workers_) {
-    write_sums(backend_, worker->stream, sums_of(*worker), worker->index == 0 ? sums : LossSums{});
+    LossSums::Fields fields = (worker->index == 0 ? sums : LossSums{}).fields();
+    const Tensor host{fields.data(), worker->sums.values.shape, ElementType::i64, MemorySpace::host};
+    backend_.copy(worker->stream, worker->sums.values, host);
+    worker->stream.synchronize();
   }
 }
 
 std::size_t PartWorkers::memory_bytes() const {
   std::size_t bytes = 0;
-  for (const auto& worker : workers_) bytes += worker->context.activation_bytes() + worker->gradients.bytes();
+  for (const auto& worker : workers_) bytes += worker->context.activation_bytes() + worker->gradients.memory.bytes();
   return bytes;
 }
 

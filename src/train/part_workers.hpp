@@ -25,9 +25,9 @@ struct Worker {
   std::size_t index = 0;
   Stream& stream;
   PartContext context;
-  Buffer sums;         // LossSums of the parts that it has computed
-  Buffer sums_before;  // before the last step
-  Buffer gradients{};  // of one part; empty if it only computes part 0
+  OwnedTensor sums;         // LossSums of the parts that it has computed
+  OwnedTensor sums_before;  // before the last step
+  OwnedTensor gradients{};  // of one part; empty if it only computes part 0
 };
 
 struct WorkersRequest {
@@ -49,46 +49,10 @@ struct PartsOfStep {
   bool measured = false;  // for seconds_per_part(): waits for the work
 };
 
-// Adds up the gradients of the parts in the order of the parts, while any number of threads compute them. The bits
-// therefore do not depend on which worker computes which part, or when.
-class OrderedAccumulation {
- public:
-  // Borrowed. With one stream, parts are added in its order and no thread waits.
-  enum class Streams { one, many };
-  OrderedAccumulation(GradientAccumulator& total, Streams streams) : total_(total), streams_(streams) {}
-
-  // Starts the sum of `parts` parts, 1 or more. No other call may be running.
-  void begin(std::size_t parts);
-  // Gradients [0, final_elements) of this part are final: adds those to which the part before has already been added.
-  // Asynchronous; one thread per part.
-  void add(Stream& stream, const PartGradients& part, std::int64_t final_elements);
-  // Adds the rest of a part whose gradients are all final. Blocks until the parts before have been added.
-  void finish(Stream& stream, const PartGradients& part);
-
-  // Elements [0, n) of the total hold the sum of all parts.
-  std::int64_t summed_elements();
-  // Blocks until there are more than `known` of them.
-  std::int64_t wait_for_more_than(std::int64_t known);
-
-  // Wakes the calls that wait. They throw `failure`, and so do later waits.
-  void fail(std::exception_ptr failure);
-
- private:
-  GradientAccumulator& total_;
-  Streams streams_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::int64_t> added_;  // by part, the elements added
-  std::exception_ptr failure_;
-};
-
 class PartWorkers {
  public:
   // All borrowed.
   explicit PartWorkers(const WorkersRequest& request);
-  ~PartWorkers();
-  PartWorkers(const PartWorkers&) = delete;
-  PartWorkers& operator=(const PartWorkers&) = delete;
 
   std::size_t size() const noexcept { return workers_.size(); }
   // Prepares every worker for batches of this many samples.
@@ -125,7 +89,16 @@ class PartWorkers {
   void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Whether the part leaves its gradients in the block of the total.
   bool is_in_total(const Worker& worker, std::size_t part) const;
-  Tensor gradients_for(const Worker& worker, std::size_t part) const;
+
+  // Parts are added to the total in their order, while any number of threads compute them, so that the bits do not
+  // depend on which worker computes which part, or when.
+  // Gradients [0, final_elements) of this part are final: adds those to which the part before has already been added.
+  // Asynchronous.
+  void add(Worker& worker, const PartGradients& part, std::int64_t final_elements);
+  // Adds the rest of a part whose gradients are all final. Waits until the parts before have been added.
+  void finish(Worker& worker, const PartGradients& part);
+  // Waits until more than `known` elements of the total contain this part, and returns how many do.
+  std::int64_t wait_for_more_than(std::int64_t known, std::size_t part);
 
   Backend& backend_;
   RankStatus& status_;
@@ -133,13 +106,13 @@ class PartWorkers {
   std::vector<std::unique_ptr<Worker>> workers_;
   GradientAccumulator* total_ = nullptr;
   std::vector<std::int64_t> thresholds_;
-  std::unique_ptr<OrderedAccumulation> sum_;
   std::vector<const Batch*> parts_;  // of the current step, those with samples
   double seconds_ = 0;               // for all of them
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // of all that follows
   std::condition_variable_any called_;
-  std::condition_variable done_;
+  std::condition_variable changed_;  // added_, busy_ or failure_
+  std::vector<std::int64_t> added_;  // by part, the elements of the total that contain it
   const std::function<void(Worker&)>* work_ = nullptr;
   std::uint64_t calls_ = 0;
   std::size_t busy_ = 0;

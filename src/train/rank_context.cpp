@@ -19,13 +19,12 @@ Tensor elements_of(const Tensor& block, IndexRange range) {
   return {first, Shape{range.size()}, block.type, block.space};
 }
 
-Buffer upload(Backend& backend, std::vector<std::int64_t> values) {
-  Buffer buffer = backend.allocate(values.size() * sizeof(std::int64_t));
-  const Tensor host = on_host(values.data(), std::ssize(values));
+OwnedTensor upload(Backend& backend, std::vector<std::int64_t> values) {
+  OwnedTensor uploaded(backend, std::ssize(values), ElementType::i64);
   const auto stream = backend.make_stream();
-  backend.copy(*stream, buffer.view(host.shape, host.type), host);
+  backend.copy(*stream, uploaded.values, on_host(values.data(), std::ssize(values)));
   stream->synchronize();
-  return buffer;
+  return uploaded;
 }
 
 RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& rank_status, Stream& of_thread)
@@ -33,18 +32,19 @@ RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& ra
       communicator(ranks),
       status(rank_status),
       stream(of_thread),
-      scratch_(
-          ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFields)) * sizeof(std::int64_t))) {}
+      scratch_(ranks, std::max(ranks.size(), LossSums::kFields), ElementType::i64) {}
 
-// All-reduces host values through the communicator's memory.
-void RankContext::all_reduce(Tensor values) const {
-  const Tensor exchanged = scratch_.view(values.shape, ElementType::i64);
-  backend.copy(stream, exchanged, values);
+void RankContext::all_reduce(std::vector<std::int64_t>& values) const {
+  const std::int64_t count = std::ssize(values);
+  const bool fits = count <= scratch_.values.elements();
+  const OwnedTensor longer = fits ? OwnedTensor() : OwnedTensor(communicator, count, ElementType::i64);
+  const Tensor exchanged = elements_of(fits ? scratch_.values : longer.values, {0, count});
+  backend.copy(stream, exchanged, on_host(values.data(), count));
   stream.synchronize();
   status.wait_for_ranks([&] {
     communicator.all_reduce(exchanged, stream);
     communicator.finish(stream);
-    backend.copy(stream, values, exchanged);
+    backend.copy(stream, on_host(values.data(), count), exchanged);
     stream.synchronize();
     return true;
   });
@@ -52,32 +52,23 @@ void RankContext::all_reduce(Tensor values) const {
 
 LossSums RankContext::all_reduce(const LossSums& mine) const {
   LossSums::Fields fields = mine.fields();
-  all_reduce(on_host(fields.data(), LossSums::kFields));
+  std::vector<std::int64_t> values(fields.begin(), fields.end());
+  all_reduce(values);
+  std::ranges::copy(values, fields.begin());
   return LossSums::from(fields);
 }
 
 std::uint64_t RankContext::all_reduce(std::uint64_t mine) const {
-  auto sum = static_cast<std::int64_t>(mine);
-  all_reduce(on_host(&sum, 1));
-  return static_cast<std::uint64_t>(sum);
+  std::vector<std::int64_t> sum{static_cast<std::int64_t>(mine)};
+  all_reduce(sum);
+  return static_cast<std::uint64_t>(sum.front());
 }
 
 std::vector<std::int64_t> RankContext::all_gather(const std::vector<std::int64_t>& mine) const {
-  const std::int64_t row = std::ssize(mine);
-  const std::int64_t begin = row * communicator.rank();
   std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
-  std::ranges::copy(mine, all.begin() + begin);
-  const Buffer longer = row > 1 ? communicator.allocate(all.size() * sizeof(std::int64_t)) : Buffer();
-  const Tensor rows = (row > 1 ? longer : scratch_).view(Shape{std::ssize(all)}, ElementType::i64);
-  const Tensor host = on_host(all.data(), std::ssize(all));
-  backend.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
-  return status.wait_for_ranks([&] {
-    all_gather_rows(communicator, rows, stream);
-    communicator.finish(stream);
-    backend.copy(stream, host, rows);
-    stream.synchronize();
-    return std::move(all);
-  });
+  std::ranges::copy(mine, all.begin() + std::ssize(mine) * communicator.rank());
+  all_reduce(all);  // each value is added to zeros
+  return all;
 }
 
 void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& stream) {
@@ -93,12 +84,6 @@ LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {
   backend.copy(stream, on_host(fields.data(), LossSums::kFields), sums);
   stream.synchronize();
   return LossSums::from(fields);
-}
-
-void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values) {
-  LossSums::Fields fields = values.fields();
-  backend.copy(stream, sums, on_host(fields.data(), LossSums::kFields));
-  stream.synchronize();
 }
 
 }  // namespace tutti

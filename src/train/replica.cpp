@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace tutti {
 namespace {
@@ -39,25 +38,12 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .after_piece = [&status] { status.note_progress(); }};
 }
 
-// With --verify-replicas the check must not be delayed: an infinity from a flipped bit would otherwise spread to all
-// ranks through the exchange, and the replicas would be equal.
-int max_delay_steps(const TrainerOptions& options) {
-  return options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead;
-}
-
-// The start of a piece's digest, which depends on the name of its tensor.
-std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, const OwnedPiece& piece) {
-  return digest_start(name, static_cast<std::uint64_t>(piece.elements.begin - slice.offset));
-}
-
 }  // namespace
 
-// A block of the training state of which this rank has a whole copy. The slices are borrowed.
-struct Replica::LocalBlock {
-  std::string name;   // BitFlip::block
-  std::string group;  // the prefix of its arrays in checkpoints
+struct Replica::LocalTensor {
+  FlipTarget target;
+  std::string array;  // its name in checkpoints, with its group; empty: they do not contain it
   Tensor values;
-  std::span<const ParameterSlice> slices;
 };
 
 Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
@@ -81,18 +67,20 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
           .threads = options.threads,
           .label_smoothing = options.label_smoothing,
           .rank_status = context_->status})),
-      float_total_(std::make_unique<FloatAccumulator>(backend_, arena_.gradients())),
+      float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
                  : nullptr),
-      finite_check_(
-          std::make_unique<FiniteCheck>(FiniteCheckRequest{.context = *context_,
-                                                           .arena = arena_,
-                                                           .exact = exact_.get(),
-                                                           .max_workers_of_any = balancer_->max_parts_of_any(),
-                                                           .max_delay_steps = max_delay_steps(options),
-                                                           .on_not_finite = options.safeguards.on_not_finite,
-                                                           .hosts = context.hosts})),
+      // With --verify-replicas the check must not be delayed: an infinity from a flipped bit would otherwise spread to
+      // all ranks through the exchange, and the replicas would be equal.
+      finite_check_(std::make_unique<FiniteCheck>(
+          FiniteCheckRequest{.context = *context_,
+                             .arena = arena_,
+                             .exact = exact_.get(),
+                             .max_workers_of_any = balancer_->max_parts_of_any(),
+                             .max_delay_steps = options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead,
+                             .on_not_finite = options.safeguards.on_not_finite,
+                             .hosts = context.hosts})),
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
@@ -112,7 +100,7 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
 
 Replica::~Replica() = default;
 
-std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
+StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.begin_step(request.step + 1, Phase::data);
   const PartsOfStep parts{
@@ -126,8 +114,10 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
     context_->status.enter(Phase::backward);
   };
   workers_->compute(parts, start_exchange);
+  StepResult result;
   StepOutcome outcome = finish_exchange(request.step, parts.batches.batches);
   for (; outcome == StepOutcome::repeat; outcome = finish_exchange(request.step, parts.batches.batches)) {
+    ++result.repetitions;
     workers_->restore_sums();
     clock.restart();
     workers_->compute(parts, start_exchange);
@@ -135,13 +125,13 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   clock.end(&StepTimes::waiting);
   if (outcome == StepOutcome::skipped) {
     workers_->restore_sums();
-    return std::nullopt;
+    result.skipped = finite_check_->take_skipped();
+    return result;
   }
-  std::optional<std::uint64_t> gradients_digest;
-  if (request.digests_gradients) gradients_digest = this->gradients_digest();
+  if (request.digests_gradients) result.gradients_digest = gradients_digest();
   if (request.verifier != nullptr) request.verifier->record();
-  update(request, clock);
-  return gradients_digest;
+  update(request);
+  return result;
 }
 
 void Replica::balance_parts() {
@@ -155,14 +145,10 @@ void Replica::synchronize() {
 }
 
 void Replica::set_gradients(const Tensor& gradients) {
-  const Tensor block = arena_.gradients();
   total().begin(*stream_);
-  const bool in_block = gradients.data == nullptr || total().first_part_writes_total();
-  if (gradients.data == nullptr)
-    backend_.fill_zero(*stream_, block);
-  else if (in_block)
-    backend_.copy(*stream_, block, gradients);
-  total().add(*stream_, {0, in_block ? block : gradients}, {0, block.elements()});
+  if (gradients.data == nullptr) return total().clear(*stream_);
+  if (total().first_part_writes_total()) backend_.copy(*stream_, arena_.gradients(), gradients);
+  total().add(*stream_, {0, gradients}, {0, gradients.elements()});
 }
 
 void Replica::start_ready_buckets(std::int64_t final_elements) {
@@ -180,16 +166,17 @@ StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> b
   return !exact_ || exact_->check() ? StepOutcome::valid : StepOutcome::repeat;
 }
 
+// Owners update their elements; then the weights are gathered, so that every rank has all of them.
 void Replica::update(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
-  update(request, clock);
-}
-
-// Owners update their elements; then the weights are gathered, so that every rank has all of them.
-void Replica::update(const StepRequest& request, StepTimer& clock) {
   context_->status.enter(Phase::update);
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.updates + 1);
-  update_statistics();
+  // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
+  const ParameterLayout& layout = arena_.layout();
+  for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
+    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
+                   static_cast<float>(BatchNormSpec::kMomentum));
+  }
   clock.end(&StepTimes::update);
   gather_weights();
   clock.end(&StepTimes::waiting);
@@ -203,18 +190,9 @@ void Replica::gather_weights() {
   gather_owned(context_->communicator, *ownership_, arena_.weights(), *stream_);
 }
 
-// The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
-void Replica::update_statistics() {
-  const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
-    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
-                   static_cast<float>(BatchNormSpec::kMomentum));
-  }
-}
-
 void Replica::copy_state_to(TrainState& state, const std::optional<FileShard>& shard) {
   const ParameterLayout& layout = arena_.layout();
-  ShardSelector selector = make_shard_selector(shard, layout, *optimizer_);
+  ShardSelector selector(shard, layout, *optimizer_);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.statistics()), "");
   const auto gather = [&] { return gather_state(optimizer_context(), *stream_, *optimizer_, selector); };
@@ -223,16 +201,14 @@ void Replica::copy_state_to(TrainState& state, const std::optional<FileShard>& s
 }
 
 void Replica::restore(const TrainState& state) {
-  const ParameterLayout& layout = arena_.layout();
-  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
-  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
+  fill_weights(backend_, *stream_, arena_.weights(), arena_.layout(), state);
   restore_state(optimizer_context(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
   if (exact_) exact_->restore(state.exchange);
 }
 
 std::vector<std::string> Replica::initialize_from(const TrainState& state) {
-  auto left = fill_except_head(backend_, *stream_, {arena_.layout(), arena_.weights()}, state);
+  auto left = fill_except_head(backend_, *stream_, arena_, state);
   weights_.refresh(*stream_);
   return left;
 }
@@ -243,70 +219,62 @@ std::optional<std::uint64_t> Replica::statistics_digest() {
   return digest_of(backend_, *stream_, arena_.weights(), statistics);
 }
 
-std::uint64_t Replica::gradients_digest() {
-  std::vector<DigestedTensor> pieces;
-  for (const OwnedPiece& piece : owned_pieces(optimizer_context())) {
-    const ParameterSlice& slice = arena_.layout().trained()[piece.range];
-    pieces.push_back({elements_of(arena_.gradients(), piece.elements), start_of(slice.name, slice, piece)});
-  }
-  return sum_of_owned(pieces);
-}
+std::uint64_t Replica::gradients_digest() { return owned_digest({{"", arena_.gradients()}}, &OwnedPiece::elements); }
 
-std::uint64_t Replica::optimizer_digest() {
+std::uint64_t Replica::optimizer_digest() { return owned_digest(optimizer_->slots(), &OwnedPiece::packed); }
+
+std::uint64_t Replica::owned_digest(const std::vector<OptimizerSlot>& blocks, IndexRange OwnedPiece::*where) {
+  const auto slices = arena_.layout().trained();
   std::vector<DigestedTensor> pieces;
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    for (const OwnedPiece& piece : owned_pieces(optimizer_context())) {
-      const ParameterSlice& slice = arena_.layout().trained()[piece.range];
-      pieces.push_back({elements_of(slot.block, piece.packed), start_of(slot.name + "/" + slice.name, slice, piece)});
+  for (const auto& [name, block] : blocks) {
+    const std::string prefix = name.empty() ? "" : name + "/";
+    for (const OwnedPiece& piece : ownership_->pieces_of(ranges_of(slices))) {
+      const ParameterSlice& slice = slices[piece.range];
+      const auto first = static_cast<std::uint64_t>(piece.elements.begin - slice.offset);
+      pieces.push_back({elements_of(block, piece.*where), digest_start(prefix + slice.name, first)});
     }
   }
-  return sum_of_owned(pieces);
-}
-
-std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
-  const auto digests = digests_of(backend_, *stream_, pieces);
-  const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
+  const std::uint64_t sum = digest_of(backend_, *stream_, pieces);
   return gathers_weights() ? context_->all_reduce(sum) : sum;
 }
 
-std::vector<Replica::LocalBlock> Replica::local_blocks() const {
+std::vector<Replica::LocalTensor> Replica::whole_tensors() const {
   const ParameterLayout& layout = arena_.layout();
-  std::vector<LocalBlock> blocks{{"weights", "parameters/", arena_.weights(), layout.trained()},
-                                 {"statistics", "statistics/", arena_.weights(), layout.statistics()}};
-  if (gathers_weights()) return blocks;
-  blocks.push_back({"gradients", "", arena_.gradients(), layout.slices()});
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    blocks.push_back({slot.name, "optimizer/" + slot.name + "/", slot.block, layout.trained()});
-  }
-  return blocks;
+  std::vector<LocalTensor> tensors;
+  const auto add = [&](const OptimizerSlot& of, const std::string& group, std::span<const ParameterSlice> slices) {
+    for (const ParameterSlice& slice : slices) {
+      tensors.push_back({.target = {of.name, slice.name, slice.elements()},
+                         .array = group.empty() ? "" : group + slice.name,
+                         .values = slice_of(of.block, slice)});
+    }
+  };
+  add({"weights", arena_.weights()}, "parameters/", layout.trained());
+  add({"statistics", arena_.weights()}, "statistics/", layout.statistics());
+  if (gathers_weights()) return tensors;
+  add({"gradients", arena_.gradients()}, "", layout.slices());
+  for (const OptimizerSlot& slot : optimizer_->slots()) add(slot, "optimizer/" + slot.name + "/", layout.trained());
+  return tensors;
 }
 
 std::vector<ReplicatedTensor> Replica::replicated() const {
   std::vector<ReplicatedTensor> tensors;
-  for (const LocalBlock& local : local_blocks()) {
-    if (local.group.empty()) continue;
-    for (const ParameterSlice& slice : local.slices) {
-      tensors.push_back({local.group + slice.name, slice_of(local.values, slice)});
-    }
+  for (const LocalTensor& local : whole_tensors()) {
+    if (!local.array.empty()) tensors.push_back({local.array, local.values});
   }
   if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
   return tensors;
 }
 
 std::vector<FlipTarget> Replica::local_tensors() const {
-  std::vector<FlipTarget> tensors;
-  for (const LocalBlock& local : local_blocks()) {
-    for (const ParameterSlice& slice : local.slices) tensors.push_back({local.name, slice.name, slice.elements()});
-  }
-  return tensors;
+  std::vector<FlipTarget> targets;
+  for (const LocalTensor& local : whole_tensors()) targets.push_back(local.target);
+  return targets;
 }
 
 void Replica::flip(const BitFlip& flip) {
-  for (const LocalBlock& local : local_blocks()) {
-    const auto slice = std::ranges::find(local.slices, flip.tensor, &ParameterSlice::name);
-    if (local.name != flip.block || slice == local.slices.end() || flip.element >= slice->elements()) continue;
-    const std::int64_t offset = slice->offset + flip.element;
-    const Tensor element = elements_of(local.values, {offset, offset + 1});
+  for (const auto& [target, array, values] : whole_tensors()) {
+    if (target.block != flip.block || target.name != flip.tensor || flip.element >= target.elements) continue;
+    const Tensor element = elements_of(values, {flip.element, flip.element + 1});
     std::uint32_t bits = 0;
     const Tensor on_host{&bits, Shape{1}, ElementType::f32, MemorySpace::host};
     backend_.copy(*stream_, on_host, element);
@@ -350,7 +318,5 @@ std::size_t Replica::optimizer_bytes() const {
   for (const OptimizerSlot& slot : optimizer_->slots()) bytes += slot.block.bytes();
   return bytes;
 }
-
-std::int64_t Replica::redone_steps() const { return exact_ ? exact_->redone_steps() : 0; }
 
 }  // namespace tutti

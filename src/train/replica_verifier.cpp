@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -18,7 +19,7 @@ std::int64_t total_of(const std::vector<std::int64_t>& digests) {
   return static_cast<std::int64_t>(std::accumulate(digests.begin(), digests.end(), std::uint64_t{0}, add));
 }
 
-// The ranks whose value differs from that of the majority.
+// The ranks whose value differs from that of the majority; empty if there is no majority.
 std::vector<int> minority_of(const std::vector<std::int64_t>& by_rank) {
   std::map<std::int64_t, std::size_t> holders;
   for (const std::int64_t value : by_rank) ++holders[value];
@@ -33,90 +34,71 @@ std::vector<int> minority_of(const std::vector<std::int64_t>& by_rank) {
 
 }  // namespace
 
-std::vector<std::string> Divergence::tensors() const {
-  std::vector<std::string> names;
-  for (const Difference& each : differences) names.push_back(each.tensor);
-  return names;
-}
-
-std::vector<int> Divergence::ranks() const {
-  std::set<int> all;
-  for (const Difference& each : differences) {
-    all.insert(each.ranks.begin(), each.ranks.end());
-    for (int rank = 0; each.ranks.empty() && rank < of_ranks; ++rank) all.insert(rank);
-  }
-  return {all.begin(), all.end()};
-}
-
-std::string Divergence::text() const {
-  std::map<std::vector<int>, std::vector<std::string>> tensors_of;
-  for (const Difference& each : differences) tensors_of[each.ranks].push_back(each.tensor);
-  const auto named = [&](int rank) {
-    return hosts.empty() ? fmt::format("rank {}", rank)
-                         : fmt::format("rank {} on {}", rank, hosts.at(static_cast<std::size_t>(rank)));
-  };
-  std::vector<std::string> sentences;
-  for (const auto& [ranks, tensors] : tensors_of) {
-    std::vector<std::string> who;
-    if (ranks.empty()) {
-      for (int rank = 0; rank < of_ranks; ++rank) who.push_back(named(rank));
-      sentences.push_back(fmt::format("{} differ in {}, and no value has a majority", fmt::join(who, " and "),
-                                      fmt::join(tensors, ", ")));
-    } else {
-      std::ranges::transform(ranks, std::back_inserter(who), named);
-      sentences.push_back(fmt::format("{} {} from all others in {}", fmt::join(who, " and "),
-                                      who.size() == 1 ? "differs" : "differ", fmt::join(tensors, ", ")));
-    }
-  }
-  return fmt::format("{}", fmt::join(sentences, "; "));
-}
-
-ReplicaVerifier::ReplicaVerifier(const RankContext& context, const std::vector<ReplicatedTensor>& tensors)
-    : context_(context), digests_(context.backend.allocate(tensors.size() * sizeof(std::int64_t))) {
+ReplicaVerifier::ReplicaVerifier(const RankContext& context, const std::vector<ReplicatedTensor>& tensors,
+                                 std::vector<std::string> hosts)
+    : context_(context), hosts_(std::move(hosts)), digests_(context.backend, std::ssize(tensors), ElementType::i64) {
   for (const auto& [name, values] : tensors) {
     names_.push_back(name);
-    starts_.push_back(digest_start(name));
     tensors_.push_back({values, 0});
   }
 }
 
 void ReplicaVerifier::record() {
   // The start differs at every record, so that no two records can cancel each other.
-  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].start = starts_[i] + mix64(records_);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].start = digest_start(names_[i]) + mix64(records_);
   ++records_;
-  context_.backend.add_digests(context_.stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
+  context_.backend.add_digests(context_.stream, tensors_, digests_.values);
 }
 
-std::optional<Divergence> ReplicaVerifier::compare() {
+std::optional<DivergenceReport> ReplicaVerifier::compare() {
   const Digests mine = digests();
   const Digests totals = context_.all_gather({total_of(mine)});
-  if (std::ranges::all_of(totals, [&](std::int64_t total) { return total == totals.front(); })) return std::nullopt;
-  return divergence(mine);
+  if (std::ranges::count(totals, totals.front()) == std::ssize(totals)) return std::nullopt;
+
+  const Digests all = context_.all_gather(mine);
+  DivergenceReport found;
+  std::map<std::vector<int>, std::vector<std::string>> tensors_by_ranks;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    Digests by_rank;
+    for (std::size_t rank = 0; rank < totals.size(); ++rank) by_rank.push_back(all[rank * mine.size() + i]);
+    if (std::ranges::count(by_rank, by_rank.front()) == std::ssize(by_rank)) continue;
+    found.tensors.push_back(names_[i]);
+    tensors_by_ranks[minority_of(by_rank)].push_back(names_[i]);
+  }
+  std::set<int> ranks;
+  std::vector<std::string> sentences;
+  for (const auto& [minority, tensors] : tensors_by_ranks) {
+    std::vector<int> differing = minority;
+    if (minority.empty()) {
+      differing.resize(totals.size());
+      std::iota(differing.begin(), differing.end(), 0);
+    }
+    ranks.insert(differing.begin(), differing.end());
+    std::vector<std::string> named;
+    for (const int rank : differing) {
+      named.push_back(fmt::format("rank {}", rank));
+      if (!hosts_.empty()) named.back() += " on " + hosts_.at(static_cast<std::size_t>(rank));
+    }
+    const std::string names = fmt::format("{}", fmt::join(tensors, ", "));
+    sentences.push_back(fmt::format(
+        "{} {}", fmt::join(named, " and "),
+        minority.empty() ? fmt::format("differ in {}, and no value has a majority", names)
+                         : fmt::format("{} from all others in {}", named.size() == 1 ? "differs" : "differ", names)));
+  }
+  found.ranks = {ranks.begin(), ranks.end()};
+  found.text = fmt::format("{}", fmt::join(sentences, "; "));
+  return found;
 }
 
 ReplicaVerifier::Digests ReplicaVerifier::digests() {
   record();
   Digests digests(tensors_.size());
-  const Tensor on_device = digests_.view(Shape{std::ssize(digests)}, ElementType::i64);
-  context_.backend.copy(context_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host},
-                        on_device);
+  context_.backend.copy(context_.stream, {digests.data(), digests_.values.shape, ElementType::i64, MemorySpace::host},
+                        digests_.values);
   context_.stream.synchronize();
   records_ = 0;
-  context_.backend.fill_zero(context_.stream, on_device);
+  context_.backend.fill_zero(context_.stream, digests_.values);
   return digests;
-}
-
-Divergence ReplicaVerifier::divergence(const Digests& digests) {
-  const auto ranks = static_cast<std::size_t>(context_.communicator.size());
-  const Digests all = context_.all_gather(digests);
-  Divergence found{.differences = {}, .of_ranks = context_.communicator.size(), .hosts = {}};
-  for (std::size_t i = 0; i < digests.size(); ++i) {
-    Digests by_rank;
-    for (std::size_t rank = 0; rank < ranks; ++rank) by_rank.push_back(all[rank * digests.size() + i]);
-    if (std::ranges::count(by_rank, by_rank.front()) == std::ssize(by_rank)) continue;
-    found.differences.push_back({names_[i], minority_of(by_rank)});
-  }
-  return found;
 }
 
 }  // namespace tutti

@@ -38,12 +38,10 @@ std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 }  // namespace
 
-std::vector<OwnedPiece> owned_pieces(const OptimizerContext& context) {
-  std::vector<IndexRange> ranges;
-  for (const ParameterSlice& slice : context.layout.trained()) {
-    ranges.push_back({slice.offset, slice.offset + slice.elements()});
-  }
-  return context.ownership.pieces_of(ranges);
+ShardSelector::ShardSelector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
+                             const Optimizer& optimizer)
+    : shard_(shard), elements_(layout.parameters() * (1 + std::ssize(optimizer.slots()))) {
+  for (const ParameterSlice& slice : layout.statistics()) elements_ += slice.elements();
 }
 
 std::vector<ParameterSlice> ShardSelector::select_next(std::span<const ParameterSlice> next) {
@@ -57,13 +55,6 @@ std::vector<ParameterSlice> ShardSelector::select_next(std::span<const Parameter
   return taken;
 }
 
-ShardSelector make_shard_selector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
-                                  const Optimizer& optimizer) {
-  std::int64_t elements = layout.parameters() * (1 + std::ssize(optimizer.slots()));
-  for (const ParameterSlice& slice : layout.statistics()) elements += slice.elements();
-  return {shard, elements};
-}
-
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
                                   std::span<const ParameterSlice> slices, const std::string& prefix) {
   auto values = read_slices(backend, stream, block, slices);
@@ -75,69 +66,63 @@ std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor
   return arrays;
 }
 
-void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
-                      const std::string& prefix, const std::vector<NamedArray>& arrays) {
-  for (const ParameterSlice& slice : slices) {
-    backend.copy(stream, slice_of(block, slice), values_of(array_of(slice, prefix, arrays)));
+void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
+                  const TrainState& state) {
+  for (const ParameterSlice& slice : layout.slices()) {
+    const auto& arrays = is_statistic(slice.kind) ? state.statistics : state.parameters;
+    backend.copy(stream, slice_of(block, slice), values_of(array_of(slice, "", arrays)));
   }
   stream.synchronize();
 }
 
-std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const LayoutBlock& weights,
+std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
                                           const TrainState& state) {
+  const auto refuse = [](std::string_view name, const std::string& theirs, const std::string& ours) {
+    throw Error(ErrorSource::input, fmt::format("{} is {} in the checkpoint, but {} in this model: give the model that "
+                                                "was trained; only its last layer may differ",
+                                                name, theirs, ours));
+  };
   std::map<std::string_view, const NamedArray*> unused;
   for (const auto* arrays : {&state.parameters, &state.statistics}) {
     for (const NamedArray& array : *arrays) unused.emplace(array.name, &array);
   }
+  const auto& slices = arena.layout().slices();
   std::vector<std::string> left;
   bool other_head = false;
-  for (const ParameterSlice& slice : weights.layout.slices()) {
-    const auto found = unused.find(slice.name);
-    const NamedArray* const array = found == unused.end() ? nullptr : found->second;
-    const bool in_head = layer_of(slice.name) == layer_of(weights.layout.slices().front().name);
+  for (const ParameterSlice& slice : slices) {
+    const auto found = unused.extract(slice.name);
+    const NamedArray* const array = found ? found.mapped() : nullptr;
     if (array != nullptr && array->shape == slice.shape) {
-      backend.copy(stream, slice_of(weights.block, slice), values_of(*array));
-    } else if (in_head) {
+      backend.copy(stream, slice_of(arena.weights(), slice), values_of(*array));
+    } else if (layer_of(slice.name) == layer_of(slices.front().name)) {
       left.push_back(slice.name);
       other_head = other_head || array == nullptr;
     } else {
-      throw Error(ErrorSource::input,
-                  fmt::format("{} is {} in the checkpoint, but {} in this model: give the model that "
-                              "was trained; only its last layer may differ",
-                              slice.name, array == nullptr ? "missing" : array->shape.text(), slice.shape.text()));
+      refuse(slice.name, array == nullptr ? "missing" : array->shape.text(), slice.shape.text());
     }
-    if (array != nullptr) unused.erase(found);
   }
   for (const auto& [name, array] : unused) {
     if (other_head && layer_of(name) == layer_of(unused.begin()->first)) continue;
-    throw Error(ErrorSource::input, fmt::format("{} is {} in the checkpoint, but missing in this model: give the model "
-                                                "that was trained; only its last layer may differ",
-                                                name, array->shape.text()));
+    refuse(name, array->shape.text(), "missing");
   }
   stream.synchronize();
   return left;
 }
 
-const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays) {
-  const auto broken = std::ranges::find_if_not(arrays, is_finite);
-  return broken == arrays.end() ? nullptr : &*broken;
-}
-
 std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                                      ShardSelector& selector) {
-  const std::vector<OwnedPiece> pieces = owned_pieces(context);
   std::vector<NamedArray> state;
   for (const OptimizerSlot& slot : optimizer.slots()) {
-    Buffer memory;
-    Tensor block = slot.block;
+    OwnedTensor gathered;
     if (context.ownership.owners() != Owners::all) {
-      memory = context.communicator.allocate(context.layout.block_bytes());
-      block = memory.view(Shape{context.layout.block_elements()}, ElementType::f32);
-      for (const OwnedPiece& piece : pieces) {
-        context.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.packed));
+      gathered = OwnedTensor(context.communicator, context.layout.block_elements(), ElementType::f32);
+      for (const OwnedPiece& piece : context.ownership.pieces_of(ranges_of(context.layout.trained()))) {
+        context.backend.copy(stream, elements_of(gathered.values, piece.elements),
+                             elements_of(slot.block, piece.packed));
       }
-      gather_owned(context.communicator, context.ownership, block, stream);
+      gather_owned(context.communicator, context.ownership, gathered.values, stream);
     }
+    const Tensor& block = gathered.values.data == nullptr ? slot.block : gathered.values;
     auto arrays =
         arrays_of(context.backend, stream, block, selector.select_next(context.layout.trained()), prefix_of(slot));
     std::ranges::move(arrays, std::back_inserter(state));
@@ -147,12 +132,11 @@ std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& st
 
 void restore_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state) {
-  const std::vector<OwnedPiece> pieces = owned_pieces(context);
   const auto slices = context.layout.trained();
   for (const OptimizerSlot& slot : optimizer.slots()) {
     std::vector<Tensor> values;
     for (const ParameterSlice& slice : slices) values.push_back(values_of(array_of(slice, prefix_of(slot), state)));
-    for (const OwnedPiece& piece : pieces) {
+    for (const OwnedPiece& piece : context.ownership.pieces_of(ranges_of(slices))) {
       const std::int64_t begin = piece.elements.begin - slices[piece.range].offset;
       context.backend.copy(stream, elements_of(slot.block, piece.packed),
                            elements_of(values[piece.range], {begin, begin + piece.elements.size()}));

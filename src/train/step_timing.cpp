@@ -50,13 +50,9 @@ bool PhaseTimeline::is_redundant(const StepPhase& at) const {
 }
 
 std::unique_ptr<Event> PhaseTimeline::mark() {
-  std::unique_ptr<Event> event;
-  if (spare_.empty()) {
-    event = backend_.make_timed_event();
-  } else {
-    event = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  if (spare_.empty()) spare_.push_back(backend_.make_timed_event());
+  std::unique_ptr<Event> event = std::move(spare_.back());
+  spare_.pop_back();
   stream_.record(*event);
   return event;
 }

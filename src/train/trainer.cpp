@@ -13,8 +13,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace tutti {
@@ -27,12 +29,9 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts)
     : options_(options),
       facts_(std::move(facts)),
-      backend_(context.backend),
-      communicator_(context.communicator),
-      hosts_(context.hosts),
       replica_(context, options),
-      status_(replica_.context().status),
-      pace_(std::make_unique<StepThrottle>(backend_, replica_.context().stream, options.steps_ahead)),
+      context_(replica_.context()),
+      pace_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
       plan_(plan_run(options, sampler(), context.train.info().samples)),
       learning_rate_(options.learning_rate, sampler().steps(0), plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
@@ -44,18 +43,60 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
                                                     {.shuffle = options.shuffle, .seed = options.seed});
   }
   if (options.test_every_epochs > 0 && context.test != nullptr && context.test->info().samples > 0) {
-    evaluator_ = std::make_unique<Evaluator>(EvaluatedData{*context.test, options.recipe}, replica_.context(),
-                                             replica_.workers());
+    evaluator_ = std::make_unique<Evaluator>(*context.test, options.recipe, context_, replica_.workers());
   }
-  if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
-    verifier_ = std::make_unique<ReplicaVerifier>(replica_.context(), replica_.replicated());
+  if (options.safeguards.verify_every_steps > 0 && context_.communicator.size() > 1) {
+    verifier_ = std::make_unique<ReplicaVerifier>(context_, replica_.replicated(), context.hosts);
   }
   start_next_epoch();
 }
 
+Trainer::Plan Trainer::plan_run(const TrainerOptions& options, const SplitBatchSampler& sampler, std::int64_t samples) {
+  Plan plan{.epochs = options.epochs};
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    plan.steps += sampler.steps(epoch);
+    if (options.steps <= 0 || plan.steps < options.steps) continue;
+    plan.steps = options.steps;
+    plan.epochs = epoch + 1;
+    break;
+  }
+  const std::int64_t schedule_epochs = options.schedule_epochs > 0 ? options.schedule_epochs : options.epochs;
+  plan.schedule_steps =
+      options.schedule_epochs == kScheduleOfInvocation ? plan.steps : sampler.steps_before(schedule_epochs);
+  if (plan.steps == 0 && options.epochs > 0) {
+    throw Error(ErrorSource::usage,
+                fmt::format("{} samples do not fill a batch of {} with --last-batch {}: lower --batch-size or use keep",
+                            samples, options.batch_size, name_of(options.last_batch)));
+  }
+  return plan;
+}
+
 // Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.
 Trainer::~Trainer() {
-  if (std::uncaught_exceptions() > 0) communicator_.abort();
+  if (std::uncaught_exceptions() > 0) context_.communicator.abort();
+}
+
+void Trainer::require_matching_progress(const TrainProgress& theirs) const {
+  const auto require = [](std::string_view item, std::int64_t found, IndexRange wanted) {
+    if (found >= wanted.begin && found < wanted.end) return;
+    throw Error(
+        ErrorSource::checkpoint,
+        fmt::format(
+            "{} is {} in the checkpoint, but {} with these options and this data: resume with the original ones", item,
+            found,
+            wanted.size() == 1 ? fmt::format("{}", wanted.begin)
+                               : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
+  };
+  const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
+    require(item, found, {wanted, wanted + 1});
+  };
+  expect("seed", theirs.seed, progress_.seed);
+  expect("parts", theirs.parts, progress_.parts);
+  require("epoch", theirs.epoch, {0, SplitBatchSampler::kMaxEpochs});
+  require("step_in_epoch", theirs.step_in_epoch, {0, std::max<std::int64_t>(sampler().steps(theirs.epoch), 1)});
+  expect("step", theirs.step, sampler().steps_before(theirs.epoch) + theirs.step_in_epoch);
+  expect("samples_in_epoch", theirs.samples_in_epoch, sampler().samples_before(theirs.epoch, theirs.step_in_epoch));
+  expect("carried_over", theirs.carried_over, sampler().carried_over(theirs.epoch));
 }
 
 void Trainer::restore(const TrainState& state) {
@@ -66,7 +107,7 @@ void Trainer::restore(const TrainState& state) {
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   logged_ = progress_.epoch_sums;
-  sums_at_last_rank_loss_ = communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{};
+  sums_at_last_rank_loss_ = context_.communicator.rank() == 0 ? progress_.epoch_sums : LossSums{};
   replica_.workers().set_sums(sums_at_last_rank_loss_);
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
@@ -91,7 +132,7 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   state.command_line = facts_.command_line;
   state.model = facts_.model;
   state.versions = facts_.versions;
-  state.choices = backend_.algorithm_cache();
+  state.choices = context_.backend.algorithm_cache();
   state.data = facts_.data;
   state.data_digest = facts_.data_digest;
   return state;
@@ -100,16 +141,15 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
 void Trainer::step() {
   pace_->begin_step();
   const double rate = learning_rate();
-  gradients_digest_ = replica_.step({.step = progress_.step,
-                                     .updates = progress_.step - progress_.skipped_steps,
-                                     .learning_rate = rate,
-                                     .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
-                                     .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
+  done_ = replica_.step({.step = progress_.step,
+                         .updates = progress_.step - progress_.skipped_steps,
+                         .learning_rate = rate,
+                         .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
+                         .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
   pace_->end_step();
   replica_.balance_parts();
-  skipped_ = replica_.finite_check().take_skipped();
-  if (skipped_) skipped_->in_all = ++progress_.skipped_steps;
-  progress_.redone_steps += replica_.redone_steps() - std::exchange(redone_steps_, replica_.redone_steps());
+  if (done_.skipped) done_.skipped->in_all = ++progress_.skipped_steps;
+  progress_.redone_steps += done_.repetitions;
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.learning_rate = rate;
@@ -150,7 +190,7 @@ void Trainer::verified_step(RunObserver& observer) {
     }
     throw;
   }
-  status_.enter(Phase::reports);
+  context_.status.enter(Phase::reports);
   if (is_due) verify(observer);
 }
 
@@ -162,30 +202,26 @@ void Trainer::verify(RunObserver& observer) {
     verified_ = progress_.step;
     return;
   }
-  found->hosts = hosts_;
-  const std::string text =
-      verified_
-          ? fmt::format(
-                "the replicas were equal after step {} and differ after step {}: {}; resume from the "
-                "newest checkpoint (--resume), and without that host if it happens there again",
-                *verified_, progress_.step, found->text())
-          : fmt::format("the replicas differ before the first step of this run: {}; start it again", found->text());
-  observer.on_divergence({.step = progress_.step,
-                          .equal_after = verified_,
-                          .tensors = found->tensors(),
-                          .ranks = found->ranks(),
-                          .text = text});
-  throw Error(ErrorSource::diverged, text).on_all_ranks();
+  found->step = progress_.step;
+  found->equal_after = verified_;
+  found->text =
+      verified_ ? fmt::format(
+                      "the replicas were equal after step {} and differ after step {}: {}; resume from the newest "
+                      "checkpoint (--resume), and without that host if it happens there again",
+                      *verified_, progress_.step, found->text)
+                : fmt::format("the replicas differ before the first step of this run: {}; start it again", found->text);
+  observer.on_divergence(*found);
+  throw Error(ErrorSource::diverged, found->text).on_all_ranks();
 }
 
 void Trainer::save(RunObserver& observer) {
   if (verified_ != progress_.step) verify(observer);
   synchronize();
-  status_.enter(Phase::checkpoint);
+  context_.status.enter(Phase::checkpoint);
   const Stopwatch watch;
   TrainState state = snapshot(options_.file_shard);
   observer.on_checkpoint(std::move(state), watch.seconds());
-  status_.enter(Phase::reports);
+  context_.status.enter(Phase::reports);
 }
 
 void Trainer::report_step(RunObserver& observer) {
@@ -204,7 +240,7 @@ void Trainer::report_step(RunObserver& observer) {
     }
     observer.on_samples(report);
   }
-  if (skipped_) observer.on_skipped(*std::exchange(skipped_, std::nullopt));
+  if (done_.skipped) observer.on_skipped(*done_.skipped);
   for (const std::string& note : replica_.balancer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     synchronize();
@@ -212,17 +248,17 @@ void Trainer::report_step(RunObserver& observer) {
     observer.on_interval({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
-  if (gradients_digest_) {
+  if (done_.gradients_digest) {
     synchronize();
     observer.on_digest({.step = progress_.step,
                         .weights = replica_.weights_digest(),
-                        .gradients = *std::exchange(gradients_digest_, std::nullopt),
+                        .gradients = *done_.gradients_digest,
                         .optimizer = replica_.optimizer_digest(),
                         .statistics = replica_.statistics_digest()});
   }
 }
 
-LossSums Trainer::epoch_sums() { return replica_.context().all_reduce(replica_.workers().sums()); }
+LossSums Trainer::epoch_sums() { return context_.all_reduce(replica_.workers().sums()); }
 
 LossSums Trainer::rank_loss() {
   const LossSums now = replica_.workers().sums();
@@ -239,11 +275,11 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   report.redone_steps = progress_.redone_steps;
   const bool last = progress_.step == plan_.steps;
   if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
-    status_.enter(Phase::evaluation);
+    context_.status.enter(Phase::evaluation);
     const Stopwatch watch;
     report.test = evaluator_->run();
     report.test_seconds = watch.seconds();
-    status_.enter(Phase::reports);
+    context_.status.enter(Phase::reports);
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);
@@ -276,10 +312,10 @@ void Trainer::refuse_not_finite(const LossSums& sums) const {
 void Trainer::refuse_not_finite(const TrainState& state) {
   const NamedArray* broken = nullptr;
   for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer}) {
-    if (broken == nullptr) broken = find_not_finite(*arrays);
+    const auto found = std::ranges::find_if_not(*arrays, is_finite);
+    if (broken == nullptr && found != arrays->end()) broken = &*found;
   }
-  const LossSums mine{.not_finite = broken == nullptr ? 0 : 1};
-  if (replica_.context().all_reduce(mine).not_finite == 0) return;
+  if (context_.all_reduce(std::uint64_t{broken == nullptr ? 0U : 1U}) == 0) return;
   throw not_finite_error(fmt::format("{} contains values that are no longer finite after step {}",
                                      broken == nullptr ? "the state on another rank" : broken->name, progress_.step));
 }

@@ -1,4 +1,4 @@
-#include "nn/memory_plan.hpp"
+#include "nn/pass_plan.hpp"
 
 #include <gtest/gtest.h>
 

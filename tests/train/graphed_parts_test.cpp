@@ -47,7 +47,7 @@ class Rank {
                       .rank_status = rank_status_});
     pool.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
-    FloatAccumulator sum(backend, view(total));
+    GradientAccumulator sum(backend, view(total));
     pool.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
     std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
     std::vector<std::int32_t> labels{0, 1};

@@ -62,8 +62,8 @@ class Table {
     }
     Computed computed;
     computed.gradients.resize(static_cast<std::size_t>(elements()));
-    FloatAccumulator total(*backend_,
-                           {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
+    GradientAccumulator total(*backend_,
+                              {computed.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(total, static_cast<std::int64_t>(step_.batches.size()));
     for (int again = 0; again < 2; ++again) {
       computed.ready.clear();
@@ -228,7 +228,8 @@ TEST(PartWorkers, AllocateOneMoreGradientBlockForEveryWorkerAfterTheFirst) {
     PartWorkers pool = table.workers_of(workers);
     const std::size_t before = pool.memory_bytes();
     std::vector<float> total(static_cast<std::size_t>(table.elements()));
-    FloatAccumulator sum(table.backend(), {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
+    GradientAccumulator sum(table.backend(),
+                            {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
     pool.collect_gradients(sum, parts);
     return (pool.memory_bytes() - before) / (total.size() * sizeof(float));
   };

@@ -56,10 +56,12 @@ class ReportWriter : public RunObserver {
   void on_epoch(const EpochReport& report) override {
     text += fmt::format("epoch {}: {}; test {}; {} redone\n", report.epoch, words(report.train),
                         words(report.test.value_or(LossSums{})), report.redone_steps);
+    repeated += report.redone_steps;
   }
 
   std::string text;
   std::optional<TrainState> saved;
+  std::int64_t repeated = 0;  // steps
 
  private:
   std::set<std::int64_t> stops_;
@@ -79,7 +81,7 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
   options.log_every_steps = 1;
   ReportWriter writer(spec.stops);
   if (!spec.from.empty()) writer.saved = load_checkpoint(spec.from).state;
-  std::int64_t repeated = 0;
+  if (writer.saved) writer.repeated = -writer.saved->progress.redone_steps;  // those of the run before
   std::size_t stopped = 0;
   RunEnd end = RunEnd::stopped;
   RankStatus rank_status;
@@ -97,7 +99,6 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
       if (listener) rank_status.add(*listener);
       end = trainer.run(writer);
       if (listener) rank_status.remove(*listener);
-      repeated += trainer.replica().redone_steps();
       if (end == RunEnd::stopped) {
         ++stopped;
         continue;
@@ -105,7 +106,7 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
       EXPECT_EQ(stopped, spec.stops.size());
       const TrainState state = trainer.snapshot();
       if (!spec.to.empty() && world.rank() == 0) CheckpointStore(spec.to).save(state);
-      writer.text += fmt::format("{} steps, {} repeated\n", trainer.steps_done(), repeated);
+      writer.text += fmt::format("{} steps, {} repeated\n", trainer.steps_done(), writer.repeated);
     }
   } catch (const Error& error) {
     writer.text += fmt::format("ended: {}\n", error.what());

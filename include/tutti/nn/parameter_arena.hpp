@@ -58,9 +58,9 @@ Tensor slice_of(const Tensor& block, const ParameterSlice& slice);
 // The values of some slices of a block in host memory. Waits for the stream.
 std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,
                                             std::span<const ParameterSlice> slices);
-// The digest of each tensor. Waits for the stream.
-std::vector<std::uint64_t> digests_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors);
-// The sum of the digests of these slices under their names; padding does not count. Waits for the stream.
+// The sum of the digests of these tensors. Waits for the stream.
+std::uint64_t digest_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors);
+// The same of these slices under their names; padding does not count.
 std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices);
 
 class ParameterArena {
@@ -69,10 +69,12 @@ class ParameterArena {
   ParameterArena(ParameterLayout layout, Backend& backend, Buffer gradients);
 
   const ParameterLayout& layout() const noexcept { return layout_; }
-  Tensor weights() const;          // the whole block, padding and statistics included
-  Tensor gradients() const;        // likewise
-  Tensor trained_weights() const;  // without the statistics
-  Tensor trained_gradients() const;
+  // The whole blocks, padding and statistics included.
+  Tensor weights() const { return weights_.view(Shape{layout_.block_elements()}, ElementType::f32); }
+  Tensor gradients() const { return gradients_.view(Shape{layout_.block_elements()}, ElementType::f32); }
+  // Without the statistics.
+  Tensor trained_weights() const { return weights_.view(Shape{layout_.trained_elements()}, ElementType::f32); }
+  Tensor trained_gradients() const { return gradients_.view(Shape{layout_.trained_elements()}, ElementType::f32); }
 
  private:
   ParameterLayout layout_;

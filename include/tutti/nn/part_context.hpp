@@ -30,6 +30,15 @@ class NetworkWeights {
   std::vector<std::unique_ptr<LayerWeights>> layers_;
 };
 
+struct PassSize {
+  std::int64_t samples = 0;
+  LayerMode mode = LayerMode::training;
+  std::size_t bytes_per_value = sizeof(float);
+};
+// The bytes that a pass over a network needs for activations and their gradients, by shapes alone: before a processor
+// is asked, which may store them otherwise.
+std::size_t estimate_activations(const Network& network, const PassSize& pass);
+
 // A whole pass over one batch, in training.
 struct TrainPass {
   Tensor images;              // f32 N, C, H, W with an N that was planned for training
@@ -41,7 +50,7 @@ struct TrainPass {
   BatchPosition place{};
 };
 
-class PassPlan;
+struct PassPlan;
 
 class PartContext {
  public:

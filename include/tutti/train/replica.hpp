@@ -4,6 +4,7 @@
 
 #include "tutti/nn/parameter_arena.hpp"
 #include "tutti/nn/part_context.hpp"
+#include "tutti/train/run_observer.hpp"
 #include "tutti/train/trainer_options.hpp"
 
 #include <cstddef>
@@ -25,9 +26,9 @@ class Ownership;
 class PartBalancer;
 class PartWorkers;
 class ReplicaVerifier;
-class StepTimer;
 struct BitFlip;
 struct FlipTarget;
+struct OwnedPiece;
 struct RankContext;
 struct ReplicatedTensor;
 
@@ -63,6 +64,12 @@ struct StepRequest {
   StepTimes* times = nullptr;           // receives the times; the step then waits after each phase; borrowed
 };
 
+struct StepResult {
+  std::optional<std::uint64_t> gradients_digest{};  // if it was requested and the step was not skipped
+  std::optional<SkippedReport> skipped{};
+  std::int64_t repetitions = 0;  // on a coarser grid (exact)
+};
+
 // After the exchange: the gradients are valid, or the step must be repeated on a coarser grid, or it is skipped.
 enum class StepOutcome { valid, repeat, skipped };
 
@@ -74,9 +81,8 @@ class Replica {
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  // Computes the loader's next step. Returns the digest of the gradients if requested and the step is not skipped.
-  // Collective. Asynchronous.
-  std::optional<std::uint64_t> step(const StepRequest& request);
+  // Computes the loader's next step. Collective. Asynchronous.
+  StepResult step(const StepRequest& request);
   // Reassigns parts to ranks if that is due. Call it after each step. Collective.
   void balance_parts();
   // Waits until all steps so far are done.
@@ -126,8 +132,6 @@ class Replica {
   // Included in it: the gradients with their accumulator, and the optimizer's state.
   std::size_t exchange_bytes() const;
   std::size_t optimizer_bytes() const;
-  // Steps that the exact exchange repeated on a coarser grid.
-  std::int64_t redone_steps() const;
 
   const RankContext& context() const { return *context_; }
   BatchLoader& loader() { return loader_; }
@@ -138,17 +142,16 @@ class Replica {
   FiniteCheck& finite_check() { return *finite_check_; }
 
  private:
-  struct LocalBlock;
+  struct LocalTensor;
 
   OptimizerContext optimizer_context() const;
-  void update(const StepRequest& request, StepTimer& clock);
   // After the exchange. Collective.
   std::uint64_t gradients_digest();
-  // The sum over all ranks of the digests of their owned pieces.
-  std::uint64_t sum_of_owned(const std::vector<DigestedTensor>& pieces);
+  // The digest of the trained tensors of these blocks, whose owned pieces are `where`. Collective.
+  std::uint64_t owned_digest(const std::vector<OptimizerSlot>& blocks, IndexRange OwnedPiece::*where);
   GradientAccumulator& total();
-  void update_statistics();
-  std::vector<LocalBlock> local_blocks() const;
+  // The tensors that this rank holds whole.
+  std::vector<LocalTensor> whole_tensors() const;
 
   Backend& backend_;
   std::unique_ptr<RankStatus> own_status_;  // if the caller has none

@@ -94,12 +94,9 @@ class Trainer {
 
   TrainerOptions options_;
   RunMetadata facts_;
-  Backend& backend_;
-  Communicator& communicator_;
-  std::vector<std::string> hosts_;  // by rank, for messages; empty: unknown
 
   Replica replica_;
-  RankStatus& status_;
+  const RankContext& context_;
   std::unique_ptr<StepThrottle> pace_;
   std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
   std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
@@ -108,11 +105,9 @@ class Trainer {
   LrSchedule learning_rate_;
   std::vector<SplitBatchSampler> report_samplers_;  // by part; empty unless samples are reported
   TrainProgress progress_;
-  std::int64_t redone_steps_ = 0;    // those of the replica that progress_ already counts
-  LossSums logged_;                  // the epoch's sums when the last interval was reported
-  LossSums sums_at_last_rank_loss_;  // this rank's sums when rank_loss() was last called
-  std::optional<std::uint64_t> gradients_digest_;
-  std::optional<SkippedReport> skipped_;
+  LossSums logged_;                       // the epoch's sums when the last interval was reported
+  LossSums sums_at_last_rank_loss_;       // this rank's sums when rank_loss() was last called
+  StepResult done_;                       // of the last step
   std::optional<std::int64_t> verified_;  // the step after which the state was last equal on all ranks
 };
 
