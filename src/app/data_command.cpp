@@ -13,6 +13,7 @@
 #include "output.hpp"
 #include "pictures.hpp"
 #include "run_data.hpp"
+#include "scoring.hpp"
 #include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
@@ -180,11 +181,6 @@ ShownStep prepare(const Dataset& data, const LoaderPlan& plan, const ShowRequest
   return shown;
 }
 
-std::string name_of_class(const DatasetInfo& info, std::int32_t label) {
-  const auto number = static_cast<std::size_t>(label);
-  return number < info.class_names.size() ? info.class_names[number] : fmt::format("{}", label);
-}
-
 void refuse_unshowable(const std::string& target, const DatasetInfo& info) {
   if (!target.ends_with(".png")) {
     throw Error(ErrorSource::usage,
@@ -194,36 +190,6 @@ void refuse_unshowable(const std::string& target, const DatasetInfo& info) {
     throw Error(ErrorSource::usage, fmt::format("the images of {} have {} channels: only 1 (gray) and 3 (color) can "
                                                 "be shown",
                                                 info.name, info.image[0]));
-  }
-}
-
-void show(const World& world, const Invocation& invocation) {
-  const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
-  const Dataset& data = *owned.pair.train;
-  const DatasetInfo& info = data.info();
-  refuse_unshowable(invocation.target, info);
-  const LoaderPlan plan = plan_of(invocation.run, data);
-  const Shape& image = plan.recipe.image;
-  const ShownStep shown = prepare(data, plan, invocation.show);
-  const std::size_t count = std::min(static_cast<std::size_t>(invocation.show.count), shown.samples.size());
-  SampleBatch originals;
-  data.read(std::span(shown.samples).first(count), originals);
-  std::vector<SheetEntry> entries;
-  for (std::size_t i = 0; i < count; ++i) {
-    entries.push_back({.image = {shown.pixels[i].data(), image},
-                       .original = invocation.show.beside ? std::optional(originals.images[i]) : std::nullopt});
-  }
-  const ContactSheet sheet = make_contact_sheet(entries);
-  write_atomically(invocation.target, sheet.png);
-  fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
-             shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
-             sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
-             is_normalized(plan.recipe) ? "; normalized values of -3 to 3 from black to white" : "");
-  fmt::print("row column     sample  label\n");
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto columns = static_cast<std::size_t>(sheet.columns);
-    fmt::print("{:>3} {:>6} {:>10}  {}\n", i / columns + 1, i % columns + 1, shown.samples[i],
-               printable(name_of_class(info, originals.labels[i])));
   }
 }
 
@@ -266,7 +232,34 @@ ExitStatus data_info(World& world, const Invocation& invocation, CommandContext&
 
 ExitStatus data_show(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   on_rank_0(world, [&] {
-    show(world, invocation);
+    const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
+    const Dataset& data = *owned.pair.train;
+    const DatasetInfo& info = data.info();
+    refuse_unshowable(invocation.target, info);
+    const LoaderPlan plan = plan_of(invocation.run, data);
+    const Shape& image = plan.recipe.image;
+    const ShownStep shown = prepare(data, plan, invocation.show);
+    const std::size_t count = std::min(static_cast<std::size_t>(invocation.show.count), shown.samples.size());
+    SampleBatch originals;
+    data.read(std::span(shown.samples).first(count), originals);
+    std::vector<SheetEntry> entries;
+    for (std::size_t i = 0; i < count; ++i) {
+      entries.push_back({.image = {shown.pixels[i].data(), image},
+                         .original = invocation.show.beside ? std::optional(originals.images[i]) : std::nullopt});
+    }
+    const ContactSheet sheet = make_contact_sheet(entries);
+    write_atomically(invocation.target, sheet.png);
+    fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
+               shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
+               sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
+               is_normalized(plan.recipe) ? "; normalized values of -3 to 3 from black to white" : "");
+    const auto class_names = shown_class_names(info);
+    fmt::print("row column     sample  label\n");
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto columns = static_cast<std::size_t>(sheet.columns);
+      fmt::print("{:>3} {:>6} {:>10}  {}\n", i / columns + 1, i % columns + 1, shown.samples[i],
+                 printable(class_names[static_cast<std::size_t>(originals.labels[i])]));
+    }
     std::fflush(stdout);
   });
   return ExitStatus::done;

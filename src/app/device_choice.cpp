@@ -4,9 +4,11 @@
 #include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sched.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -14,9 +16,18 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tutti {
+
+using Json = nlohmann::json;
+
+// The form in which ranks send their reports to each other.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceRequest, device, share, allow_mixed);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaDevice, name, uuid, pci_bus_id);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceReport, request, host, visible, unavailable_reason, misses_gpus);
+
 namespace {
 
 constexpr const char* kAllVisible = "srun --gpus-per-node=N --gpu-bind=none";
@@ -124,55 +135,58 @@ class Chooser {
     choices_[rank].device = static_cast<int>(index % gpus);
   }
 
-  const CudaDevice& chosen(std::size_t rank) const {
-    return reports_[rank].visible[static_cast<std::size_t>(*choices_[rank].device)];
+  // Null: the CPU.
+  const CudaDevice* chosen(std::size_t rank) const {
+    const auto device = choices_[rank].device;
+    return device ? &reports_[rank].visible[static_cast<std::size_t>(*device)] : nullptr;
+  }
+
+  // The first two ranks with GPUs for which `fits` holds, the lower one first.
+  template <class Fits>
+  std::optional<std::pair<std::size_t, std::size_t>> find_two(const Fits& fits) const {
+    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
+      for (std::size_t other = 0; other < rank; ++other) {
+        if (chosen(rank) != nullptr && chosen(other) != nullptr && fits(other, rank)) return std::pair(other, rank);
+      }
+    }
+    return std::nullopt;
   }
 
   void refuse_shared_devices() const {
-    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-      for (std::size_t other = 0; other < rank; ++other) {
-        if (!choices_[rank].device || !choices_[other].device || chosen(rank).uuid != chosen(other).uuid) continue;
-        throw refusal(fmt::format(
-            "{} and {} would both use {} ({}): let all ranks of a host see all its GPUs ({}, or one "
-            "CUDA_VISIBLE_DEVICES for all), of which each takes its own, or for tests share it with --share-device",
-            name_of(other), name_of(rank), chosen(rank).uuid, chosen(rank).name, kAllVisible));
-      }
-    }
+    const auto two = find_two([&](std::size_t a, std::size_t b) { return chosen(a)->uuid == chosen(b)->uuid; });
+    if (!two) return;
+    throw refusal(fmt::format(
+        "{} and {} would both use {} ({}): let all ranks of a host see all its GPUs ({}, or one CUDA_VISIBLE_DEVICES "
+        "for all), of which each takes its own, or for tests share it with --share-device",
+        name_of(two->first), name_of(two->second), chosen(two->first)->uuid, chosen(two->second)->name, kAllVisible));
   }
 
   // NCCL tells the GPUs of a host apart by their bus IDs, and refuses ranks on MIG instances of one GPU.
   void refuse_instances_of_one_gpu() const {
-    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-      for (std::size_t other = 0; other < rank; ++other) {
-        if (!choices_[rank].device || !choices_[other].device || reports_[rank].host != reports_[other].host ||
-            chosen(rank).pci_bus_id != chosen(other).pci_bus_id)
-          continue;
-        throw refusal(fmt::format(
-            "{} and {} have MIG instances of one GPU ({} at {}), between which NCCL does not work: start one rank per "
-            "physical GPU, or choose --comm mpi",
-            name_of(other), name_of(rank), chosen(rank).name, chosen(rank).pci_bus_id));
-      }
-    }
+    const auto two = find_two([&](std::size_t a, std::size_t b) {
+      return reports_[a].host == reports_[b].host && chosen(a)->pci_bus_id == chosen(b)->pci_bus_id;
+    });
+    if (!two) return;
+    throw refusal(fmt::format(
+        "{} and {} have MIG instances of one GPU ({} at {}), between which NCCL does not work: start one rank per "
+        "physical GPU, or choose --comm mpi",
+        name_of(two->first), name_of(two->second), chosen(two->second)->name, chosen(two->second)->pci_bus_id));
   }
 
   // NCCL reaches the GPUs of its peers directly only if its process sees them; launchers that hide them with control
   // groups prevent that.
   std::string warning_of_hidden_peers() const {
     if (reports_[0].request.allow_mixed) return {};  // not NCCL
-    const auto sees_one = [&](std::size_t rank) { return choices_[rank].device && reports_[rank].visible.size() == 1; };
-    for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-      for (std::size_t other = 0; other < rank && sees_one(rank); ++other) {
-        if (!sees_one(other) || reports_[other].host != reports_[rank].host ||
-            see_the_same(reports_[other], reports_[rank]))
-          continue;
-        return fmt::format(
-            "on {}, ranks {} and {} each see only their own GPU, so that NCCL may be unable to use NVLink between "
-            "them: let all ranks of a host see all its GPUs ({}, or one CUDA_VISIBLE_DEVICES for all), of which each "
-            "takes its own",
-            reports_[rank].host, other, rank, kAllVisible);
-      }
-    }
-    return {};
+    const auto two = find_two([&](std::size_t a, std::size_t b) {
+      return reports_[a].visible.size() == 1 && reports_[b].visible.size() == 1 &&
+             reports_[a].host == reports_[b].host && !see_the_same(reports_[a], reports_[b]);
+    });
+    if (!two) return {};
+    return fmt::format(
+        "on {}, ranks {} and {} each see only their own GPU, so that NCCL may be unable to use NVLink between them: "
+        "let all ranks of a host see all its GPUs ({}, or one CUDA_VISIBLE_DEVICES for all), of which each takes its "
+        "own",
+        reports_[two->first].host, two->first, two->second, kAllVisible);
   }
 
   void refuse_mixture() const {
@@ -188,34 +202,6 @@ class Chooser {
   std::span<const DeviceReport> reports_;
   std::vector<DeviceChoice> choices_;
 };
-
-// One line each for the request, the host and the reason for no device; then UUID, name and bus ID of each device.
-std::string text_of(const DeviceReport& report) {
-  std::string why = report.unavailable_reason;
-  std::ranges::replace(why, '\n', ' ');
-  std::string text = fmt::format("{}\n{:d} {:d} {:d}\n{}\n{}\n", name_of(report.request.device), report.request.share,
-                                 report.request.allow_mixed, report.misses_gpus, report.host, why);
-  for (const CudaDevice& device : report.visible) {
-    text += fmt::format("{}\n{}\n{}\n", device.uuid, device.name, device.pci_bus_id);
-  }
-  return text;
-}
-
-DeviceReport report_of(const std::string& text) {
-  std::istringstream lines(text);
-  DeviceReport report;
-  std::string kind;
-  std::getline(lines, kind);
-  report.request.device = value_named<Device>(kind).value();
-  lines >> report.request.share >> report.request.allow_mixed >> report.misses_gpus >> std::ws;
-  std::getline(lines, report.host);
-  std::getline(lines, report.unavailable_reason);
-  for (CudaDevice device; std::getline(lines, device.uuid) && std::getline(lines, device.name) &&
-                          std::getline(lines, device.pci_bus_id);) {
-    report.visible.push_back(device);
-  }
-  return report;
-}
 
 std::string read_cache(const std::string& path) {
   std::error_code unseen;
@@ -237,15 +223,14 @@ void add_to_cache(const std::string& path, const std::vector<std::string>& chose
   if (after != before) write_atomically(path, std::as_bytes(std::span(after)));
 }
 
-// One character per core of the host: '1' where this process may run.
-std::string allowed_cores() {
+// Of all cores of the host, those where this process may run.
+using CoreSet = std::bitset<CPU_SETSIZE>;
+CoreSet allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "1";
-  std::string allowed(CPU_SETSIZE, '0');
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) allowed[static_cast<std::size_t>(core)] = '1';
-  }
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  CoreSet allowed;
+  for (std::size_t core = 0; core < allowed.size(); ++core) allowed[core] = CPU_ISSET(core, &set);
   return allowed;
 }
 
@@ -255,13 +240,15 @@ std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports) 
 
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request,
                            bool misses_gpus) {
-  const DeviceReport mine{.request = request,
-                          .host = world.host(),
-                          .visible = inventory.devices,
-                          .unavailable_reason = inventory.unavailable_reason,
-                          .misses_gpus = misses_gpus};
+  DeviceReport mine{.request = request,
+                    .host = world.host(),
+                    .visible = inventory.devices,
+                    .unavailable_reason = inventory.unavailable_reason,
+                    .misses_gpus = misses_gpus};
+  std::ranges::replace(mine.unavailable_reason, '\n', ' ');
   std::vector<DeviceReport> reports;
-  for (const std::string& text : all_gather_text(world, text_of(mine))) reports.push_back(report_of(text));
+  const std::string sent = Json(mine).dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (const std::string& text : all_gather_text(world, sent)) reports.push_back(Json::parse(text).get<DeviceReport>());
   return choose_devices(reports)[static_cast<std::size_t>(world.rank())];
 }
 
@@ -303,21 +290,14 @@ bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a
 }
 
 Cores count_cores(World& world) {
-  const std::string mine = allowed_cores();
-  std::string together(mine.size(), '0');
-  for (const std::string& entry : all_gather_text(world, world.host() + "\n" + mine)) {
-    const std::size_t end_of_host = entry.find('\n');
-    if (entry.substr(0, end_of_host) != world.host()) continue;
-    const std::string cores = entry.substr(end_of_host + 1);
-    for (std::size_t i = 0; i < std::min(cores.size(), together.size()); ++i) {
-      if (cores[i] == '1') together[i] = '1';
-    }
+  const CoreSet mine = allowed_cores();
+  CoreSet together;
+  const std::string of_host = world.host() + "\n";
+  for (const std::string& entry : all_gather_text(world, of_host + mine.to_string())) {
+    if (entry.starts_with(of_host)) together |= CoreSet(entry, of_host.size());
   }
-  const auto count = [](const std::string& cores) {
-    return std::max(1, static_cast<int>(std::ranges::count(cores, '1')));
-  };
-  return {.mine = count(mine),
-          .usable = count(together),
+  return {.mine = static_cast<int>(mine.count()),
+          .usable = static_cast<int>(together.count()),
           .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 
@@ -328,11 +308,8 @@ int reader_threads_per_rank(const World& world, const Cores& cores, std::int64_t
 }
 
 int fewest_cores_per_rank(World& world, const Cores& cores) {
-  int fewest = std::max(1, cores.usable / world.local_size());
-  for (const std::string& theirs : all_gather_text(world, fmt::format("{}", fewest))) {
-    fewest = std::min(fewest, std::stoi(theirs));
-  }
-  return fewest;
+  const double mine = std::max(1, cores.usable / world.local_size());
+  return static_cast<int>(-max_over_ranks(world, {-mine}).front());
 }
 
 }  // namespace tutti

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <system_error>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -30,11 +31,6 @@ namespace {
 constexpr std::size_t kMaxColumns = 20;      // of a matrix on the terminal
 constexpr std::size_t kMaxWrongClasses = 3;  // in the line of a class
 constexpr std::int64_t kMaxPixels = 160;     // of a picture's side
-
-bool is_more_confident(const Mistake& a, const Mistake& b) {
-  return std::tuple(-a.probability, a.probability_of_label, a.sample) <
-         std::tuple(-b.probability, b.probability_of_label, b.sample);
-}
 
 using Json = nlohmann::ordered_json;
 
@@ -54,7 +50,7 @@ std::string chosen_set(const Scoring& scoring, std::optional<EvalSet> on) {
 Json class_json(const Confusion& confusion, std::size_t label) {
   const std::int64_t images = confusion.samples(label);
   const std::int64_t correct = confusion.count(label, label);
-  Json json{{"class", confusion.name(label)}, {"images", images}, {"correct", correct}};
+  Json json{{"class", confusion.names[label]}, {"images", images}, {"correct", correct}};
   json["accuracy"] = images == 0 ? Json() : Json(static_cast<double>(correct) / static_cast<double>(images));
   return json;
 }
@@ -63,11 +59,12 @@ Json class_json(const Confusion& confusion, std::size_t label) {
 // count.
 std::string confusion_json(const Confusion& confusion) {
   constexpr std::size_t kMaxMatrixClasses = 1000;
-  const bool is_whole = confusion.classes() <= kMaxMatrixClasses;
+  const std::size_t classes = confusion.names.size();
+  const bool is_whole = classes <= kMaxMatrixClasses;
   std::vector<std::string> rows;
-  for (std::size_t label = 0; label < confusion.classes(); ++label) {
-    std::vector<std::int64_t> counts(is_whole ? confusion.classes() : 0);
-    for (const auto& [predicted, images] : confusion.row(label)) {
+  for (std::size_t label = 0; label < classes; ++label) {
+    std::vector<std::int64_t> counts(is_whole ? classes : 0);
+    for (const auto& [predicted, images] : confusion.rows[label]) {
       if (is_whole) {
         counts[predicted] = images;
       } else {
@@ -81,7 +78,7 @@ std::string confusion_json(const Confusion& confusion) {
 
 // Puts each row of the matrix on its own line.
 std::string json_text(Json json, const Confusion& confusion) {
-  for (std::size_t label = 0; label < confusion.classes(); ++label) {
+  for (std::size_t label = 0; label < confusion.names.size(); ++label) {
     json["classes"].push_back(class_json(confusion, label));
   }
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -89,149 +86,113 @@ std::string json_text(Json json, const Confusion& confusion) {
   return fmt::format("{},\n{}\n}}\n", text, confusion_json(confusion));
 }
 
-// Writes the images of these mistakes into `folder`, which is created if it is missing. Returns their file names.
-std::vector<std::string> write_pictures(const std::string& folder, const Dataset& data,
-                                        const std::vector<Mistake>& mistakes) {
+// Writes the images of these mistakes into `folder`, which is created if it is missing.
+Json mistakes_json(const std::string& folder, const Dataset& data, const Confusion& confusion,
+                   const std::vector<Mistake>& mistakes) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) throw Error(ErrorSource::save, fmt::format("cannot make '{}': {}", folder, failure.message()));
-  std::vector<std::string> names;
+  Json list = Json::array();
   SampleBatch batch;
   for (const Mistake& mistake : mistakes) {
+    const std::string picture = fmt::format("{}.png", mistake.sample);
     data.read(std::array{mistake.sample}, batch);
-    names.push_back(fmt::format("{}.png", mistake.sample));
-    write_atomically(fmt::format("{}/{}", folder, names.back()), small_png(batch.images.front(), kMaxPixels));
-  }
-  return names;
-}
-
-Json mistakes_json(const std::string& folder, const Dataset& data, const Confusion& confusion,
-                   const std::vector<Mistake>& mistakes) {
-  const std::vector<std::string> pictures = write_pictures(folder, data, mistakes);
-  Json list = Json::array();
-  for (std::size_t i = 0; i < mistakes.size(); ++i) {
-    const Mistake& mistake = mistakes[i];
+    write_atomically(fmt::format("{}/{}", folder, picture), small_png(batch.images.front(), kMaxPixels));
     const std::string file = data.file_of(mistake.sample);
     list.push_back({{"image", file.empty() ? Json(mistake.sample) : Json(file)},
-                    {"label", confusion.name(mistake.label)},
-                    {"predicted", confusion.name(mistake.predicted)},
+                    {"label", confusion.names[mistake.label]},
+                    {"predicted", confusion.names[mistake.predicted]},
                     {"probability", mistake.probability},
                     {"probability_of_label", mistake.probability_of_label},
-                    {"picture", pictures[i]}});
+                    {"picture", picture}});
   }
   return list;
 }
 
-void report(const Invocation& invocation, const Scoring& scoring, const Dataset& data, const std::string& set,
-            const LossSums& sums, const Confusion& confusion, const Mistakes& mistakes) {
-  const EvalRequest& request = invocation.eval;
-  fmt::print("{}\n", evaluation_line(set, sums));
-  if (request.classes) fmt::print("\n{}", confusion.text());
-  std::fflush(stdout);
-  Json list;
-  if (!request.mistakes.empty()) list = mistakes_json(request.mistakes, data, confusion, mistakes.sorted());
-  if (invocation.json.empty()) return;
-  Json json{{"checkpoint", scoring.checkpoint().path},
-            {"verified", true},
-            {"step", scoring.checkpoint().state.progress.step},
-            {"data", scoring.config().data},
-            {"set", set},
-            {"loss", sums.mean_loss()},
-            {"accuracy", sums.accuracy()},
-            {"images", sums.samples}};
-  if (!request.mistakes.empty()) json["mistakes"] = list;
-  const std::string text = json_text(json, confusion);
-  write_atomically(invocation.json, std::as_bytes(std::span(text)));
-}
+std::string shown_name(const Confusion& confusion, std::size_t label) { return printable(confusion.names[label]); }
 
-}  // namespace
-
-void Confusion::add(const ChunkScores& scores) {
-  for (const SampleResult& score : scores.samples) {
-    ++rows_[static_cast<std::size_t>(score.label)][static_cast<std::size_t>(score.predicted)];
+std::string mistakes_text(const Confusion& confusion, std::size_t label) {
+  std::vector<std::pair<std::size_t, std::int64_t>> others;
+  for (const auto& entry : confusion.rows[label]) {
+    if (entry.first != label) others.push_back(entry);
   }
-}
-
-std::int64_t Confusion::count(std::size_t label, std::size_t predicted) const {
-  const auto found = rows_[label].find(predicted);
-  return found == rows_[label].end() ? 0 : found->second;
-}
-
-std::int64_t Confusion::samples(std::size_t label) const {
-  std::int64_t sum = 0;
-  for (const auto& [predicted, images] : rows_[label]) sum += images;
-  return sum;
-}
-
-std::string Confusion::text() const {
-  std::size_t width = 5;
-  for (std::size_t label = 0; label < classes(); ++label) width = std::max(width, shown_name(label).size());
-  std::string text = fmt::format("{:<{}} {:>7} {:>7}  mistaken for\n", "class", width, "images", "acc");
-  for (std::size_t label = 0; label < classes(); ++label) {
-    const std::int64_t images = samples(label);
-    const double accuracy = static_cast<double>(count(label, label)) / static_cast<double>(images);
-    text += fmt::format("{:<{}} {:>7} {:>7}  {}\n", shown_name(label), width, images,
-                        images == 0 ? "-" : fmt::format("{:.4f}", accuracy), mistakes_text(label));
-  }
-  return classes() <= kMaxColumns ? text + "\n" + matrix_text(width) : text;
-}
-
-std::string Confusion::shown_name(std::size_t label) const { return printable(names_[label]); }
-
-std::string Confusion::mistakes_text(std::size_t label) const {
-  std::vector<std::size_t> others;
-  for (const auto& [predicted, images] : row(label)) {
-    if (predicted != label) others.push_back(predicted);
-  }
-  std::ranges::stable_sort(others, std::ranges::greater(), [&](std::size_t other) { return count(label, other); });
+  std::ranges::stable_sort(others, std::ranges::greater(), [](const auto& other) { return other.second; });
   others.resize(std::min(others.size(), kMaxWrongClasses));
   std::vector<std::string> words;
-  for (const std::size_t other : others) words.push_back(fmt::format("{} {}", shown_name(other), count(label, other)));
+  for (const auto& [other, images] : others)
+    words.push_back(fmt::format("{} {}", shown_name(confusion, other), images));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
 // The columns have class numbers as headings, which precede the names in the rows.
-std::string Confusion::matrix_text(std::size_t width) const {
+std::string matrix_text(const Confusion& confusion, std::size_t width) {
+  const std::size_t classes = confusion.names.size();
   std::int64_t max_count = 0;
-  for (const Row& row : rows_) {
+  for (const auto& row : confusion.rows) {
     for (const auto& [predicted, images] : row) max_count = std::max(max_count, images);
   }
   const std::size_t digits = std::max<std::size_t>(3, fmt::formatted_size("{}", max_count) + 1);
   constexpr std::string_view kCorner = "true, predicted";
   const std::size_t first = std::max(width + 4, kCorner.size());
   std::string text = fmt::format("{:<{}}", kCorner, first);
-  for (std::size_t predicted = 0; predicted < classes(); ++predicted) text += fmt::format("{:>{}}", predicted, digits);
-  for (std::size_t label = 0; label < classes(); ++label) {
-    text += fmt::format("\n{:>2}  {:<{}}", label, shown_name(label), first - 4);
-    for (std::size_t predicted = 0; predicted < classes(); ++predicted) {
-      text += fmt::format("{:>{}}", count(label, predicted), digits);
+  for (std::size_t predicted = 0; predicted < classes; ++predicted) text += fmt::format("{:>{}}", predicted, digits);
+  for (std::size_t label = 0; label < classes; ++label) {
+    text += fmt::format("\n{:>2}  {:<{}}", label, shown_name(confusion, label), first - 4);
+    for (std::size_t predicted = 0; predicted < classes; ++predicted) {
+      text += fmt::format("{:>{}}", confusion.count(label, predicted), digits);
     }
   }
   return text + "\n";
 }
 
-void Mistakes::add(const ChunkScores& scores) {
+}  // namespace
+
+void Confusion::add(const ChunkScores& scores) {
+  for (const SampleResult& score : scores.samples) {
+    ++rows[static_cast<std::size_t>(score.label)][static_cast<std::size_t>(score.predicted)];
+  }
+}
+
+std::int64_t Confusion::count(std::size_t label, std::size_t predicted) const {
+  const auto found = rows[label].find(predicted);
+  return found == rows[label].end() ? 0 : found->second;
+}
+
+std::int64_t Confusion::samples(std::size_t label) const {
+  std::int64_t sum = 0;
+  for (const auto& [predicted, images] : rows[label]) sum += images;
+  return sum;
+}
+
+std::string Confusion::text() const {
+  std::size_t width = 5;
+  for (std::size_t label = 0; label < names.size(); ++label) width = std::max(width, shown_name(*this, label).size());
+  std::string text = fmt::format("{:<{}} {:>7} {:>7}  mistaken for\n", "class", width, "images", "acc");
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const std::int64_t images = samples(label);
+    const double accuracy = static_cast<double>(count(label, label)) / static_cast<double>(images);
+    text += fmt::format("{:<{}} {:>7} {:>7}  {}\n", shown_name(*this, label), width, images,
+                        images == 0 ? "-" : fmt::format("{:.4f}", accuracy), mistakes_text(*this, label));
+  }
+  return names.size() <= kMaxColumns ? text + "\n" + matrix_text(*this, width) : text;
+}
+
+void add_mistakes(std::vector<Mistake>& mistakes, const ChunkScores& scores, std::size_t max_count) {
   for (std::size_t i = 0; i < scores.samples.size(); ++i) {
     const SampleResult& score = scores.samples[i];
     if (score.label == score.predicted) continue;
     const auto label = static_cast<std::size_t>(score.label);
     const auto predicted = static_cast<std::size_t>(score.predicted);
-    heap_.push_back({.sample = scores.first + static_cast<std::int64_t>(i),
-                     .label = label,
-                     .predicted = predicted,
-                     .probability = scores.probability(i, predicted),
-                     .probability_of_label = scores.probability(i, label)});
-    std::ranges::push_heap(heap_, is_more_confident);
-    if (heap_.size() <= max_count_) continue;
-    std::ranges::pop_heap(heap_, is_more_confident);
-    heap_.pop_back();
+    mistakes.push_back({.sample = scores.first + static_cast<std::int64_t>(i),
+                        .label = label,
+                        .predicted = predicted,
+                        .probability = scores.probability(i, predicted),
+                        .probability_of_label = scores.probability(i, label)});
   }
-}
-
-std::vector<Mistake> Mistakes::sorted() const {
-  std::vector<Mistake> mistakes = heap_;
-  std::ranges::sort(mistakes, is_more_confident);
-  return mistakes;
+  std::ranges::sort(mistakes, {}, [](const Mistake& mistake) {
+    return std::tuple(-mistake.probability, mistake.probability_of_label, mistake.sample);
+  });
+  mistakes.resize(std::min(mistakes.size(), max_count));
 }
 
 ExitStatus eval_command(World& world, const Invocation& invocation, CommandContext& context) {
@@ -241,13 +202,29 @@ ExitStatus eval_command(World& world, const Invocation& invocation, CommandConte
   const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
   Confusion confusion(by_class ? shown_class_names(data.info()) : std::vector<std::string>{});
-  Mistakes mistakes(request.mistakes.empty() ? 0 : kMaxMistakes);
+  std::vector<Mistake> mistakes;
   const auto receive = [&](const ChunkScores& scores) {
     confusion.add(scores);
-    mistakes.add(scores);
+    if (!request.mistakes.empty()) add_mistakes(mistakes, scores, kMaxMistakes);
   };
   const LossSums sums = scoring.evaluate(data, by_class ? Scoring::Receive(receive) : nullptr);
-  on_rank_0(world, [&] { report(invocation, scoring, data, set, sums, confusion, mistakes); });
+  on_rank_0(world, [&] {
+    fmt::print("{}\n", evaluation_line(set, sums));
+    if (request.classes) fmt::print("\n{}", confusion.text());
+    std::fflush(stdout);
+    Json json{{"checkpoint", scoring.checkpoint().path},
+              {"verified", true},
+              {"step", scoring.checkpoint().state.progress.step},
+              {"data", scoring.config().data},
+              {"set", set},
+              {"loss", sums.mean_loss()},
+              {"accuracy", sums.accuracy()},
+              {"images", sums.samples}};
+    if (!request.mistakes.empty()) json["mistakes"] = mistakes_json(request.mistakes, data, confusion, mistakes);
+    if (invocation.json.empty()) return;
+    const std::string text = json_text(std::move(json), confusion);
+    write_atomically(invocation.json, std::as_bytes(std::span(text)));
+  });
   return ExitStatus::done;
 }
 

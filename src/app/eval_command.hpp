@@ -12,33 +12,20 @@
 
 namespace tutti {
 
-class Confusion {
- public:
-  // The number of samples of one class by predicted class, without zeros: there may be thousands of classes.
-  using Row = std::map<std::size_t, std::int64_t>;
-
-  explicit Confusion(std::vector<std::string> names) : names_(std::move(names)), rows_(names_.size()) {}
+struct Confusion {
+  explicit Confusion(std::vector<std::string> class_names) : names(std::move(class_names)), rows(names.size()) {}
 
   void add(const ChunkScores& scores);
-
-  std::size_t classes() const { return names_.size(); }
-  const std::string& name(std::size_t of_class) const { return names_[of_class]; }
-  const Row& row(std::size_t label) const { return rows_[label]; }
   // The number of samples of class `label` that were classified as `predicted`.
   std::int64_t count(std::size_t label, std::size_t predicted) const;
   std::int64_t samples(std::size_t label) const;
-
   // One line per class: images, accuracy, and the most frequent wrong predictions. If the whole matrix fits into a
   // terminal, it follows, with a row for each label.
   std::string text() const;
 
- private:
-  std::string shown_name(std::size_t label) const;
-  std::string mistakes_text(std::size_t label) const;
-  std::string matrix_text(std::size_t width) const;
-
-  std::vector<std::string> names_;
-  std::vector<Row> rows_;
+  std::vector<std::string> names;
+  // By label, the number of samples by predicted class, without zeros: there may be thousands of classes.
+  std::vector<std::map<std::size_t, std::int64_t>> rows;
 };
 
 struct Mistake {
@@ -49,17 +36,7 @@ struct Mistake {
   double probability_of_label = 0;  // of the true class
 };
 
-class Mistakes {
- public:
-  explicit Mistakes(std::size_t max_count) : max_count_(max_count) {}
-
-  void add(const ChunkScores& scores);
-  // At most `max_count` of them, the most confident first.
-  std::vector<Mistake> sorted() const;
-
- private:
-  std::size_t max_count_;
-  std::vector<Mistake> heap_;  // the least confident first
-};
+// Adds those of these scores, and keeps at most `max_count`, the most confident first.
+void add_mistakes(std::vector<Mistake>& mistakes, const ChunkScores& scores, std::size_t max_count);
 
 }  // namespace tutti

@@ -1,5 +1,3 @@
-#include "predict_command.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/text.hpp"
@@ -18,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,7 +32,7 @@ constexpr std::size_t kMaxTableRows = 40;
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
 struct Prediction {
-  std::string file;         // empty: the image has none
+  std::string file{};       // empty: the image has none
   std::int64_t number = 0;  // in its set
   std::string set{};
   std::optional<std::size_t> label{};
@@ -57,6 +54,11 @@ struct Columns {
   bool safe = false;  // CSV without formulas and control characters
 };
 
+struct Field {
+  std::string name;
+  std::string value;
+};
+
 std::string quoted(const std::string& field) {
   if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
   std::string text = "\"";
@@ -69,10 +71,10 @@ std::string made_safe(const std::string& field) {
   return (field.find_first_of("=+-@") == 0 ? "'" : "") + printable(field);
 }
 
-std::string csv_line(std::vector<std::string> fields, bool safe) {
-  if (safe) std::ranges::transform(fields, fields.begin(), made_safe);
-  std::ranges::transform(fields, fields.begin(), quoted);
-  return fmt::format("{}\n", fmt::join(fields, ","));
+std::string csv_line(const std::vector<Field>& fields, std::string Field::*part, bool safe) {
+  std::vector<std::string> texts;
+  for (const Field& field : fields) texts.push_back(quoted(safe ? made_safe(field.*part) : field.*part));
+  return fmt::format("{}\n", fmt::join(texts, ","));
 }
 
 // Comma-separated values (RFC 4180, but lines end in LF), with a header:
@@ -83,37 +85,23 @@ std::string csv_line(std::vector<std::string> fields, bool safe) {
 //   p_<class>          probabilities of all classes, with --probabilities
 //   problem            why the image was skipped, with --skip-bad-images; the prediction is empty then
 // Numbers are the shortest that read back as the same double.
-std::string csv_header(const Columns& columns) {
-  std::vector<std::string> fields{"image"};
-  if (columns.sets) fields.emplace_back("set");
-  if (columns.labels) fields.emplace_back("label");
-  for (std::size_t rank = 1; rank <= columns.best; ++rank) {
-    const std::string suffix = rank == 1 ? "" : fmt::format("_{}", rank);
-    fields.push_back("predicted" + suffix);
-    fields.push_back("probability" + suffix);
-  }
-  if (columns.probabilities) {
-    for (const std::string& name : columns.class_names) fields.push_back("p_" + name);
-  }
-  if (columns.problems) fields.emplace_back("problem");
-  return csv_line(fields, columns.safe);
-}
-
-std::string csv_row(const Columns& columns, const Prediction& prediction) {
+std::vector<Field> csv_fields(const Columns& columns, const Prediction& prediction) {
   const auto& names = columns.class_names;
-  std::vector<std::string> fields{prediction.image()};
-  if (columns.sets) fields.push_back(prediction.set);
-  if (columns.labels) fields.push_back(prediction.label ? names[*prediction.label] : "");
+  std::vector<Field> fields{{"image", prediction.image()}};
+  if (columns.sets) fields.push_back({"set", prediction.set});
+  if (columns.labels) fields.push_back({"label", prediction.label ? names[*prediction.label] : ""});
   for (std::size_t rank = 0; rank < columns.best; ++rank) {
+    const std::string suffix = rank == 0 ? "" : fmt::format("_{}", rank + 1);
     const bool is_there = rank < prediction.best.size();
-    fields.push_back(is_there ? names[prediction.best[rank].number] : "");
-    fields.push_back(is_there ? fmt::format("{}", prediction.best[rank].probability) : "");
+    fields.push_back({"predicted" + suffix, is_there ? names[prediction.best[rank].number] : ""});
+    fields.push_back({"probability" + suffix, is_there ? fmt::format("{}", prediction.best[rank].probability) : ""});
   }
   for (std::size_t i = 0; columns.probabilities && i < names.size(); ++i) {
-    fields.push_back(i < prediction.probabilities.size() ? fmt::format("{}", prediction.probabilities[i]) : "");
+    const bool is_there = i < prediction.probabilities.size();
+    fields.push_back({"p_" + names[i], is_there ? fmt::format("{}", prediction.probabilities[i]) : ""});
   }
-  if (columns.problems) fields.push_back(prediction.problem);
-  return csv_line(fields, columns.safe);
+  if (columns.problems) fields.push_back({"problem", prediction.problem});
+  return fields;
 }
 
 // One line of JSON: "image" (the file, or its number in its set), "set" if both are predicted, "label" if the data have
@@ -286,7 +274,9 @@ Columns columns_for(const PredictRequest& request, const Scoring& scoring, const
 class Predictions {
  public:
   Predictions(const Invocation& invocation, const Columns& columns) : columns_(columns) {
-    if (!invocation.predict.csv.empty()) csv_.emplace(invocation.predict.csv).append(csv_header(columns));
+    if (!invocation.predict.csv.empty()) {
+      csv_.emplace(invocation.predict.csv).append(csv_line(csv_fields(columns, {}), &Field::name, columns.safe));
+    }
     if (!invocation.json.empty()) json_.emplace(invocation.json);
     if (!csv_ && !json_) table_.emplace(columns);
   }
@@ -324,7 +314,7 @@ class Predictions {
     }
   }
   void write(const Prediction& prediction) {
-    if (csv_) csv_->append(csv_row(columns_, prediction));
+    if (csv_) csv_->append(csv_line(csv_fields(columns_, prediction), &Field::value, columns_.safe));
     if (json_) json_->append(json_row(columns_, prediction));
     if (table_) table_->add(columns_, prediction);
   }
@@ -344,22 +334,6 @@ std::string summary(const NamedSet& set, const LossSums& sums) {
 }
 
 }  // namespace
-
-// Compares logits, since different logits may give the same probability.
-std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sample, std::size_t count) {
-  const std::span<const float> logits = scores.logits_of(sample);
-  std::vector<std::size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
-  std::ranges::partial_sort(order, end, [logits](std::size_t a, std::size_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  std::vector<RankedClass> best;
-  for (auto number = order.begin(); number != end; ++number) {
-    best.push_back({*number, scores.probability(sample, *number)});
-  }
-  return best;
-}
 
 ExitStatus predict_command(World& world, const Invocation& invocation, CommandContext& context) {
   const PredictRequest& request = invocation.predict;

@@ -41,14 +41,6 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
   return reinterpret_cast<Entry>(symbol);
 }
 
-std::unique_ptr<Backend> make_cpu(const RunConfig& config, Precision precision) {
-  if (precision == Precision::tf32) {
-    throw Error(ErrorSource::usage,
-                "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
-  }
-  return make_cpu_backend(precision, config.tiled_convolutions ? Convolutions::tiled : Convolutions::direct);
-}
-
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, const ChosenProcessor& chosen, const Log& log) {
   return load_cuda_libraries().cuda.make_backend({.device = chosen.device,
                                                   .precision = chosen.precision,
@@ -145,7 +137,8 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
   chosen.precision = config.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
   run_or_throw_on_all(world, [&] {
-    chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen, log) : make_cpu(config, chosen.precision);
+    const auto convolutions = config.tiled_convolutions ? Convolutions::tiled : Convolutions::direct;
+    chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen, log) : make_cpu_backend(chosen.precision, convolutions);
   });
   return chosen;
 }

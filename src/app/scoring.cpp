@@ -9,9 +9,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <set>
+#include <span>
 
 namespace tutti {
 namespace {
@@ -121,6 +124,22 @@ std::vector<std::string> shown_class_names(const DatasetInfo& data) {
     names.push_back(fmt::format("{}", number));
   }
   return names;
+}
+
+// Compares logits, since different logits may give the same probability.
+std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sample, std::size_t count) {
+  const std::span<const float> logits = scores.logits_of(sample);
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
+  std::ranges::partial_sort(order, end, [logits](std::size_t a, std::size_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  std::vector<RankedClass> best;
+  for (auto number = order.begin(); number != end; ++number) {
+    best.push_back({*number, scores.probability(sample, *number)});
+  }
+  return best;
 }
 
 std::string evaluation_line(const std::string& set, const LossSums& sums) {

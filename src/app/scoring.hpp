@@ -13,6 +13,7 @@
 #include "commands.hpp"
 #include "processors.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -47,6 +48,13 @@ class Scoring {
   AbortCollectivesOnExit abort_on_exit_;
   RankStatus rank_status_;
 };
+
+struct RankedClass {
+  std::size_t number = 0;
+  double probability = 0;
+};
+// The `count` most probable classes of a sample. Ties go to the lower number.
+std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sample, std::size_t count);
 
 // The name of each class; its number if the data have no name for it.
 std::vector<std::string> shown_class_names(const DatasetInfo& data);

@@ -4,6 +4,7 @@
 #include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -38,88 +39,54 @@ std::vector<T> values_of(std::span<const std::byte> bytes) {
   return values;
 }
 
-// Writes the file on rank 0. After a failure it does nothing.
-class Writer {
- public:
-  Writer(std::string path, const std::vector<EpochEnd>& epochs) : path_(std::move(path)), epochs_(epochs) {}
-
-  void begin(const std::vector<std::string>& hosts, std::vector<Clocks> clocks) {
-    clocks_ = std::move(clocks);
-    Json readings;
-    std::string names;
-    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      const auto& [first, last] = clocks_[rank];
-      readings.push_back({{"rank", rank},
-                          {"host", hosts[rank]},
-                          {"offset_us", microseconds(first.offset_ns)},
-                          {"drift_us", microseconds(last.offset_ns - first.offset_ns)},
-                          {"error_us", microseconds(std::max(first.error_ns, last.error_ns))}});
-      const Json name{{"name", "process_name"},
-                      {"ph", "M"},
-                      {"pid", rank},
-                      {"tid", 0},
-                      {"args", {{"name", fmt::format("rank {} on {}", rank, hosts[rank])}}}};
-      names += fmt::format("{}{}", rank == 0 ? "" : ",\n", name.dump());
-    }
-    const std::string others = Json{{"clocks", readings}}.dump();
-    append(fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}", others, names));
+// The file's begin: the clocks and names of all ranks.
+std::string head_text(const std::vector<std::string>& hosts, const std::vector<Clocks>& clocks) {
+  Json readings;
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto& [first, last] = clocks[rank];
+    readings.push_back({{"rank", rank},
+                        {"host", hosts[rank]},
+                        {"offset_us", microseconds(first.offset_ns)},
+                        {"drift_us", microseconds(last.offset_ns - first.offset_ns)},
+                        {"error_us", microseconds(std::max(first.error_ns, last.error_ns))}});
+    names.push_back(Json{{"name", "process_name"},
+                         {"ph", "M"},
+                         {"pid", rank},
+                         {"tid", 0},
+                         {"args", {{"name", fmt::format("rank {} on {}", rank, hosts[rank])}}}}
+                        .dump());
   }
+  return fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}",
+                     Json{{"clocks", readings}}.dump(), fmt::join(names, ",\n"));
+}
 
-  void add(std::size_t rank, const std::vector<PhaseSpan>& spans) {
-    const auto& [first, last] = clocks_[rank];
-    const auto since_begin = [&](std::int64_t own_ns) {
-      return root_clock_ns(first, last, own_ns) - clocks_.front().begin.at_ns;
-    };
-    fmt::memory_buffer text;
-    for (const PhaseSpan& span : spans) {
-      const std::int64_t begin = since_begin(span.begin_ns);
-      fmt::format_to(
-          std::back_inserter(text),
-          ",\n{{\"name\":\"{}\",\"cat\":\"train\",\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"dur\":{:.3f},"
-          "\"args\":{{\"step\":{},\"epoch\":{}}}}}",
-          name_of(span.at.phase), rank, microseconds(begin), microseconds(since_begin(span.end_ns) - begin),
-          span.at.step, epoch_of(span.at.step));
-    }
-    append({text.data(), text.size()});
+std::int64_t epoch_of(std::int64_t step, const std::vector<EpochEnd>& epochs) {
+  const auto epoch = std::ranges::lower_bound(epochs, step, {}, &EpochEnd::step);
+  if (epoch != epochs.end()) return epoch->epoch;
+  return epochs.empty() ? 1 : epochs.back().epoch;
+}
+
+std::string events_text(std::size_t rank, const std::vector<PhaseSpan>& spans, const std::vector<Clocks>& clocks,
+                        const std::vector<EpochEnd>& epochs) {
+  const auto& [first, last] = clocks[rank];
+  const auto since_begin = [&](std::int64_t own_ns) {
+    return root_clock_ns(first, last, own_ns) - clocks.front().begin.at_ns;
+  };
+  std::string text;
+  for (const PhaseSpan& span : spans) {
+    const std::int64_t begin = since_begin(span.begin_ns);
+    fmt::format_to(
+        std::back_inserter(text),
+        ",\n{{\"name\":\"{}\",\"cat\":\"train\",\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"dur\":{:.3f},"
+        "\"args\":{{\"step\":{},\"epoch\":{}}}}}",
+        name_of(span.at.phase), rank, microseconds(begin), microseconds(since_begin(span.end_ns) - begin), span.at.step,
+        epoch_of(span.at.step, epochs));
   }
+  return text;
+}
 
-  void end() {
-    append("\n]}\n");
-    attempt([&] { file_->commit(); });
-  }
-  // Empty if there is none.
-  const std::string& failure() const { return failure_; }
-
- private:
-  void append(std::string_view text) {
-    attempt([&] {
-      if (!file_) file_.emplace(path_);
-      file_->append(std::as_bytes(std::span(text)));
-    });
-  }
-
-  template <class Action>
-  void attempt(Action action) {
-    if (!failure_.empty()) return;
-    try {
-      action();
-    } catch (const Error& error) {
-      failure_ = error.what();
-    }
-  }
-
-  std::int64_t epoch_of(std::int64_t step) const {
-    const auto epoch = std::ranges::lower_bound(epochs_, step, {}, &EpochEnd::step);
-    if (epoch != epochs_.end()) return epoch->epoch;
-    return epochs_.empty() ? 1 : epochs_.back().epoch;
-  }
-
-  std::string path_;
-  const std::vector<EpochEnd>& epochs_;
-  std::vector<Clocks> clocks_;
-  std::optional<AtomicFile> file_;
-  std::string failure_;
-};
+void append(AtomicFile& file, std::string_view text) { file.append(std::as_bytes(std::span(text))); }
 
 }  // namespace
 
@@ -139,35 +106,43 @@ void TraceFile::on_end(const PhaseSpan& span) {
   oldest_ = (oldest_ + 1) % most_;
 }
 
-void TraceFile::put_in_order() {
-  std::ranges::rotate(spans_, spans_.begin() + static_cast<std::ptrdiff_t>(oldest_));
-  oldest_ = 0;
-}
-
 void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   rank_status_.enter(rank_status_.current().phase);
   rank_status_.remove(*this);
-  put_in_order();
+  std::ranges::rotate(spans_, spans_.begin() + static_cast<std::ptrdiff_t>(oldest_));
   const Clocks mine{.begin = begin_, .end = read_clock(world_)};
   const auto hosts = all_gather_text(world_, world_.host());
   std::vector<Clocks> clocks;
   for (const auto& bytes : world_.all_gather(std::as_bytes(std::span(&mine, 1)))) {
     clocks.push_back(values_of<Clocks>(bytes).front());
   }
-  Writer writer(path_, epochs);
-  if (world_.rank() == 0) writer.begin(hosts, std::move(clocks));
+  std::optional<AtomicFile> file;
+  std::string failure;
+  const auto attempt = [&](const auto& action) {
+    if (world_.rank() != 0 || !failure.empty()) return;
+    try {
+      action();
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  };
+  attempt([&] { append(file.emplace(path_), head_text(hosts, clocks)); });
   std::span<const PhaseSpan> left = spans_;
   for (bool all_gathered = false; !all_gathered;) {
     const auto next = left.first(std::min(left.size(), most_ / kPieces + 1));
     left = left.subspan(next.size());
     const auto all = world_.all_gather(std::as_bytes(next));
     all_gathered = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });
-    if (world_.rank() != 0) continue;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) writer.add(rank, values_of<PhaseSpan>(all[rank]));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      attempt([&] { append(*file, events_text(rank, values_of<PhaseSpan>(all[rank]), clocks, epochs)); });
+    }
   }
+  attempt([&] {
+    append(*file, "\n]}\n");
+    file->commit();
+  });
   if (world_.rank() != 0) return;
-  writer.end();
-  if (!writer.failure().empty()) return log.warn(fmt::format("--trace: no trace was written: {}", writer.failure()));
+  if (!failure.empty()) return log.warn(fmt::format("--trace: no trace was written: {}", failure));
   log.info(fmt::format("--trace: steps {} to {} of all ranks in {}{}", spans_.front().at.step, spans_.back().at.step,
                        path_, spans_.size() < most_ ? "" : "; earlier steps were dropped"));
 }

@@ -36,8 +36,6 @@ class TraceFile : public PhaseListener {
   void write(const std::vector<EpochEnd>& epochs, const Log& log);
 
  private:
-  void put_in_order();
-
   World& world_;
   RankStatus& rank_status_;
   std::string path_;

@@ -146,65 +146,37 @@ std::vector<ParameterSpec> parameters_of(const AddSpec&, const Shape&) { return 
 std::vector<ParameterSpec> parameters_of(const GlobalAveragePoolSpec&, const Shape&) { return {}; }
 std::vector<ParameterSpec> parameters_of(const DropoutSpec&, const Shape&) { return {}; }
 
-// Products are computed as shapes, which throw on 64-bit overflow.
-std::int64_t multiply_adds_of(const Conv2dSpec& spec, const Shape& sample, const Shape& output) {
-  return Shape{output.elements(), sample[0], spec.kernel, spec.kernel}.elements();
-}
+struct Traits {
+  std::string_view type;
+  LayerReads reads{};
+  bool takes_residual = false;
+};
 
-std::int64_t multiply_adds_of(const LinearSpec& spec, const Shape& sample, const Shape&) {
-  return Shape{spec.units, sample.elements()}.elements();
-}
-
-// Far fewer than a convolution's.
-std::int64_t multiply_adds_of(const Pool2dSpec&, const Shape&, const Shape&) { return 0; }
-std::int64_t multiply_adds_of(const BatchNormSpec&, const Shape&, const Shape&) { return 0; }
-std::int64_t multiply_adds_of(const AddSpec&, const Shape&, const Shape&) { return 0; }
-std::int64_t multiply_adds_of(const GlobalAveragePoolSpec&, const Shape&, const Shape&) { return 0; }
-std::int64_t multiply_adds_of(const DropoutSpec&, const Shape&, const Shape&) { return 0; }
-
-bool adds_residual(const Conv2dSpec&) { return false; }
-bool adds_residual(const Pool2dSpec&) { return false; }
-bool adds_residual(const LinearSpec&) { return false; }
-bool adds_residual(const BatchNormSpec& spec) { return spec.add; }
-bool adds_residual(const AddSpec&) { return true; }
-bool adds_residual(const GlobalAveragePoolSpec&) { return false; }
-bool adds_residual(const DropoutSpec&) { return false; }
-
-LayerReads reads_of(const Conv2dSpec& spec) { return {.input = true, .output = spec.relu}; }
-LayerReads reads_of(const LinearSpec& spec) { return {.input = true, .output = spec.relu}; }
-LayerReads reads_of(const BatchNormSpec& spec) { return {.input = true, .output = spec.relu}; }
-LayerReads reads_of(const AddSpec& spec) { return {.input = false, .output = spec.relu}; }
-LayerReads reads_of(const GlobalAveragePoolSpec&) { return {}; }
+Traits traits_of(const Conv2dSpec& spec) { return {"conv2d", {.input = true, .output = spec.relu}}; }
+Traits traits_of(const LinearSpec& spec) { return {"linear", {.input = true, .output = spec.relu}}; }
+Traits traits_of(const BatchNormSpec& spec) { return {"batch-norm", {.input = true, .output = spec.relu}, spec.add}; }
+Traits traits_of(const AddSpec& spec) { return {"add", {.input = false, .output = spec.relu}, true}; }
+Traits traits_of(const GlobalAveragePoolSpec&) { return {"global-average-pool"}; }
 // All backends keep the places of the maxima, and which values were dropped.
-LayerReads reads_of(const Pool2dSpec&) { return {}; }
-LayerReads reads_of(const DropoutSpec&) { return {}; }
+Traits traits_of(const Pool2dSpec& spec) { return {spec.pooling == Pooling::max ? "max-pool2d" : "average-pool2d"}; }
+Traits traits_of(const DropoutSpec&) { return {"dropout"}; }
 
-std::string_view type_of(const Conv2dSpec&) { return "conv2d"; }
-
-std::string_view type_of(const Pool2dSpec& spec) {
-  return spec.pooling == Pooling::max ? "max-pool2d" : "average-pool2d";
+Traits traits_of(const LayerSpec& spec) {
+  return std::visit([](const auto& layer) { return traits_of(layer); }, spec);
 }
-
-std::string_view type_of(const LinearSpec&) { return "linear"; }
-std::string_view type_of(const BatchNormSpec&) { return "batch-norm"; }
-std::string_view type_of(const AddSpec&) { return "add"; }
-std::string_view type_of(const GlobalAveragePoolSpec&) { return "global-average-pool"; }
-std::string_view type_of(const DropoutSpec&) { return "dropout"; }
 
 }  // namespace
 
 bool is_statistic(ParameterKind kind) { return kind == ParameterKind::mean || kind == ParameterKind::variance; }
 
-bool takes_residual(const LayerSpec& spec) {
-  return std::visit([](const auto& layer) { return adds_residual(layer); }, spec);
-}
+bool takes_residual(const LayerSpec& spec) { return traits_of(spec).takes_residual; }
 
-std::string_view type_name(const LayerSpec& spec) {
-  return std::visit([](const auto& layer) { return type_of(layer); }, spec);
-}
+std::string_view type_name(const LayerSpec& spec) { return traits_of(spec).type; }
+
+LayerReads backward_reads(const LayerSpec& spec) { return traits_of(spec).reads; }
 
 Shape output_shape(const LayerSpec& spec, const Shape& sample) {
-  return std::visit([&](const auto& layer) { return output_of(layer, type_of(layer), sample); }, spec);
+  return std::visit([&](const auto& layer) { return output_of(layer, traits_of(layer).type, sample); }, spec);
 }
 
 std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample) {
@@ -212,13 +184,13 @@ std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample
   return std::visit([&](const auto& layer) { return parameters_of(layer, sample); }, spec);
 }
 
+// Each output value of a layer with weights is a product of one row of them. Layers without have far fewer operations.
+// The product is computed as a shape, which throws on 64-bit overflow.
 std::int64_t multiply_adds(const LayerSpec& spec, const Shape& sample) {
-  const Shape output = output_shape(spec, sample);
-  return std::visit([&](const auto& layer) { return multiply_adds_of(layer, sample, output); }, spec);
-}
-
-LayerReads backward_reads(const LayerSpec& spec) {
-  return std::visit([](const auto& layer) { return reads_of(layer); }, spec);
+  const auto list = parameters(spec, sample);
+  if (list.empty() || list[0].kind != ParameterKind::weight) return 0;
+  const Shape& weight = list[0].shape;
+  return Shape{output_shape(spec, sample).elements(), weight.elements() / weight[0]}.elements();
 }
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
+#include "tutti/base/error.hpp"
 
 #include <utility>
 
@@ -23,7 +24,10 @@ class PlannedLayer : public Layer {
         reads_(reads) {}
 
   // Called first in every backward pass: throws unless the plan was made for training and there is a gradient.
-  void require_training(const LayerBackward& pass) const;
+  void require_training(const LayerBackward& pass) const {
+    if (mode_ != LayerMode::training) throw Error(ErrorSource::internal, "backward() needs a plan made for training");
+    if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "backward() needs a gradient of the output");
+  }
 
   LayerMode mode_;
   bool wants_input_gradient_;

@@ -31,10 +31,8 @@ void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t 
 
 void require_samples(const LayerSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
-  if (input.ndim() < 2 || input[0] < 1) {
-    throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
-                                                   type_name(spec), input.text()));
-  }
+  require(input.ndim() >= 2 && input[0] >= 1, "a plan of {} needs one sample or more, not an input of {}",
+          type_name(spec), input.text());
   static_cast<void>(output_shape(spec, input.without_first()));
 }
 
@@ -46,9 +44,8 @@ void require_weights(const LayerSpec& owner, std::span<const Tensor> values, con
                      const Shape& sample) {
   const auto wanted = parameters(spec, sample);
   const auto fits = [](const ParameterSpec& parameter, const Tensor& value) { return parameter.shape == value.shape; };
-  if (spec == owner && std::ranges::equal(wanted, values, fits)) return;
-  throw Error(ErrorSource::internal, fmt::format("a plan of {} on samples of {} was given the weights of another layer",
-                                                 type_name(spec), sample.text()));
+  require(spec == owner && std::ranges::equal(wanted, values, fits),
+          "a plan of {} on samples of {} was given the weights of another layer", type_name(spec), sample.text());
 }
 
 void require_residual(const LayerSpec& spec, const LayerRequest& request) {
@@ -110,9 +107,8 @@ void require_images(const ImageSet& images) {
 }
 
 void require_shape(std::string_view what, const Tensor& tensor, const Shape& shape) {
-  if (tensor.shape == shape) return;
-  throw Error(ErrorSource::internal,
-              fmt::format("{} of an image batch have the shape {}, not {}", what, tensor.shape.text(), shape.text()));
+  require(tensor.shape == shape, "{} of an image batch have the shape {}, not {}", what, tensor.shape.text(),
+          shape.text());
 }
 
 AdamWFactors factors_of(const AdamWStep& step) {

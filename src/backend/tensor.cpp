@@ -58,7 +58,7 @@ std::span<std::int32_t> host_i32(const Tensor& tensor) { return host_values<std:
 std::span<std::int64_t> host_i64(const Tensor& tensor) { return host_values<std::int64_t>(tensor, ElementType::i64); }
 
 Tensor Buffer::view(const Shape& shape, ElementType type, std::size_t byte_offset) const {
-  const Tensor tensor{static_cast<std::byte*>(data_) + byte_offset, shape, type, space_};
+  const Tensor tensor{static_cast<std::byte*>(data()) + byte_offset, shape, type, space_};
   if (byte_offset > bytes_ || tensor.bytes() > bytes_ - byte_offset) {
     throw Error(ErrorSource::internal, fmt::format("a view of {} bytes at {} does not fit a block of {} bytes",
                                                    tensor.bytes(), byte_offset, bytes_));

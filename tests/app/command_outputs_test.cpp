@@ -4,7 +4,7 @@
 
 #include "eval_command.hpp"
 #include "pictures.hpp"
-#include "predict_command.hpp"
+#include "scoring.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -75,7 +75,7 @@ TEST(Confusion, OmitsTheMatrixWhereItDoesNotFitATerminal) {
 }
 
 TEST(Mistakes, KeepTheMostConfidentOfMany) {
-  Mistakes mistakes(3);
+  std::vector<Mistake> sorted;
   std::vector<float> logits;
   std::vector<SampleResult> samples;
   for (int i = 0; i < 50; ++i) {
@@ -83,8 +83,7 @@ TEST(Mistakes, KeepTheMostConfidentOfMany) {
     logits.insert(logits.end(), {0, static_cast<float>(std::log(1 / probability - 1))});
     samples.push_back({.exponentials = 1 / probability, .label = i % 5 == 0 ? 0 : 1, .predicted = 0});
   }
-  mistakes.add({.first = 100, .classes = 2, .samples = samples, .logits = logits});
-  const std::vector<Mistake> sorted = mistakes.sorted();
+  add_mistakes(sorted, {.first = 100, .classes = 2, .samples = samples, .logits = logits}, 3);
   ASSERT_EQ(sorted.size(), 3u);
   EXPECT_EQ(sorted[0].sample, 127);
   EXPECT_NEAR(sorted[0].probability, 0.99, 1e-6);

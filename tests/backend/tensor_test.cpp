@@ -36,7 +36,7 @@ TEST(Buffer, IsReleasedOnceByItsLastOwner) {
 
 TEST(Buffer, RefusesAViewThatLeavesTheBlock) {
   std::array<std::byte, 16> block{};
-  const Buffer buffer(block.data(), block.size(), MemorySpace::host, {});
+  const Buffer buffer(block.data(), block.size(), MemorySpace::host, [](void*) {});
   EXPECT_EQ(buffer.view({2}, ElementType::f32, 8).data, block.data() + 8);
   EXPECT_THROW(buffer.view({3}, ElementType::f32, 8), Error);
   EXPECT_THROW(buffer.view({1}, ElementType::u8, 17), Error);

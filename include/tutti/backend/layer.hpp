@@ -6,6 +6,7 @@
 #include "tutti/backend/tensor.hpp"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -112,16 +113,8 @@ struct LossSums {
   std::array<std::int64_t, 4> large_losses{};  // of losses of 2^16 and more: units of 2^16, 2^56, 2^96 and 2^136
 
   // In the order in which they are stored on the device.
-  Fields fields() const {
-    Fields fields{loss_quanta, correct, samples, not_finite};
-    for (std::size_t i = 0; i < large_losses.size(); ++i) fields[kLargeLosses + i] = large_losses[i];
-    return fields;
-  }
-  static LossSums from(const Fields& fields) {
-    LossSums sums{fields[0], fields[1], fields[2], fields[kNotFinite]};
-    for (std::size_t i = 0; i < sums.large_losses.size(); ++i) sums.large_losses[i] = fields[kLargeLosses + i];
-    return sums;
-  }
+  Fields fields() const { return std::bit_cast<Fields>(*this); }
+  static LossSums from(const Fields& fields) { return std::bit_cast<LossSums>(fields); }
   // Adds the loss of one call.
   void add_loss(double loss) {
     if (!std::isfinite(loss)) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -57,35 +58,18 @@ class Buffer {
 
   Buffer() = default;
   Buffer(void* data, std::size_t bytes, MemorySpace space, Release release)
-      : data_(data), bytes_(bytes), space_(space), release_(std::move(release)) {}
-  Buffer(Buffer&& other) noexcept { swap(other); }
-  Buffer& operator=(Buffer&& other) noexcept {
-    Buffer moved(std::move(other));
-    swap(moved);
-    return *this;
-  }
-  ~Buffer() {
-    if (data_ != nullptr && release_) release_(data_);
-  }
+      : data_(data, std::move(release)), bytes_(bytes), space_(space) {}
 
-  void* data() const noexcept { return data_; }
+  void* data() const noexcept { return data_.get(); }
   std::size_t bytes() const noexcept { return bytes_; }
   MemorySpace space() const noexcept { return space_; }
   // A view of the block from byte_offset on. Throws if it does not fit.
   Tensor view(const Shape& shape, ElementType type, std::size_t byte_offset = 0) const;
 
  private:
-  void swap(Buffer& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(space_, other.space_);
-    std::swap(release_, other.release_);
-  }
-
-  void* data_ = nullptr;
+  std::unique_ptr<void, Release> data_;
   std::size_t bytes_ = 0;
   MemorySpace space_ = MemorySpace::host;
-  Release release_;
 };
 
 // Host memory, zeroed and aligned to 64 bytes. Pages of large blocks are committed when they are first written.

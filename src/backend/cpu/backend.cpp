@@ -25,11 +25,9 @@ void CpuBackend::to_plain(Stream& stream, const ActivationSpec& activation, cons
   require_equal_sizes("converting an activation between", activation.shape.elements(), std::ssize(host_f32(to)));
   check([] { return "converting an activation"; },
         [&] {
-          BoundMemory source(processor_.engine, desc_of(activation));
-          BoundMemory target(processor_.engine, plain(dims_of(activation.shape)));
-          source.bind(from);
-          target.bind(to.data);
-          make_reorder(processor_.engine, source.memory(), target.memory()).run(cpu_stream(stream));
+          const dnnl::memory source(desc_of(activation), processor_.engine, const_cast<void*>(from));
+          const dnnl::memory target(plain(dims_of(activation.shape)), processor_.engine, to.data);
+          make_reorder(source, target).run(cpu_stream(stream));
         });
 }
 

@@ -11,21 +11,6 @@
 namespace tutti::cpu {
 namespace {
 
-// The canonical parameters. Borrowed.
-struct Parameters {
-  const float* scale;
-  const float* shift;
-  const float* mean;
-  const float* variance;
-};
-
-Parameters parameters_of(CpuWeights& weights, std::int64_t channels) {
-  const auto values = [&](std::size_t index) {
-    return static_cast<const float*>(weights.prepared(index, plain({channels})).get_data_handle());
-  };
-  return {values(0), values(1), values(2), values(3)};
-}
-
 // A factor or an addend for each channel, repeated within each block as the kernels need it. Channels that only pad a
 // block have zeros, so that padding stays zero.
 class PerChannel {
@@ -55,27 +40,21 @@ class Sums {
         period_(layout.period()),
         lanes_(lanes_of(period_)),
         slabs_(slabs),
-        first_(static_cast<std::size_t>(slabs * blocks_ * lanes_)),
-        second_(first_.size()) {}
+        values_(static_cast<std::size_t>(2 * slabs * blocks_ * lanes_)) {}
 
   // The lanes of a block in a slab; after fold(), in slab 0, its channels.
-  double* first(std::int64_t block, int slab = 0) { return first_.data() + (slab * blocks_ + block) * lanes_; }
-  double* second(std::int64_t block, int slab = 0) { return second_.data() + (slab * blocks_ + block) * lanes_; }
+  double* first(std::int64_t block, int slab = 0) { return values_.data() + 2 * (slab * blocks_ + block) * lanes_; }
+  double* second(std::int64_t block, int slab = 0) { return first(block, slab) + lanes_; }
 
-  void clear(std::int64_t block, int slab) {
-    std::fill_n(first(block, slab), lanes_, 0.0);
-    std::fill_n(second(block, slab), lanes_, 0.0);
+  void clear(std::int64_t block) {
+    for (int slab = 0; slab < slabs_; ++slab) std::fill_n(first(block, slab), 2 * lanes_, 0.0);
   }
   void fold(std::int64_t block) {
     for (int slab = 1; slab < slabs_; ++slab) {
-      for (std::int64_t lane = 0; lane < lanes_; ++lane) {
-        first(block)[lane] += first(block, slab)[lane];
-        second(block)[lane] += second(block, slab)[lane];
-      }
+      for (std::int64_t lane = 0; lane < 2 * lanes_; ++lane) first(block)[lane] += first(block, slab)[lane];
     }
-    for (std::int64_t lane = period_; lane < lanes_; ++lane) {
-      first(block)[lane % period_] += first(block)[lane];
-      second(block)[lane % period_] += second(block)[lane];
+    for (double* const sums : {first(block), second(block)}) {
+      for (std::int64_t lane = period_; lane < lanes_; ++lane) sums[lane % period_] += sums[lane];
     }
   }
 
@@ -84,8 +63,7 @@ class Sums {
   std::int64_t period_;
   std::int64_t lanes_;
   int slabs_;
-  std::vector<double> first_;
-  std::vector<double> second_;
+  std::vector<double> values_;
 };
 
 struct Statistics {
@@ -101,7 +79,7 @@ class BatchNormLayer final : public PlannedLayer {
         spec_(spec),
         layout_(desc_of(request.input)),
         loops_(layer_loops<T>()),
-        parameters_(parameters_of(weights_of(spec, request), layout_.channels())),
+        weights_(weights_of(spec, request)),
         statistics_(static_cast<std::size_t>(layout_.channels())),
         slabs_(static_cast<int>(std::min<std::int64_t>(kMaxSlabs, layout_.segments()))),
         sums_(layout_, slabs_),
@@ -115,8 +93,49 @@ class BatchNormLayer final : public PlannedLayer {
 
   bool residual_gradient_in_place() const override { return residual_ && residual_->same_layout(); }
 
-  void forward(Stream& stream, const LayerForward& pass) override;
-  void backward(Stream& stream, const LayerBackward& pass) override;
+  void forward(Stream& stream, const LayerForward& pass) override {
+    CpuStream& ours = cpu_stream(stream);
+    const T* const input = static_cast<const T*>(pass.input);
+    const void* residual = residual_ ? residual_->load(ours, pass.residual) : nullptr;
+    if (mode_ == LayerMode::evaluation) {
+      for (std::size_t c = 0; c < statistics_.size(); ++c)
+        statistics_[c] = {weights_.canonical(2)[c], weights_.canonical(3)[c]};
+    }
+    for_each_group([&](Group group) {
+      if (mode_ == LayerMode::training) measure(ours, group, input);
+      for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
+      // In reverse order, since the last segments are still in the cache.
+      for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
+        loops_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
+                          mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
+      });
+    });
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    require_training(pass);
+    CpuStream& ours = cpu_stream(stream);
+    const std::vector<T*> gradients = typed_gradients<T>(pass);
+    const T* const input = static_cast<const T*>(pass.input);
+    const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
+    for_each_group([&](Group group) {
+      clear_sums(group);
+      for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
+        loops_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
+                                    sums_.second(block, slab), scratch_of(slab)});
+      });
+      for (std::int64_t block = group.begin; block < group.end; ++block) {
+        sums_.fold(block);
+        prepare_backward(block, pass);
+      }
+      if (!wants_input_gradient_) return;
+      for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
+        loops_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
+                          factor_.of(block), slope_.of(block), offset_.of(block)});
+      });
+    });
+    if (residual_) residual_->deliver_gradient(ours, gradients[0], pass.residual_gradient);
+  }
 
  private:
   // Blocks of channels that are processed together.
@@ -131,20 +150,98 @@ class BatchNormLayer final : public PlannedLayer {
   static constexpr std::size_t kBytesWorthSharing = std::size_t{1} << 18;
 
   double values_per_channel() const { return static_cast<double>(layout_.samples() * layout_.pixels()); }
-  template <class Visit>
-  void for_each_group(Visit visit) const;
-  template <class Visit>
-  void for_each_segment(CpuStream& stream, Group group, Order order, Visit visit) const;
   float* scratch_of(int slab) { return scratch_.data() + slab * scratch_length(layout_.period()); }
-  void clear_sums(Group group);
-  void measure(CpuStream& stream, Group group, const T* input);
-  void prepare_forward(std::int64_t block);
-  void prepare_backward(std::int64_t block, const LayerBackward& pass);
+
+  // Calls visit(group) for all blocks. A group has just enough blocks that their memory in each sample is read fast, so
+  // that what is read again may still be in the caches.
+  template <class Visit>
+  void for_each_group(Visit visit) const {
+    constexpr std::int64_t kBytes = std::int64_t{1} << 15;
+    const std::int64_t of_block = layout_.pixels() * layout_.period() * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t blocks = (kBytes + of_block - 1) / of_block;
+    for (std::int64_t begin = 0; begin < layout_.blocks(); begin += blocks) {
+      visit(Group{begin, std::min(begin + blocks, layout_.blocks())});
+    }
+  }
+
+  // Calls visit(segment, block, slab) for all segments of a group, each sample's in the order of memory.
+  template <class Visit>
+  void for_each_segment(CpuStream& stream, Group group, Order order, Visit visit) const {
+    const std::int64_t segments = layout_.segments();
+    const auto visit_slab = [&](int task) {
+      const int slab = order == Order::forward ? task : slabs_ - 1 - task;
+      const std::int64_t begin = slab * segments / slabs_;
+      const std::int64_t end = (slab + 1) * segments / slabs_;
+      for (std::int64_t i = 0; i < end - begin; ++i) {
+        for (std::int64_t block = group.begin; block < group.end; ++block) {
+          visit(layout_.segment(block, order == Order::forward ? begin + i : end - 1 - i), block, slab);
+        }
+      }
+    };
+    if (output_.bytes >= kBytesWorthSharing) return stream.run(slabs_, visit_slab);
+    for (int task = 0; task < slabs_; ++task) visit_slab(task);
+  }
+
+  void clear_sums(Group group) {
+    for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block);
+  }
+
+  void measure(CpuStream& stream, Group group, const T* input) {
+    clear_sums(group);
+    for_each_segment(stream, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
+      loops_.moments({segment, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
+    });
+    for (std::int64_t block = group.begin; block < group.end; ++block) {
+      sums_.fold(block);
+      for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+        const double mean = sums_.first(block)[c] / values_per_channel();
+        const double variance = std::max(0.0, sums_.second(block)[c] / values_per_channel() - mean * mean);
+        statistics_[static_cast<std::size_t>(block * layout_.period() + c)] = {mean, variance};
+      }
+    }
+  }
+
+  // The kernels subtract a mean in single precision; the offset contains the difference from the true mean.
+  void prepare_forward(std::int64_t block) {
+    for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+      const std::int64_t channel = block * layout_.period() + c;
+      const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
+      const double factor = weights_.canonical(0)[channel] / std::sqrt(statistics.variance + BatchNormSpec::kEpsilon);
+      const auto mean = static_cast<float>(statistics.mean);
+      mean_.set(block, c, mean);
+      factor_.set(block, c, static_cast<float>(factor));
+      offset_.set(block, c, static_cast<float>(weights_.canonical(1)[channel] + (mean - statistics.mean) * factor));
+    }
+  }
+
+  // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+  void prepare_backward(std::int64_t block, const LayerBackward& pass) {
+    const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
+    const double n = values_per_channel();
+    const double unbiased = n / std::max(n - 1, 1.0);
+    for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+      const std::int64_t channel = block * layout_.period() + c;
+      const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
+      const double inverse = 1 / std::sqrt(statistics.variance + BatchNormSpec::kEpsilon);
+      const double factor = weights_.canonical(0)[channel] * inverse;
+      // The kernels' mean is rounded.
+      const double beside = statistics.mean - static_cast<float>(statistics.mean);
+      const double sum = sums_.first(block)[c];
+      const double product = sums_.second(block)[c] - beside * sum;
+      const double slope = factor * inverse * inverse * product / n;
+      slope_.set(block, c, static_cast<float>(slope));
+      offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
+      gradient(0)[channel] = static_cast<float>(product * inverse);
+      gradient(1)[channel] = static_cast<float>(sum);
+      gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_fraction);
+      gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_fraction);
+    }
+  }
 
   BatchNormSpec spec_;
   ChannelLayout layout_;
   const LayerLoops<T>& loops_;
-  Parameters parameters_;
+  const CpuWeights& weights_;  // scale, shift, mean, variance
   std::optional<Residual> residual_;
   std::vector<Statistics> statistics_;  // of the last batch
   int slabs_;
@@ -155,146 +252,6 @@ class BatchNormLayer final : public PlannedLayer {
   PerChannel slope_;
   PerChannel offset_;
 };
-
-// Calls visit(segment, block, slab) for all segments of a group, each sample's in the order of memory.
-template <class T>
-template <class Visit>
-void BatchNormLayer<T>::for_each_segment(CpuStream& stream, Group group, Order order, Visit visit) const {
-  const std::int64_t segments = layout_.segments();
-  const auto visit_slab = [&](int task) {
-    const int slab = order == Order::forward ? task : slabs_ - 1 - task;
-    const std::int64_t begin = slab * segments / slabs_;
-    const std::int64_t end = (slab + 1) * segments / slabs_;
-    for (std::int64_t i = 0; i < end - begin; ++i) {
-      for (std::int64_t block = group.begin; block < group.end; ++block) {
-        visit(layout_.segment(block, order == Order::forward ? begin + i : end - 1 - i), block, slab);
-      }
-    }
-  };
-  if (output_.bytes >= kBytesWorthSharing) return stream.run(slabs_, visit_slab);
-  for (int task = 0; task < slabs_; ++task) visit_slab(task);
-}
-
-template <class T>
-void BatchNormLayer<T>::clear_sums(Group group) {
-  for (int slab = 0; slab < slabs_; ++slab) {
-    for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block, slab);
-  }
-}
-
-// Calls visit(group) for all blocks. A group has just enough blocks that their memory in each sample is read fast, so
-// that what is read again may still be in the caches.
-template <class T>
-template <class Visit>
-void BatchNormLayer<T>::for_each_group(Visit visit) const {
-  constexpr std::int64_t kBytes = std::int64_t{1} << 15;
-  const std::int64_t of_block = layout_.pixels() * layout_.period() * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t blocks = (kBytes + of_block - 1) / of_block;
-  for (std::int64_t begin = 0; begin < layout_.blocks(); begin += blocks) {
-    visit(Group{begin, std::min(begin + blocks, layout_.blocks())});
-  }
-}
-
-template <class T>
-void BatchNormLayer<T>::measure(CpuStream& stream, Group group, const T* input) {
-  clear_sums(group);
-  for_each_segment(stream, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
-    loops_.moments({segment, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
-  });
-  for (std::int64_t block = group.begin; block < group.end; ++block) {
-    sums_.fold(block);
-    for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
-      const double mean = sums_.first(block)[c] / values_per_channel();
-      const double variance = std::max(0.0, sums_.second(block)[c] / values_per_channel() - mean * mean);
-      statistics_[static_cast<std::size_t>(block * layout_.period() + c)] = {mean, variance};
-    }
-  }
-}
-
-// The kernels subtract a mean in single precision; the offset contains the difference from the true mean.
-template <class T>
-void BatchNormLayer<T>::prepare_forward(std::int64_t block) {
-  for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
-    const std::int64_t channel = block * layout_.period() + c;
-    const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
-    const double factor = parameters_.scale[channel] / std::sqrt(statistics.variance + BatchNormSpec::kEpsilon);
-    const auto mean = static_cast<float>(statistics.mean);
-    mean_.set(block, c, mean);
-    factor_.set(block, c, static_cast<float>(factor));
-    offset_.set(block, c, static_cast<float>(parameters_.shift[channel] + (mean - statistics.mean) * factor));
-  }
-}
-
-template <class T>
-void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
-  CpuStream& ours = cpu_stream(stream);
-  const T* const input = static_cast<const T*>(pass.input);
-  const void* residual = residual_ ? residual_->load(ours, pass.residual) : nullptr;
-  if (mode_ == LayerMode::evaluation) {
-    for (std::size_t c = 0; c < statistics_.size(); ++c)
-      statistics_[c] = {parameters_.mean[c], parameters_.variance[c]};
-  }
-  for_each_group([&](Group group) {
-    if (mode_ == LayerMode::training) measure(ours, group, input);
-    for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
-    // In reverse order, since the last segments are still in the cache.
-    for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
-      loops_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output), mean_.of(block),
-                        factor_.of(block), offset_.of(block), spec_.relu});
-    });
-  });
-}
-
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
-template <class T>
-void BatchNormLayer<T>::prepare_backward(std::int64_t block, const LayerBackward& pass) {
-  const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
-  const double n = values_per_channel();
-  const double unbiased = n / std::max(n - 1, 1.0);
-  for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
-    const std::int64_t channel = block * layout_.period() + c;
-    const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
-    const double inverse = 1 / std::sqrt(statistics.variance + BatchNormSpec::kEpsilon);
-    const double factor = parameters_.scale[channel] * inverse;
-    // The kernels' mean is rounded.
-    const double beside = statistics.mean - static_cast<float>(statistics.mean);
-    const double sum = sums_.first(block)[c];
-    const double product = sums_.second(block)[c] - beside * sum;
-    const double slope = factor * inverse * inverse * product / n;
-    slope_.set(block, c, static_cast<float>(slope));
-    offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
-    gradient(0)[channel] = static_cast<float>(product * inverse);
-    gradient(1)[channel] = static_cast<float>(sum);
-    gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_fraction);
-    gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_fraction);
-  }
-}
-
-template <class T>
-void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
-  require_training(pass);
-  CpuStream& ours = cpu_stream(stream);
-  const std::vector<T*> gradients = typed_gradients<T>(pass);
-  const T* const input = static_cast<const T*>(pass.input);
-  const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
-  for_each_group([&](Group group) {
-    clear_sums(group);
-    for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
-      loops_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
-                                  sums_.second(block, slab), scratch_of(slab)});
-    });
-    for (std::int64_t block = group.begin; block < group.end; ++block) {
-      sums_.fold(block);
-      prepare_backward(block, pass);
-    }
-    if (!wants_input_gradient_) return;
-    for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
-      loops_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
-                        factor_.of(block), slope_.of(block), offset_.of(block)});
-    });
-  });
-  if (residual_) residual_->deliver_gradient(ours, gradients[0], pass.residual_gradient);
-}
 
 }  // namespace
 

@@ -16,32 +16,13 @@ namespace {
 
 constexpr double kSmallestNormal = 0x1p-126;  // normal number in f32
 
-// Arguments for the values of one slice.
-struct QuantizeArgs {
-  const float* values;
-  std::int64_t* sums;
-  std::int64_t count;
-  double scale;
-};
-struct DequantizeArgs {
-  const std::int64_t* sums;
-  float* values;
-  std::int64_t count;
-  double scale;
-};
-
-struct DigestArgs {
-  const void* values;
-  std::int64_t count;
-  std::uint64_t start;
-};
-
 struct Kernels {
-  std::int32_t (*set)(QuantizeArgs);  // the bits of the greatest |value|
-  std::int32_t (*add)(QuantizeArgs);
-  void (*read)(DequantizeArgs);
-  std::uint64_t (*digest_words)(DigestArgs);  // of 32 bits
-  std::uint64_t (*digest_longs)(DigestArgs);
+  // Return the bits of the greatest |value|.
+  std::int32_t (*set)(const float* values, std::int64_t* sums, std::int64_t count, double scale);
+  std::int32_t (*add)(const float* values, std::int64_t* sums, std::int64_t count, double scale);
+  void (*read)(const std::int64_t* sums, float* values, std::int64_t count, double scale);
+  std::uint64_t (*digest_words)(const void* values, std::int64_t count, std::uint64_t start);  // of 32 bits
+  std::uint64_t (*digest_longs)(const void* values, std::int64_t count, std::uint64_t start);
   bool (*all_finite)(const float* values, std::int64_t count);
 };
 
@@ -51,15 +32,14 @@ struct Kernels {
 
 const Kernels& kernels() { return for_this_processor(avx512::kKernels, avx2::kKernels, generic::kKernels); }
 
-// Calls work(slice, index of the first value, number of values, exponent) for each slice of the request.
+// Calls work(slice, index of the first value, number of values) for each slice of a request.
 template <class Work>
-void for_each_run(const FixedPointGrid& grid, std::int64_t offset, std::int64_t count, const Work& work) {
-  const std::span<const std::int64_t> ends = host_i64(grid.ends);
-  const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
+void for_each_run(const Tensor& slice_ends, std::int64_t offset, std::int64_t count, const Work& work) {
+  const std::span<const std::int64_t> ends = host_i64(slice_ends);
   auto slice = static_cast<std::size_t>(std::ranges::upper_bound(ends, offset) - ends.begin());
   for (std::int64_t at = 0; at < count; ++slice) {
     const std::int64_t end = std::min(ends[slice] - offset, count);
-    work(slice, at, end - at, exponents[slice]);
+    work(slice, at, end - at);
     at = end;
   }
 }
@@ -71,10 +51,11 @@ void CpuBackend::to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFix
   const float* const values = host_f32(request.values).data();
   std::int64_t* const sums = host_i64(request.sums).data();
   const std::span<std::int32_t> largest = host_i32(request.largest);
+  const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
   const auto add = request.first ? kernels().set : kernels().add;
-  for_each_run(grid, request.offset, request.values.elements(),
-               [&](std::size_t slice, std::int64_t at, std::int64_t count, int exponent) {
-                 const std::int32_t most = add({values + at, sums + at, count, std::ldexp(1.0, exponent)});
+  for_each_run(grid.ends, request.offset, request.values.elements(),
+               [&](std::size_t slice, std::int64_t at, std::int64_t count) {
+                 const std::int32_t most = add(values + at, sums + at, count, std::ldexp(1.0, exponents[slice]));
                  largest[slice] = std::max(largest[slice], most);
                });
 }
@@ -83,10 +64,11 @@ void CpuBackend::from_fixed_point(Stream&, const FixedPointGrid& grid, const Fro
   require_fixed_point(grid, request);
   const std::int64_t* const sums = host_i64(request.sums).data();
   float* const values = host_f32(request.values).data();
+  const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
   const auto read = kernels().read;
-  for_each_run(grid, request.offset, request.values.elements(),
-               [&](std::size_t, std::int64_t at, std::int64_t count, int exponent) {
-                 read({sums + at, values + at, count, std::ldexp(1.0, -exponent)});
+  for_each_run(grid.ends, request.offset, request.values.elements(),
+               [&](std::size_t slice, std::int64_t at, std::int64_t count) {
+                 read(sums + at, values + at, count, std::ldexp(1.0, -exponents[slice]));
                });
 }
 
@@ -95,7 +77,7 @@ void CpuBackend::add_digests(Stream&, std::span<const DigestedTensor> tensors, c
   std::int64_t* digest = host_i64(digests).data();
   for (const auto& [values, start] : tensors) {
     const auto sum = bytes_of(values.type) == sizeof(std::uint32_t) ? kernels().digest_words : kernels().digest_longs;
-    const std::uint64_t more = sum({values.data, values.elements(), start});
+    const std::uint64_t more = sum(values.data, values.elements(), start);
     *digest = static_cast<std::int64_t>(static_cast<std::uint64_t>(*digest) + more);
     ++digest;
   }
@@ -108,15 +90,11 @@ void CpuBackend::find_not_finite(Stream&, const NotFiniteSearch& search) {
   const float* const values = host_f32(search.values).data();
   const std::int64_t count = search.values.elements();
   if (all_finite(values, count)) return;
-  const std::span<const std::int64_t> ends = host_i64(search.ends);
-  auto slice = std::ranges::upper_bound(ends, search.offset);
-  for (std::int64_t at = 0; at < count; ++slice) {
-    const std::int64_t end = std::min(*slice - search.offset, count);
-    if (!all_finite(values + at, end - at)) break;
-    at = end;
-  }
   std::int32_t& found = host_i32(search.found)[0];
-  found = std::max(found, static_cast<std::int32_t>(ends.end() - slice));
+  for_each_run(search.ends, search.offset, count, [&](std::size_t slice, std::int64_t at, std::int64_t run) {
+    if (all_finite(values + at, run)) return;
+    found = std::max(found, static_cast<std::int32_t>(search.ends.elements() - static_cast<std::int64_t>(slice)));
+  });
 }
 
 }  // namespace tutti::cpu

@@ -91,7 +91,7 @@ const Desc& desc_of(const ActivationSpec& activation) {
     throw Error(ErrorSource::internal, fmt::format("the format of an activation of {} was not made by the cpu backend",
                                                    activation.shape.text()));
   }
-  return format->desc();
+  return format->desc;
 }
 
 ChannelLayout::ChannelLayout(const Desc& desc)

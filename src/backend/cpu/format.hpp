@@ -16,13 +16,9 @@ namespace tutti::cpu {
 
 using Desc = dnnl::memory::desc;
 
-class Format final : public ActivationFormat {
- public:
-  explicit Format(Desc desc) : desc_(std::move(desc)) {}
-  const Desc& desc() const noexcept { return desc_; }
-
- private:
-  Desc desc_;
+struct Format final : public ActivationFormat {
+  explicit Format(Desc layout) : desc(std::move(layout)) {}
+  Desc desc;
 };
 
 dnnl::memory::dims dims_of(const Shape& shape);

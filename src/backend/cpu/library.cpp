@@ -38,7 +38,8 @@ std::string instruction_set() {
 dnnl::memory::data_type compute_type(Precision precision) {
   if (precision == Precision::fp32) return dnnl::memory::data_type::f32;
   if (precision == Precision::tf32) {
-    throw Error(ErrorSource::usage, "--precision tf32 is for GPUs; on a CPU give fp32 or bf16");
+    throw Error(ErrorSource::usage,
+                "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
   }
   if (compiles_for(dnnl::cpu_isa::avx512_core)) return dnnl::memory::data_type::bf16;
   throw Error(

@@ -33,20 +33,15 @@ std::string threading_library();  // "OpenMP"
 void set_thread_environment(int threads);
 
 // Turns oneDNN's exceptions into ours. Its C++ interface throws on every error status, so a call inside check() is
-// checked.
-[[noreturn]] inline void raise(const dnnl::error& error, const std::string& doing, std::source_location where) {
-  throw Error(ErrorSource::onednn, fmt::format("{}: {} ({})", doing, error.message, dnnl_status2str(error.status)),
-              where);
-}
-
-// `doing` completes the message, as in "making conv2d on 64x1x28x28". It is a callable, so that the text is
+// checked. `doing` completes the message, as in "making conv2d on 64x1x28x28". It is a callable, so that the text is
 // formatted only on errors.
 template <class Doing, class Call>
 auto check(Doing&& doing, Call&& call, std::source_location where = std::source_location::current()) {
   try {
     return std::forward<Call>(call)();
   } catch (const dnnl::error& error) {
-    raise(error, doing(), where);
+    throw Error(ErrorSource::onednn, fmt::format("{}: {} ({})", doing(), error.message, dnnl_status2str(error.status)),
+                where);
   }
 }
 

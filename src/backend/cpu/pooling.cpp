@@ -45,23 +45,23 @@ class Pool2dLayer final : public PlannedLayer {
   Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, const Pool2dSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, activation_of(batch_output(spec, request.input.shape), plans.forward.dst_desc()),
                      backward_reads(spec)),
-        input_(engine, plans.forward.src_desc()),
-        result_(engine, plans.forward.dst_desc()),
-        input_gradient_(engine, plans.forward.src_desc()),
-        result_gradient_(engine, plans.forward.dst_desc()),
+        input_(unbound(engine, plans.forward.src_desc())),
+        result_(unbound(engine, plans.forward.dst_desc())),
+        input_gradient_(unbound(engine, plans.forward.src_desc())),
+        result_gradient_(unbound(engine, plans.forward.dst_desc())),
         chosen_(plans.forward.workspace_desc(), engine),
         forward_(engine, plans.forward,
-                 {{DNNL_ARG_SRC, input_.memory()}, {DNNL_ARG_DST, result_.memory()}, {DNNL_ARG_WORKSPACE, chosen_}}) {
+                 {{DNNL_ARG_SRC, input_}, {DNNL_ARG_DST, result_}, {DNNL_ARG_WORKSPACE, chosen_}}) {
     if (!plans.backward) return;
     backward_.emplace(engine, *plans.backward,
-                      Arguments{{DNNL_ARG_DIFF_DST, result_gradient_.memory()},
-                                {DNNL_ARG_DIFF_SRC, input_gradient_.memory()},
+                      Arguments{{DNNL_ARG_DIFF_DST, result_gradient_},
+                                {DNNL_ARG_DIFF_SRC, input_gradient_},
                                 {DNNL_ARG_WORKSPACE, chosen_}});
   }
 
   void forward(Stream& stream, const LayerForward& pass) override {
-    input_.bind(pass.input);
-    result_.bind(pass.output);
+    bind(input_, pass.input);
+    bind(result_, pass.output);
     forward_.run(cpu_stream(stream));
   }
 
@@ -69,16 +69,16 @@ class Pool2dLayer final : public PlannedLayer {
     require_training(pass);
     if (!backward_) return;
     sum_output_gradients(pass, desc_of(output_));
-    result_gradient_.bind(pass.output_gradients[0]);
-    input_gradient_.bind(pass.input_gradient);
+    bind(result_gradient_, pass.output_gradients[0]);
+    bind(input_gradient_, pass.input_gradient);
     backward_->run(cpu_stream(stream));
   }
 
  private:
-  BoundMemory input_;
-  BoundMemory result_;
-  BoundMemory input_gradient_;
-  BoundMemory result_gradient_;
+  dnnl::memory input_;
+  dnnl::memory result_;
+  dnnl::memory input_gradient_;
+  dnnl::memory result_gradient_;
   dnnl::memory chosen_;  // the index of each window's maximum
   Primitive forward_;
   std::optional<Primitive> backward_;

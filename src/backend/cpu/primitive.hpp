@@ -97,15 +97,8 @@ bool is_direct(const dnnl::primitive_desc_base& plan);
 
 // A memory object of a fixed layout that is bound to a new address in each pass. Copies of the handle see the new
 // address.
-class BoundMemory {
- public:
-  BoundMemory(const dnnl::engine& engine, const Desc& desc) : memory_(desc, engine, DNNL_MEMORY_NONE) {}
-  const dnnl::memory& memory() const noexcept { return memory_; }
-  void bind(const void* address);
-
- private:
-  dnnl::memory memory_;
-};
+dnnl::memory unbound(const dnnl::engine& engine, const Desc& desc);
+void bind(const dnnl::memory& memory, const void* address);
 
 class Primitive {
  public:
@@ -117,11 +110,11 @@ class Primitive {
   dnnl::primitive primitive_;
   std::string name_;
   std::size_t scratch_bytes_;
-  BoundMemory scratch_;
+  dnnl::memory scratch_;
   Arguments arguments_;
 };
 
-Primitive make_reorder(const dnnl::engine& engine, const dnnl::memory& from, const dnnl::memory& to);
+Primitive make_reorder(const dnnl::memory& from, const dnnl::memory& to);
 
 // An argument of a primitive, with a reorder between the caller's layout and the primitive's.
 class Staged {
@@ -131,50 +124,53 @@ class Staged {
 
   // The primitive's argument.
   const dnnl::memory& memory() const noexcept { return staged_; }
+  void* address() const { return staged_.get_data_handle(); }
   // Called before the primitive runs: load() for inputs, bind() for outputs.
   void load(CpuStream& stream, const void* address);
-  void bind(void* address) { given_.bind(address); }
+  void bind(void* address) { tutti::cpu::bind(given_, address); }
   // Called after the primitive ran, for outputs.
   void deliver(CpuStream& stream);
 
  private:
-  BoundMemory given_;
+  dnnl::memory given_;
   dnnl::memory staged_;
   std::optional<Primitive> reorder_;
 };
 
 // The backward pass of a fused ReLU: sets the gradient to 0, in place, where the output is not positive. Gradient and
 // output have the same layout.
-Primitive make_relu_mask(const dnnl::engine& engine, const dnnl::memory& output, const dnnl::memory& gradient);
+Primitive make_relu_mask(const dnnl::memory& output, const dnnl::memory& gradient);
 
 // The residual input of a layer. It is reordered to the layout of the first input, and its gradient back.
 class Residual {
  public:
   // `stored` is the caller's layout of the residual, `wanted` the layer's layout of its output.
   Residual(const dnnl::engine& engine, const Desc& stored, const Desc& wanted)
-      : input_(engine, stored, wanted, Staged::Use::read), gradient_(engine, wanted), stored_gradient_(engine, stored) {
-    if (stored != wanted) reorder_ = make_reorder(engine, gradient_.memory(), stored_gradient_.memory());
+      : input_(engine, stored, wanted, Staged::Use::read),
+        gradient_(unbound(engine, wanted)),
+        stored_gradient_(unbound(engine, stored)) {
+    if (stored != wanted) reorder_ = make_reorder(gradient_, stored_gradient_);
   }
 
   // The residual in the wanted layout.
   const void* load(CpuStream& stream, const void* address) {
     input_.load(stream, address);
-    return input_.memory().get_data_handle();
+    return input_.address();
   }
 
   // If true, the gradient needs no reorder.
   bool same_layout() const noexcept { return !reorder_; }
   void deliver_gradient(CpuStream& stream, const void* gradient, void* to) {
     if (!reorder_ || to == nullptr) return;
-    gradient_.bind(gradient);
-    stored_gradient_.bind(to);
+    bind(gradient_, gradient);
+    bind(stored_gradient_, to);
     reorder_->run(stream);
   }
 
  private:
   Staged input_;
-  BoundMemory gradient_;
-  BoundMemory stored_gradient_;
+  dnnl::memory gradient_;
+  dnnl::memory stored_gradient_;
   std::optional<Primitive> reorder_;
 };
 

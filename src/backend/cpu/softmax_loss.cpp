@@ -22,21 +22,6 @@ struct LogSumExp {
   double probability(float logit) const { return std::exp(logit - greatest) / sum; }
 };
 
-// The target distribution of a sample over the classes.
-struct Target {
-  std::size_t label;
-  double smoothing;
-
-  double share_of_all(std::size_t classes) const { return smoothing / static_cast<double>(classes); }
-  double loss(const LogSumExp& softmax, std::span<const float> logits) const {
-    const double own = softmax.loss(logits[label]);
-    if (smoothing == 0) return own;  // the other logits may be infinite
-    double all = 0;
-    for (const float logit : logits) all += softmax.loss(logit);
-    return (1 - smoothing) * own + share_of_all(logits.size()) * all;
-  }
-};
-
 // Whether the label's logit is the largest, or the first of equal ones. A label whose logit is NaN is never correct.
 bool is_correct(std::span<const float> logits, std::size_t label) {
   const float own = logits[label];
@@ -44,15 +29,6 @@ bool is_correct(std::span<const float> logits, std::size_t label) {
   const auto after = logits.subspan(label + 1);
   return !std::isnan(own) && std::ranges::none_of(before, [own](float other) { return other >= own; }) &&
          std::ranges::none_of(after, [own](float other) { return other > own; });
-}
-
-void write_gradient(const LogSumExp& softmax, std::span<const float> logits, const Target& target, float scale,
-                    float* gradient) {
-  const double others = target.share_of_all(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double wanted = (i == target.label ? 1 - target.smoothing : 0) + others;
-    gradient[i] = static_cast<float>((softmax.probability(logits[i]) - wanted) * scale);
-  }
 }
 
 void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
@@ -89,18 +65,29 @@ class SoftmaxLoss final : public LossLayer {
   }
 
   LossSums sums_of(const LossPass& pass) const {
-    const float* const logits = static_cast<const float*>(logits_.memory().get_data_handle());
-    float* const gradients = static_cast<float*>(gradient_.memory().get_data_handle());
+    const float* const logits = static_cast<const float*>(logits_.address());
+    float* const gradients = static_cast<float*>(gradient_.address());
+    const double share_of_all = smoothing_ / static_cast<double>(classes_);  // of the target distribution
     LossSums sums;
     double loss = 0;
     for (std::size_t sample = 0; sample < samples_; ++sample) {
       const std::span<const float> row(logits + sample * classes_, classes_);
-      const Target target{label_of(pass, sample), smoothing_};
+      const std::size_t label = label_of(pass, sample);
       const LogSumExp softmax(row);
-      loss += target.loss(softmax, row);
-      sums.correct += is_correct(row, target.label) ? 1 : 0;
-      if (pass.logits_gradient == nullptr) continue;
-      write_gradient(softmax, row, target, pass.gradient_scale, gradients + sample * classes_);
+      const double own = softmax.loss(row[label]);
+      if (smoothing_ == 0) {
+        loss += own;  // the other logits may be infinite
+      } else {
+        double all = 0;
+        for (const float logit : row) all += softmax.loss(logit);
+        loss += (1 - smoothing_) * own + share_of_all * all;
+      }
+      sums.correct += is_correct(row, label) ? 1 : 0;
+      for (std::size_t i = 0; pass.logits_gradient != nullptr && i < classes_; ++i) {
+        const double wanted = (i == label ? 1 - smoothing_ : 0) + share_of_all;
+        gradients[sample * classes_ + i] =
+            static_cast<float>((softmax.probability(row[i]) - wanted) * pass.gradient_scale);
+      }
     }
     sums.samples = static_cast<std::int64_t>(samples_);
     sums.add_loss(loss);

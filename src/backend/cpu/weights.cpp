@@ -31,7 +31,7 @@ dnnl::memory CpuWeights::prepared(std::size_t index, const Desc& wanted) {
   if (found != copies_.end()) return found->values;
 
   const dnnl::memory made(wanted, engine_);
-  copies_.push_back({index, made, make_reorder(engine_, values, made)});
+  copies_.push_back({index, made, make_reorder(values, made)});
   if (refreshed_) {
     CpuStream stream(engine_);
     copies_.back().reorder.run(stream);
@@ -46,7 +46,7 @@ CpuWeights& weights_of(const LayerSpec& spec, const LayerRequest& request) {
     throw Error(ErrorSource::internal,
                 fmt::format("a plan of {} needs weights made by the cpu backend", type_name(spec)));
   }
-  weights->require(spec, request.input.shape.without_first());
+  require_weights(weights->spec_, weights->values_, spec, request.input.shape.without_first());
   return *weights;
 }
 

@@ -22,10 +22,11 @@ class CpuWeights final : public LayerWeights {
   // before, the copy is made now. Thread-safe.
   dnnl::memory prepared(std::size_t index, const Desc& wanted);
 
-  // Throws unless the values match `spec` on samples of this shape.
-  void require(const LayerSpec& spec, const Shape& sample) const { require_weights(spec_, values_, spec, sample); }
+  // The same in its canonical order.
+  const float* canonical(std::size_t index) const { return static_cast<const float*>(values_.at(index).data); }
 
  private:
+  friend CpuWeights& weights_of(const LayerSpec& spec, const LayerRequest& request);
   struct Copy {
     std::size_t index;
     dnnl::memory values;
