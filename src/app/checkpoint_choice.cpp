@@ -14,9 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <ranges>
-#include <set>
 #include <system_error>
 
 namespace tutti {
@@ -155,8 +153,7 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& referenc
 
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config) {
   RunConfig of_weights;
-  std::set<std::string> read;
-  read_config_text(weights.state.configuration, weights.path, of_weights, read);
+  read_config_text(weights.state.configuration, weights.path, of_weights);
   config.model = of_weights.model;
   return parse_model(weights.state.model, "the model of " + weights.path);
 }

@@ -20,7 +20,6 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -107,8 +106,7 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
 
 RunConfig config_of(const TrainState& state, const std::string& path) {
   RunConfig config;
-  std::set<std::string> read;
-  read_config_text(state.configuration, path, config, read);
+  read_config_text(state.configuration, path, config);
   return config;
 }
 
@@ -168,10 +166,9 @@ Comparison compare_options(const std::string& a, const std::string& b) {
   RunConfig config_b;
   for (const auto& [run, config] : {std::pair(&a, &config_a), std::pair(&b, &config_b)}) {
     const std::string path = (fs::path(metrics_path(*run)).parent_path() / "config.toml").string();
-    std::set<std::string> read;
     if (!is_file(path)) return {};
     const auto bytes = read_file_bytes(path);
-    read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, *config, read);
+    read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, *config);
   }
   return {.text = options_that_differ(config_a, config_b)};
 }

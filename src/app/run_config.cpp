@@ -221,9 +221,9 @@ void refuse_without_out(const RunConfig& config) {
   }
 }
 
-std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks) {
+std::string drop_stored_part_map(RunConfig& config, int ranks) {
   const auto listed = std::ssize(config.part_map->parts_by_rank);
-  if (listed == 0 || listed == ranks || given.contains("part-map")) return {};
+  if (listed == 0 || listed == ranks || config.given.contains("part-map")) return {};
   return fmt::format("the checkpoint's --part-map {} is for {} ranks, not {}: parts are assigned evenly now",
                      std::exchange(config.part_map, "even").text(), listed, ranks);
 }

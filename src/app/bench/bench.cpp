@@ -30,7 +30,7 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
 
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   RunConfig config = invocation.run;
-  if (!invocation.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
+  if (!invocation.run.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
   config.steps = steps;
   config.epochs = 1'000'000;
   config.test_every = 0;

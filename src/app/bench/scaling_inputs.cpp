@@ -153,7 +153,7 @@ RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t
   if (config.threads == 0) config.threads = threads;
   config.exchange = Exchange::ring;
   // Every step has a whole batch, even one larger than the data.
-  if (!invocation.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
+  if (!invocation.run.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
   return config;
 }
 
