@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
@@ -19,21 +18,19 @@ namespace tutti {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> two_before(b.size() + 1);
-  std::vector<std::size_t> before(b.size() + 1);
-  std::vector<std::size_t> now(b.size() + 1);
-  std::iota(before.begin(), before.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = before[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      now[j] = std::min({changed, before[j] + 1, now[j - 1] + 1});
+  // edits[i][j]: from the first i characters of a to the first j of b
+  std::vector<std::vector<std::size_t>> edits(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      edits[i][j] = i + j;
+      if (i == 0 || j == 0) continue;
+      const std::size_t changed = edits[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      edits[i][j] = std::min({changed, edits[i - 1][j] + 1, edits[i][j - 1] + 1});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) now[j] = std::min(now[j], two_before[j - 2] + 1);
+      if (swapped) edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
     }
-    two_before = std::exchange(before, std::exchange(now, std::move(two_before)));
   }
-  return before.back();
+  return edits.back().back();
 }
 
 // For a missing operand, the message lists all operands.
