@@ -71,10 +71,9 @@ class Check {
 
 // Makes all ranks call the same collectives from here on.
 void Check::use_options_of_rank_0() {
-  RunConfig first;
   const bool resume = config_.resume;
   const std::string facts = broadcast_text(world_, fmt::format("{:d} {}", resume, fmt::join(config_.given, " ")), 0);
-  read_config_text(broadcast_text(world_, config_text(config_), 0), "rank 0", first);
+  RunConfig first = read_config_text(broadcast_text(world_, config_text(config_), 0), "rank 0");
   std::istringstream words(facts);
   words >> first.resume;
   first.given.clear();

@@ -152,9 +152,7 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& referenc
 }
 
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config) {
-  RunConfig of_weights;
-  read_config_text(weights.state.configuration, weights.path, of_weights);
-  config.model = of_weights.model;
+  config.model = read_config_text(weights.state.configuration, weights.path).model;
   return parse_model(weights.state.model, "the model of " + weights.path);
 }
 

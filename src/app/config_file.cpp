@@ -162,9 +162,10 @@ std::vector<std::string> chosen_options(const std::string& configuration) {
   return chosen;
 }
 
-void read_config_text(const std::string& text, const std::string& origin, RunConfig& config) {
+RunConfig read_config_text(const std::string& text, const std::string& origin, RunConfig config) {
   const std::vector<std::string> problems = read_options(text, origin, config, false);
   if (!problems.empty()) throw Error(ErrorSource::usage, problems.front());
+  return config;
 }
 
 std::vector<std::string> read_config_file(const std::string& path, RunConfig& config) {
@@ -177,16 +178,16 @@ std::vector<std::string> read_config_file(const std::string& path, RunConfig& co
   return read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, true);
 }
 
-void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config) {
-  read_config_text(text, checkpoint, config);
+RunConfig read_stored_config(const std::string& text, const std::string& checkpoint) {
+  RunConfig config = read_config_text(text, checkpoint);
   if (!config.given.contains("exif")) config.exif = false;  // that version ignored the EXIF orientation
   if (!config.given.contains("precision")) config.precision = Precision::fp32;  // the default of those versions
+  return config;
 }
 
 RunConfig merge_for_resume(const RunConfig& asked, const std::string& checkpoint_config,
                            const std::string& checkpoint_path) {
-  RunConfig from_checkpoint;
-  read_stored_config(checkpoint_config, checkpoint_path, from_checkpoint);
+  RunConfig from_checkpoint = read_stored_config(checkpoint_config, checkpoint_path);
   RunConfig merged = asked;
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);

@@ -105,9 +105,7 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
 }
 
 RunConfig config_of(const TrainState& state, const std::string& path) {
-  RunConfig config;
-  read_config_text(state.configuration, path, config);
-  return config;
+  return read_config_text(state.configuration, path);
 }
 
 // Options, network, data and versions.
@@ -168,7 +166,7 @@ Comparison compare_options(const std::string& a, const std::string& b) {
     const std::string path = (fs::path(metrics_path(*run)).parent_path() / "config.toml").string();
     if (!is_file(path)) return {};
     const auto bytes = read_file_bytes(path);
-    read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, *config);
+    *config = read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
   }
   return {.text = options_that_differ(config_a, config_b)};
 }

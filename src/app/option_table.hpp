@@ -54,13 +54,13 @@ std::string config_text(RunConfig config);
 // The lines of such a text that differ from the defaults.
 std::vector<std::string> chosen_options(const std::string& configuration);
 
-// Reads TOML into the options that config.given does not name, and adds the names that it read. Options that only
+// Returns the configuration with the options of a TOML text, except those that config.given names. Options that only
 // earlier versions had are skipped. Throws a usage error that names the file, the line and the key.
-void read_config_text(const std::string& text, const std::string& origin, RunConfig& config);
+RunConfig read_config_text(const std::string& text, const std::string& origin, RunConfig config = {});
 // The same for the configuration in a checkpoint, with the defaults of the version that wrote it.
-void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config);
-// The same for a user's file, where options of earlier versions are errors. Returns the errors of values that have
-// the right type.
+RunConfig read_stored_config(const std::string& text, const std::string& checkpoint);
+// Reads a user's file, where options of earlier versions are errors, into `config`. Returns the errors of values that
+// have the right type.
 std::vector<std::string> read_config_file(const std::string& path, RunConfig& config);
 
 // The configuration of a resume: fixed options are the checkpoint's, others may be given again. Throws an input error

@@ -102,7 +102,7 @@ void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& lo
   if (text.empty()) return log.info(fmt::format("--resume: {} holds no checkpoint; starting a new run", config.out));
   run_or_throw_on_all(world, [&] {
     const std::set<std::string> given = config.given;
-    read_config_text(text, path, config);
+    config = read_config_text(text, path, config);
     config.given = given;
   });
   log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.out, path));
@@ -155,8 +155,7 @@ DataDigests digests_of(const DataPair& data) {
 Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data) {
   Findings findings;
-  RunConfig theirs;
-  read_config_text(weights.state.configuration, weights.path, theirs);
+  const RunConfig theirs = read_config_text(weights.state.configuration, weights.path);
   if (theirs.normalize != config.normalize) {
     findings.warn(
         "--normalize is {} here, and the weights of {} were trained with {}: unless you want that, give --normalize {}",
@@ -316,8 +315,7 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
   DataRequest& request = sources.request;
   if (start.resumed) {
     sources.checkpoint = &start.resumed->state;
-    RunConfig stored;
-    read_config_text(start.resumed->state.configuration, "the checkpoint", stored);
+    const RunConfig stored = read_config_text(start.resumed->state.configuration, "the checkpoint");
     request.allow_non_utf8_names = true;
     request.from_checkpoint = stored.data == config.data;
   }

@@ -46,7 +46,8 @@ void refuse_absent_run(World& world, const RunConfig& config);
 // first checkpoint, it becomes that of its config.toml, unless options of a training are given. Collective.
 RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightErrors& preflight, const Log& log);
 
-// Refuses data other than those of a resumed checkpoint. `decode_sample` is as in TrainingSources. Collective.
+// Refuses data other than those of a resumed checkpoint. With `decode_sample`, decodes a sample of the images, for
+// which a start takes no time. Collective.
 Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
                       PreflightErrors& preflight, const Log& log);
 

@@ -20,9 +20,8 @@ namespace {
 // The checkpoint's configuration with this invocation's data, device and logging options.
 RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
-  RunConfig config;
+  RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
-  read_stored_config(loaded.state.configuration, loaded.path, config);
   if (invocation.run.given.contains("exif")) config.exif = asked.exif;
   const bool other_data = invocation.run.given.contains("data");
   const bool other_test_data = invocation.run.given.contains("test-data");

@@ -93,8 +93,7 @@ void refuse_unreadable(const RunMetadata& facts, const Network& network) {
   }
   try {
     check_readable(first.state);
-    RunConfig read;
-    read_config_text(facts.configuration, "its options", read);
+    read_config_text(facts.configuration, "its options");
     parse_model(facts.model, "its model");
     static_cast<void>(trained_on(first));
   } catch (const Error& error) {

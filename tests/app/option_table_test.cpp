@@ -21,9 +21,8 @@ namespace tutti {
 namespace {
 
 std::string refusal(const std::string& text) {
-  RunConfig config;
   try {
-    read_config_text(text, "run.toml", config);
+    read_config_text(text, "run.toml");
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
     return error.what();
@@ -118,8 +117,7 @@ TEST(ConfigFile, WrittenAndReadGivesTheSameConfiguration) {
   config.optimizer.momentum = 0;
   config.optimizer.nesterov = true;
   config.lr_period = "30,60";
-  RunConfig again;
-  read_config_text(config_text(config), "text", again);
+  const RunConfig again = read_config_text(config_text(config), "text");
   EXPECT_EQ(config_text(again), config_text(config));
   EXPECT_EQ(again.data, config.data);
   EXPECT_EQ(again.rate.base, config.rate.base);
@@ -130,7 +128,7 @@ TEST(ConfigFile, IsOverriddenByTheCommandLine) {
   RunConfig config;
   config.epochs = 7;
   config.given = {"epochs"};
-  read_config_text("epochs = 3\nlr = 1\n", "run.toml", config);
+  config = read_config_text("epochs = 3\nlr = 1\n", "run.toml", config);
   EXPECT_EQ(config.epochs, 7);
   EXPECT_EQ(config.rate.base, 1);
   EXPECT_TRUE(config.given.contains("lr"));
@@ -191,8 +189,7 @@ TEST(ConfigFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
 TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   const std::string text = "out = \"" + std::string(1000, '.') + "\\\"" + std::string(1000, '[') + "\"\nnormalize = '" +
                            std::string(1000, '{') + "' # \"a\nlr = 0.5\n";
-  RunConfig config;
-  read_config_text(text, "run.toml", config);
+  const RunConfig config = read_config_text(text, "run.toml");
   EXPECT_EQ(config.out, std::string(1000, '.') + "\"" + std::string(1000, '['));
   EXPECT_EQ(config.rate.base, 0.5);
   const std::string deep(200'000, '[');
