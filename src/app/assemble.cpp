@@ -4,43 +4,59 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/data/image_recipe.hpp"
-#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/nn/models.hpp"
 
-#include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/findings.hpp"
-#include "preflight/host.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
-#include "run_data.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <set>
+#include <cstddef>
+#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
 
+// The first rank of a host loads the data for all ranks of the host.
+void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
+  const auto hosts = all_gather_text(world, world.host());
+  const auto requests = all_gather_text(
+      world,
+      request.images.empty()
+          ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {} --exif {}",
+                        request.train, request.test, request.validation_ratio, request.seed, request.skip_bad_images,
+                        request.upright)
+          : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "), request.skip_bad_images,
+                        request.upright));
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
+    if (requests[rank] == requests[first]) continue;
+    throw Error(ErrorSource::input,
+                fmt::format("rank {} requests other data than rank {} on the same host, {} instead of {}: "
+                            "give all ranks the same",
+                            rank, first, requests[rank], requests[first]))
+        .on_all_ranks();
+  }
+}
+
 // The number of parts that a rank can compute at the same time on its share of the cores.
-int max_concurrent_parts(const RunConfig& config, const World& world, const Cores& cores) {
-  const std::int64_t share = std::min(cores.mine, cores.usable / world.local_size());
-  return static_cast<int>(std::max<std::int64_t>(1, share / config.threads));
+int max_concurrent_parts(const Assembly& assembly, const World& world) {
+  const std::int64_t share = std::min(assembly.cores.mine, assembly.cores.usable / world.local_size());
+  return static_cast<int>(std::max<std::int64_t>(1, share / assembly.config.threads));
 }
 
-std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
-  const PartMap plan = PartMap::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
-  const int workers = std::min(max_concurrent_parts(config, world, cores), std::ranges::max(plan.parts_by_rank()));
-  return workers * config.threads * world.local_size();
-}
-
-void log_idle_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
-  const std::int64_t busy = busy_cores(config, world, cores);
+void log_idle_cores(const Assembly& assembly, const World& world, const Log& log) {
+  const Cores& cores = assembly.cores;
+  const std::int64_t busy = assembly.busy_cores(world);
   if (world.rank() == 0 && busy < cores.usable) {
     log.info(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads", cores.usable - busy,
                          cores.usable));
@@ -58,20 +74,16 @@ std::size_t most_resident_bytes(const RunConfig& config) {
   return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
 }
 
-void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
-  const std::string problem = label_mismatch(data, trained);
-  if (problem.empty()) return;
-  throw Error(ErrorSource::input,
-              fmt::format("{}: {} predict labels the images without them", problem, program_call()));
-}
-
 // Converts the images to the size of the training data, as for the test images of the training.
 void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
   const std::int64_t height = trained.image[1];
   const std::int64_t width = trained.image[2];
   for (auto* const set : {&assembly.data.train, &assembly.data.test}) {
     if (!*set) continue;
-    if (needs_labels) refuse_labels(trained, (*set)->info());
+    if (const std::string problem = needs_labels ? label_mismatch((*set)->info(), trained) : ""; !problem.empty()) {
+      throw Error(ErrorSource::input,
+                  fmt::format("{}: {} predict labels the images without them", problem, program_call()));
+    }
     *set = adapt_to(trained, std::move(*set), assembly.data.notes);
     const DatasetInfo& info = (*set)->info();
     if (assembly.config.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
@@ -88,86 +100,6 @@ void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
   }
 }
 
-}  // namespace
-
-DataRequest data_request(const RunConfig& config) {
-  return {.train = config.data,
-          .test = config.test_data,
-          .validation_ratio = config.validation_ratio,
-          .seed = static_cast<std::uint64_t>(config.seed),
-          .skip_bad_images = config.skip_bad_images,
-          .verification = config.verify_data ? Verification::whole : Verification::start,
-          .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
-          .upright = config.exif,
-          .most_resident_bytes = most_resident_bytes(config)};
-}
-
-RecipeRequest recipe_request(const RunConfig& config) {
-  return {.augment = config.augment,
-          .normalize = config.normalize,
-          .image_size = config.image_size,
-          .seed = static_cast<std::uint64_t>(config.seed)};
-}
-
-std::int64_t Assembly::busy_cores(const World& world) const { return tutti::busy_cores(config, world, cores); }
-
-TrainerContext Assembly::trainer_context() const {
-  return {.backend = *backend,
-          .communicator = *communicator,
-          .network = *network,
-          .train = *data.train,
-          .test = data.test.get()};
-}
-
-EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share) {
-  return {.network = *assembly.network,
-          .options = assembly.options,
-          .config = assembly.config,
-          .rank = world.rank(),
-          .ranks = world.size(),
-          .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,
-          .share = share};
-}
-
-namespace {
-
-struct PlannedSteps {
-  std::int64_t all = 0;
-  std::int64_t scheduled = 0;  // that --schedule-epochs covers; without it, all
-};
-
-PlannedSteps planned_steps(const Assembly& assembly) {
-  const TrainerOptions& options = assembly.options;
-  const SplitBatchSampler sampler(assembly.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
-  PlannedSteps planned{.all = sampler.steps_before(options.epochs)};
-  if (options.steps > 0) planned.all = std::min(planned.all, options.steps);
-  planned.scheduled = options.schedule_epochs > 0 ? sampler.steps_before(options.schedule_epochs) : planned.all;
-  return planned;
-}
-
-}  // namespace
-
-Findings check_load(World& world, const Assembly& assembly) {
-  Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
-                              assembly.data.train->info().samples);
-  const HostLoad load{.host = world.host(),
-                      .ranks = world.local_size(),
-                      .threads = assembly.config.threads,
-                      .busy_threads = assembly.busy_cores(world),
-                      .cores = assembly.cores,
-                      .quota = Machine().group_limits().cores};
-  const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-  mine.add(check_cores(load));
-  mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
-  Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
-  const auto [planned, scheduled] = planned_steps(assembly);
-  all.add(check_rates(assembly.config, planned, scheduled));
-  all.add(gather(world, mine));
-  return all;
-}
-
-namespace {
-
 void resolve_parts_and_buckets(World& world, Assembly& assembly) {
   const bool all_on_gpus = assembly.processor.all_on_gpus;
   // On GPUs, one thread per rank enqueues the work.
@@ -182,8 +114,9 @@ void assemble_data(World& world, Assembly& assembly, const DataRequest& request)
   run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(assembly.config) : nullptr; });
   const bool is_custom = world.all_true(custom != nullptr);
   if (!is_custom) assembly.block = load_once(world, request);
+  const std::span loaded(static_cast<const std::byte*>(assembly.block.data()), assembly.block.bytes());
   run_or_throw_on_all(world, [&] {
-    assembly.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(assembly.block.bytes());
+    assembly.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(loaded);
     assembly.data_digest = assembly.data.train->digest();
   });
 }
@@ -198,7 +131,7 @@ void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model
     if (assembly.config.normalize == "auto") {
       assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
     }
-    assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly.config, world, assembly.cores);
+    assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
     assembly.options.readers =
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
@@ -242,30 +175,15 @@ void assemble_named_data(World& world, Assembly& assembly, DataRequest request, 
   assemble_data(world, assembly, request);
 }
 
-struct Sources {
-  const TrainState* checkpoint = nullptr;
-  const NetworkSpec* model = nullptr;
-  DataRequest request{};
-  const EvaluationData* evaluation = nullptr;
-};
-
-bool names_data(const TrainState& checkpoint, const std::string& data) {
-  RunConfig stored;
-  std::set<std::string> read;
-  read_config_text(checkpoint.configuration, "the checkpoint", stored, read);
-  return stored.data == data;
-}
-
 void assemble_all_data(World& world, Assembly& assembly, const Sources& sources) {
-  if (sources.evaluation != nullptr && sources.evaluation->data_was_given) {
-    assemble_named_data(world, assembly, sources.request, sources.evaluation->state);
+  const DataRequest& request = sources.request;
+  if (sources.evaluates && !request.from_checkpoint) {
+    assemble_named_data(world, assembly, request, *sources.checkpoint);
   } else {
-    assemble_data(world, assembly, sources.request);
+    assemble_data(world, assembly, request);
   }
-  if (sources.evaluation != nullptr && sources.evaluation->trained) {
-    run_or_throw_on_all(world,
-                        [&] { fit_data(assembly, *sources.evaluation->trained, sources.evaluation->needs_labels); });
-  }
+  if (!sources.trained) return;
+  run_or_throw_on_all(world, [&] { fit_data(assembly, *sources.trained, !request.allow_unlabelled); });
 }
 
 void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
@@ -274,11 +192,111 @@ void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
   });
   assembly.has_core_for_communication = spare_core || assembly.processor.is_gpu();
-  if (!assembly.processor.all_on_gpus) log_idle_cores(assembly.config, world, assembly.cores, log);
+  if (!assembly.processor.all_on_gpus) log_idle_cores(assembly, world, log);
 }
 
-Assembly assemble_from(World& world, const RunConfig& config, const Sources& sources, PreflightErrors& preflight,
-                       const Log& log) {
+}  // namespace
+
+NetworkSpec choose_model(const RunConfig& config) {
+  const std::string& model = config.model;
+  if (config.extensions != nullptr) {
+    const auto found = std::ranges::find(config.extensions->networks, model, &NetworkSpec::name);
+    if (found != config.extensions->networks.end()) return *found;
+  }
+  const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
+  return is_path ? read_model_file(model) : built_in_model(model);
+}
+
+const CustomData* find_custom_data(const RunConfig& config) {
+  if (config.extensions == nullptr) return nullptr;
+  const auto found = std::ranges::find(config.extensions->data, config.data, &CustomData::name);
+  if (found == config.extensions->data.end()) return nullptr;
+  const bool reads_test = !config.test_data.empty();
+  if (!reads_test && config.validation_ratio == 0) return &*found;
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("{} is for data that are read from files, and --data {} is an extension of this program, with "
+                  "its own test set or none: leave the option out",
+                  reads_test ? "--test-data" : "--validation-ratio", config.data));
+}
+
+DataPair open_custom(const CustomData& data, bool allow_unlabelled) {
+  DataPair pair = data.open();
+  if (!pair.train || pair.train->info().samples == 0) {
+    throw Error(
+        ErrorSource::input,
+        fmt::format("the data set '{}' of this program holds no training samples: open() must give some", data.name));
+  }
+  const bool is_labelled = pair.train->info().labelled && (!pair.test || pair.test->info().labelled);
+  if (!is_labelled && !allow_unlabelled) {
+    throw Error(ErrorSource::input,
+                fmt::format("the data set '{}' of this program has no labels: {} predict labels its images", data.name,
+                            program_call()));
+  }
+  return pair;
+}
+
+Buffer load_once(World& world, const DataRequest& request) {
+  refuse_other_data_on_a_host(world, request);
+  std::vector<std::byte> loaded;
+  run_or_throw_on_all(world, [&] {
+    if (world.local_rank() == 0) loaded = load_data(request);
+  });
+  if (world.size() == 1) {
+    const auto own = std::make_shared<std::vector<std::byte>>(std::move(loaded));
+    return {own->data(), own->size(), MemorySpace::host, [own](void*) {}};
+  }
+  Buffer shared = world.node_memory(loaded.size());
+  if (world.local_rank() == 0) std::memcpy(shared.data(), loaded.data(), loaded.size());
+  world.node_barrier();
+  return shared;
+}
+
+DataRequest data_request(const RunConfig& config) {
+  return {.train = config.data,
+          .test = config.test_data,
+          .validation_ratio = config.validation_ratio,
+          .seed = static_cast<std::uint64_t>(config.seed),
+          .skip_bad_images = config.skip_bad_images,
+          .verification = config.verify_data ? Verification::whole : Verification::start,
+          .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
+          .upright = config.exif,
+          .most_resident_bytes = most_resident_bytes(config)};
+}
+
+RecipeRequest recipe_request(const RunConfig& config) {
+  return {.augment = config.augment,
+          .normalize = config.normalize,
+          .image_size = config.image_size,
+          .seed = static_cast<std::uint64_t>(config.seed)};
+}
+
+std::int64_t Assembly::busy_cores(const World& world) const {
+  const PartMap plan = PartMap::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
+  const int workers = std::min(max_concurrent_parts(*this, world), std::ranges::max(plan.parts_by_rank()));
+  return workers * config.threads * world.local_size();
+}
+
+TrainerContext Assembly::trainer_context() const {
+  return {.backend = *backend,
+          .communicator = *communicator,
+          .network = *network,
+          .train = *data.train,
+          .test = data.test.get()};
+}
+
+EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share) {
+  return {.network = *assembly.network,
+          .options = assembly.options,
+          .config = assembly.config,
+          .rank = world.rank(),
+          .ranks = world.size(),
+          .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,
+          .share = share};
+}
+
+Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightErrors& preflight,
+                  const Log& log) {
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
@@ -301,38 +319,11 @@ Assembly assemble_from(World& world, const RunConfig& config, const Sources& sou
   return assembly;
 }
 
-}  // namespace
-
-Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, PreflightErrors& preflight,
-                  const Log& log) {
-  DataRequest request = data_request(config);
-  request.allow_non_utf8_names = sources.checkpoint != nullptr;
-  request.from_checkpoint = sources.checkpoint != nullptr && names_data(*sources.checkpoint, config.data);
-  if (sources.decode_sample && request.verification == Verification::start) request.verification = Verification::sample;
-  return assemble_from(world, config, {.checkpoint = sources.checkpoint, .model = sources.model, .request = request},
-                       preflight, log);
-}
-
 Assembly assemble(World& world, const RunConfig& config, const Log& log) {
   NetworkSpec model;
   run_or_throw_on_all(world, [&] { model = choose_model(config); });
   PreflightErrors preflight(world, log);
-  return assemble(world, config, {.model = &model}, preflight, log);
-}
-
-Assembly assemble_for(World& world, const RunConfig& config, const EvaluationData& evaluation, const Log& log) {
-  NetworkSpec model;
-  run_or_throw_on_all(world, [&] { model = parse_model(evaluation.state.model, "the checkpoint's model"); });
-  DataRequest request = data_request(config);
-  request.images = evaluation.images;
-  request.allow_unlabelled = !evaluation.needs_labels;
-  request.allow_untrained_labels = true;
-  request.allow_non_utf8_names = true;
-  request.from_checkpoint = !evaluation.data_was_given;
-  PreflightErrors preflight(world, log);
-  return assemble_from(
-      world, config, {.checkpoint = &evaluation.state, .model = &model, .request = request, .evaluation = &evaluation},
-      preflight, log);
+  return assemble(world, config, {.model = &model, .request = data_request(config)}, preflight, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

@@ -1,6 +1,8 @@
 #pragma once
 // The only place that chooses implementations: the processor, communicator, data set and network for a configuration.
 
+#include "tutti/app/program.hpp"
+#include "tutti/backend/tensor.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
@@ -14,15 +16,27 @@
 #include "preflight/memory.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
-#include "run_data.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace tutti {
+
+// The network and the data sets that --model and --data name: built in, read from files, or of a custom program.
+
+// Names of extensions take precedence over built-in ones. A value with a slash, or that ends in .toml, is the path of
+// a model file.
+NetworkSpec choose_model(const RunConfig& config);
+
+// Null if --data names no data set of an extension. Throws a usage error for options that only apply to files.
+const CustomData* find_custom_data(const RunConfig& config);
+// Throws an input error that names the data set if it has no samples, or has no labels though they are required.
+DataPair open_custom(const CustomData& data, bool allow_unlabelled = false);
+
+// Calls load_data(request) on one rank per host, whose ranks share the memory of the result. Throws the same error on
+// all ranks, also if ranks of one host request different data. Collective.
+Buffer load_once(World& world, const DataRequest& request);
 
 // Everything that a Trainer borrows, and the values that the banner and the run record report.
 struct Assembly {
@@ -32,7 +46,7 @@ struct Assembly {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   bool has_core_for_communication = false;  // a spare core for communication progress; on GPUs none is needed
-  LoadedBlock block;                        // the bytes that the data sets refer to
+  Buffer block;                             // the bytes that the data sets refer to
   DataPair data;
   std::unique_ptr<Network> network;
   TrainerOptions options;
@@ -43,36 +57,23 @@ struct Assembly {
   std::int64_t busy_cores(const World& world) const;
 };
 
-// Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
-Findings check_load(World& world, const Assembly& assembly);
 // The inputs of the memory estimate for a training; `share` is the share of a checkpoint that this rank saves.
 EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share);
 
 // Assembles a new run. Throws the same error on all ranks, also if they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const Log& log);
 
-// The inputs from which a training is assembled.
-struct TrainingSources {
-  const TrainState* checkpoint = nullptr;  // to resume from, and to take the choices of algorithms from
+// The inputs of a training, or of the evaluation of a checkpoint on the data of its run or others.
+struct Sources {
+  const TrainState* checkpoint = nullptr;  // to resume or evaluate, and to take the choices of algorithms from
   const NetworkSpec* model = nullptr;      // null: the network is left out
-  bool decode_sample = false;              // decode a sample of the images, for which a start takes no time
+  DataRequest request{};
+  bool evaluates = false;
+  std::optional<TrainedOn> trained{};  // of an evaluation, whose data are converted to the form of these
 };
-// The same for train and check; check leaves out the members that cannot be made. Collective.
-Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, PreflightErrors& preflight,
+// The same for all commands; check leaves out the members that cannot be made. Collective.
+Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightErrors& preflight,
                   const Log& log);
-
-// The data on which a trained network is evaluated: those of the configuration, or images. They are converted to the
-// form of its training data.
-struct EvaluationData {
-  const TrainState& state;           // of the network
-  std::optional<TrainedOn> trained;  // empty if the checkpoint does not store it
-  std::vector<std::string> images{};
-  bool needs_labels = true;
-  bool data_was_given = false;  // the command line has --data
-};
-// Assembles the evaluation of a checkpoint. Throws an input error if labels are needed and the network has no such
-// classes. Collective.
-Assembly assemble_for(World& world, const RunConfig& config, const EvaluationData& evaluation, const Log& log);
 
 // Translates the configuration. Data sets that are too large for this host's memory are read lazily.
 DataRequest data_request(const RunConfig& config);

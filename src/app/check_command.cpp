@@ -35,11 +35,7 @@ namespace {
 class Check {
  public:
   Check(World& world, const Invocation& invocation, const Findings& before)
-      : world_(world),
-        given_(invocation.given),
-        hosts_(all_gather_text(world, world.host())),
-        findings_(before),
-        config_(invocation.run) {
+      : world_(world), hosts_(all_gather_text(world, world.host())), findings_(before), config_(invocation.run) {
     Findings mine;
     for (const std::string& problem : invocation.problems) mine.fail(ErrorSource::usage, "{}", problem);
     const Findings problems = gather(world, mine);
@@ -61,7 +57,6 @@ class Check {
   std::string ready_text() const;
 
   World& world_;
-  std::set<std::string> given_;
   Hosts hosts_;
   Findings findings_;
   RunConfig config_;
@@ -74,15 +69,13 @@ class Check {
 
 // Makes all ranks call the same collectives from here on.
 void Check::use_options_of_rank_0() {
-  RunConfig first;
-  std::set<std::string> read;
   const bool resume = config_.resume;
-  const std::string facts = broadcast_text(world_, fmt::format("{:d} {}", resume, fmt::join(given_, " ")), 0);
-  read_config_text(broadcast_text(world_, config_text(config_), 0), "rank 0", first, read);
+  const std::string facts = broadcast_text(world_, fmt::format("{:d} {}", resume, fmt::join(config_.given, " ")), 0);
+  RunConfig first = read_config_text(broadcast_text(world_, config_text(config_), 0), "rank 0");
   std::istringstream words(facts);
   words >> first.resume;
-  given_.clear();
-  for (std::string name; words >> name;) given_.insert(name);
+  first.given.clear();
+  for (std::string name; words >> name;) first.given.insert(name);
   first.data = config_.data;  // the path may differ between hosts, since the digests are compared
   first.test_data = config_.test_data;
   first.rehearse = config_.rehearse;
@@ -104,8 +97,7 @@ void Check::check_gpus_of_hosts() {
 
 void Check::check_memory_of_hosts() {
   const bool on_gpu = assembly_.processor.is_gpu();
-  const std::size_t state_bytes = max_state_bytes(*assembly_.network);
-  const auto share = file_shard(world_, state_bytes);
+  const auto share = file_shard(world_, *assembly_.network);
   is_split_ = !world_.all_true(!share || share->files == 1);
   std::optional<std::int64_t> device_free;
   findings_.attempt([&] {
@@ -128,10 +120,10 @@ void Check::run() {
   });
   use_options_of_rank_0();
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });
-  findings_.attempt([&] { refuse_absent_run(world_, config_, given_); });
+  findings_.attempt([&] { refuse_absent_run(world_, config_); });
   const Log silent(world_.rank(), world_.host(), true);
   PreflightErrors preflight(world_, silent, &findings_);
-  start_ = find_start(world_, config_, given_, DamagedPolicy::ignore, preflight, silent);
+  start_ = find_start(world_, config_, DamagedPolicy::ignore, preflight, silent);
   assembly_ = assemble_run(world_, config_, start_, true, preflight, silent);
   config_ = assembly_.config;
   check_gpus_of_hosts();

@@ -14,9 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <ranges>
-#include <set>
 #include <system_error>
 
 namespace tutti {
@@ -54,25 +52,6 @@ CheckpointStore store_in(const std::string& folder) {
   return CheckpointStore(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
 }
 
-// "RUN@best" or "RUN@120", split at the @.
-struct Choice {
-  std::string folder;
-  std::string which;  // "best" or a step
-};
-
-// Empty for other names, and if a file or folder with the whole name exists.
-std::optional<Choice> choice_of(const std::string& reference) {
-  const std::size_t at = reference.rfind('@');
-  std::error_code unknown;
-  if (at == std::string::npos || at == 0 || fs::exists(reference, unknown)) return std::nullopt;
-  Choice choice{.folder = reference.substr(0, at), .which = reference.substr(at + 1)};
-  constexpr std::size_t kMaxDigits = 18;
-  const bool is_step = !choice.which.empty() && choice.which.size() <= kMaxDigits &&
-                       choice.which.find_first_not_of("0123456789") == std::string::npos;
-  if (choice.which != "best" && !is_step) return std::nullopt;
-  return choice;
-}
-
 // The step of the best evaluation according to the newest good checkpoint; -1 if there is none.
 std::int64_t best_step(const CheckpointStore& store, const std::string& folder) {
   for (const std::int64_t step : std::views::reverse(store.steps())) {
@@ -90,27 +69,6 @@ Error no_checkpoints_in(const std::string& folder) {
           fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)};
 }
 
-// Throws if the folder has no checkpoint of that step.
-std::string path_of_choice(const Choice& choice) {
-  refuse_missing(choice.folder);
-  if (!is_folder(choice.folder)) {
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("'{}' is not the folder of a run: leave '@{}' out", choice.folder, choice.which));
-  }
-  const CheckpointStore store = store_in(choice.folder);
-  const std::vector<std::int64_t> steps = store.steps();
-  if (steps.empty()) throw no_checkpoints_in(choice.folder);
-  const bool is_best = choice.which == "best";
-  const std::int64_t step = is_best ? best_step(store, choice.folder) : std::stoll(choice.which);
-  if (std::ranges::binary_search(steps, step)) return store.path_of(step);
-  throw Error(ErrorSource::checkpoint,
-              fmt::format("'{}' has no checkpoint of step {}{}; it has steps {}", choice.folder,
-                          is_best && step < 0 ? "@best, since the newest one was saved before the first evaluation"
-                                              : fmt::format("{}", step),
-                          is_best && step >= 0 ? ", the best evaluation, which --keep-best would have kept" : "",
-                          fmt::join(steps, ", ")));
-}
-
 }  // namespace
 
 bool is_folder(const std::string& path) {
@@ -119,13 +77,32 @@ bool is_folder(const std::string& path) {
 }
 
 std::string checkpoint_path(const std::string& reference) {
-  const auto choice = choice_of(reference);
-  return choice ? path_of_choice(*choice) : reference;
-}
-
-std::string run_folder_of(const std::string& reference) {
-  const auto choice = choice_of(reference);
-  return choice ? choice->folder : reference;
+  const std::size_t at = reference.rfind('@');
+  std::error_code unknown;
+  if (at == std::string::npos || at == 0 || fs::exists(reference, unknown)) return reference;
+  const std::string folder = reference.substr(0, at);
+  const std::string which = reference.substr(at + 1);
+  const bool is_best = which == "best";
+  constexpr std::size_t kMaxDigits = 18;
+  const bool is_step =
+      !which.empty() && which.size() <= kMaxDigits && which.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_best && !is_step) return reference;
+  refuse_missing(folder);
+  if (!is_folder(folder)) {
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("'{}' is not the folder of a run: leave '@{}' out", folder, which));
+  }
+  const CheckpointStore store = store_in(folder);
+  const std::vector<std::int64_t> steps = store.steps();
+  if (steps.empty()) throw no_checkpoints_in(folder);
+  const std::int64_t step = is_best ? best_step(store, folder) : std::stoll(which);
+  if (std::ranges::binary_search(steps, step)) return store.path_of(step);
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("'{}' has no checkpoint of step {}{}; it has steps {}", folder,
+                          is_best && step < 0 ? "@best, since the newest one was saved before the first evaluation"
+                                              : fmt::format("{}", step),
+                          is_best && step >= 0 ? ", the best evaluation, which --keep-best would have kept" : "",
+                          fmt::join(steps, ", ")));
 }
 
 std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder) {
@@ -175,10 +152,7 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& referenc
 }
 
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config) {
-  RunConfig of_weights;
-  std::set<std::string> read;
-  read_config_text(weights.state.configuration, weights.path, of_weights, read);
-  config.model = of_weights.model;
+  config.model = read_config_text(weights.state.configuration, weights.path).model;
   return parse_model(weights.state.model, "the model of " + weights.path);
 }
 

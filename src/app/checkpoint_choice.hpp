@@ -26,8 +26,6 @@ void refuse_missing(const std::string& path);
 // Returns the file that RUN@best or RUN@STEP names; other names are returned as they are. Throws a checkpoint error if
 // the run has no such checkpoint.
 std::string checkpoint_path(const std::string& reference);
-// The folder part of `reference`. Reads nothing.
-std::string run_folder_of(const std::string& reference);
 // Reads and verifies the checkpoints in such a folder, the newest first. At the end come those that a resume skips.
 std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error if there is none.

@@ -21,12 +21,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 namespace tutti {
 namespace {
@@ -98,31 +96,22 @@ NamedCommand command_of(int argc, const char* const* argv) {
               fmt::format("unknown command '{}': {}", written, suggestion_for(written, known, help)));
 }
 
-// The texts given for options with text values, by the names of the options.
-using Texts = std::map<std::string, std::string>;
-
-CLI::Option* add_run_option(CLI::App& app, const RunOption& option, Texts& texts) {
-  const std::string flag = "--" + option.name;
-  if (const auto* const text = std::get_if<TextValue>(&option.value)) {
-    return app.add_option(flag, texts[option.name] = text->read(), option.help)->capture_default_str();
-  }
-  if (const auto* const number = std::get_if<IntValue>(&option.value)) {
-    return app.add_option(flag, *number->target, option.help)->capture_default_str();
-  }
-  if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    return app.add_option(flag, *real->target, option.help)->capture_default_str();
-  }
-  return app.add_flag(flag, *std::get<bool*>(option.value), option.help);
-}
-
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const Command& command, Texts& texts) {
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const Command& command) {
+  const std::string_view words = command.name;
+  const bool of_checkpoint = words == "eval" || words == "predict";
   for (const RunOption& option : options) {
     if (!command.takes(option)) continue;
-    CLI::Option* added = add_run_option(app, option, texts)->take_last();
-    added->group(option.group);
-    const std::string_view words = command.name;
-    const bool of_checkpoint = words == "eval" || words == "predict";
-    if (of_checkpoint && option.use == OptionUse::location) added->default_str("the checkpoint's");
+    const std::string flag = "--" + option.name;
+    if (option.value.type == ValueType::flag) {
+      app.add_flag(flag)->description(option.help)->group(option.group);
+      continue;
+    }
+    app.add_option(flag)
+        ->description(option.help)
+        ->type_name(std::string(name_of(option.value.type)))
+        ->default_str(of_checkpoint && option.use == OptionUse::location ? "the checkpoint's" : option.value.read())
+        ->take_last()
+        ->group(option.group);
   }
 }
 
@@ -141,38 +130,38 @@ std::string version_text() {
                      array_library_version());
 }
 
-struct PrintRequest {
-  Texts texts;
-  bool version = false;
-  std::string completion;  // the shell
-  bool manual = false;
-};
-
 // Adds all options and operands of the command.
-void add_all_options(CLI::App& app, const Command& command, Invocation& invocation, PrintRequest& wanted) {
+void add_all_options(CLI::App& app, const Command& command, Invocation& invocation) {
   app.set_help_flag("-h,--help", "print this help and exit");
-  app.add_flag("--version", wanted.version, "print the versions of program and libraries and exit");
+  app.add_flag("--version")->description("print the versions of program and libraries and exit");
   if (&command == &commands().front()) {
-    app.add_option("--completion", wanted.completion, "print the completion script for bash, zsh or fish and exit")
+    app.add_option("--completion")
+        ->description("print the completion script for bash, zsh or fish and exit")
+        ->type_name("TEXT")
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-    app.add_flag("--man-page", wanted.manual, "print the manual page and exit");
+    app.add_flag("--man-page")->description("print the manual page and exit");
   }
   command.add_command_options(app, invocation);
-  add_run_options(app, run_options(invocation.run), command, wanted.texts);
-  add_number_checks(app);
+  add_run_options(app, run_options(invocation.run), command);
+  add_value_checks(app);
 }
 
-void take_run_options(const CLI::App& app, const Texts& texts, Invocation& invocation) {
+// The text that was given for an option, "true" or "false" for a flag; empty if there was none.
+std::optional<std::string> given_text(const CLI::App& app, const std::string& flag) {
+  const CLI::Option* const option = app.get_option_no_throw(flag);
+  if (option == nullptr || option->count() == 0) return std::nullopt;
+  return option->as<std::string>();
+}
+
+void take_run_options(const CLI::App& app, Invocation& invocation) {
   for (const RunOption& option : run_options(invocation.run)) {
-    const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
-    if (parsed == nullptr || parsed->count() == 0) continue;
-    invocation.given.insert(option.name);
+    const auto text = given_text(app, "--" + option.name);
+    if (!text) continue;
+    invocation.run.given.insert(option.name);
     try {
-      if (std::holds_alternative<TextValue>(option.value)) set_text(option, texts.at(option.name));
-      require_in_range(option);
+      set_value(option, *text);
     } catch (const Error& error) {
       invocation.problems.emplace_back(error.what());
-      restore_default(option);
     }
   }
 }
@@ -211,12 +200,10 @@ std::vector<std::string> known_names(const std::string& option, const Extensions
 }
 
 // The choices in the option's row or, for options of one command, in its type: "TEXT:{test,train,any}".
-std::vector<std::string> choices_of(const std::string& name, const std::string& type) {
-  RunConfig config;
-  for (const RunOption& option : run_options(config)) {
-    const auto* const text = std::get_if<TextValue>(&option.value);
-    if (option.name == name && text != nullptr) return {text->choices.begin(), text->choices.end()};
-  }
+std::vector<std::string> choices_of(const std::string& name, const std::string& type,
+                                    const std::vector<RunOption>& rows) {
+  const auto row = std::ranges::find(rows, name, &RunOption::name);
+  if (row != rows.end()) return {row->value.choices.begin(), row->value.choices.end()};
   std::vector<std::string> choices;
   const std::size_t begin = type.find('{');
   if (begin == std::string::npos) return choices;
@@ -225,12 +212,12 @@ std::vector<std::string> choices_of(const std::string& name, const std::string& 
   return choices;
 }
 
-Json option_json(const CLI::Option& option, const Extensions* extensions) {
+Json option_json(const CLI::Option& option, const std::vector<RunOption>& rows, const Extensions* extensions) {
   const bool is_operand = option.get_positional();
   const std::string name = is_operand ? option.get_name(true) : option.get_lnames().front();
   const std::string type = option.get_type_name();  // "INT", or "INT:" and its bounds
   const std::string value = option.get_expected_max() > 0 ? type.substr(0, type.find(':')) : "";
-  const std::vector<std::string> choices = choices_of(name, type);
+  const std::vector<std::string> choices = choices_of(name, type, rows);
   const bool takes_paths = choices.empty() && value == "TEXT";
   return {{"name", name},
           {"group", option.get_group()},
@@ -251,13 +238,13 @@ std::string commands_json(const std::string& program, const Extensions* extensio
   for (const Command& command : tutti::commands()) {
     CLI::App app;
     Invocation invocation = begin_invocation(extensions);
-    PrintRequest wanted;
-    add_all_options(app, command, invocation, wanted);
+    add_all_options(app, command, invocation);
+    const std::vector<RunOption> rows = run_options(invocation.run);
     Json operands = Json::array();
     Json options = Json::array();
     for (const CLI::Option* option : app.get_options()) {
       if (option->get_group().empty()) continue;  // hidden, as in the help
-      (option->get_positional() ? operands : options).push_back(option_json(*option, extensions));
+      (option->get_positional() ? operands : options).push_back(option_json(*option, rows, extensions));
     }
     commands.push_back({{"words", command.name}, {"does", command.help}, {"operands", operands}, {"options", options}});
   }
@@ -299,8 +286,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const Extension
   const std::string called = name_of(call);
   const std::string name = trains ? called : fmt::format("{} {}", called, command->name);
   CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->help, name);
-  PrintRequest wanted;
-  add_all_options(app, *command, invocation, wanted);
+  add_all_options(app, *command, invocation);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {
@@ -309,18 +295,18 @@ Invocation parse_command_line(int argc, const char* const* argv, const Extension
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorSource::usage, parse_error_text(app, error, name + " --help"));
   }
-  if (wanted.version) return print(invocation, version_text());
-  if (wanted.manual) return print_by_companion(invocation, "man", called);
-  if (!wanted.completion.empty()) return print_by_companion(invocation, wanted.completion, called);
-  take_run_options(app, wanted.texts, invocation);
+  if (given_text(app, "--version") == "true") return print(invocation, version_text());
+  if (given_text(app, "--man-page") == "true") return print_by_companion(invocation, "man", called);
+  if (const auto shell = given_text(app, "--completion")) return print_by_companion(invocation, *shell, called);
+  take_run_options(app, invocation);
   if (!invocation.run.config.empty()) {
-    std::ranges::move(read_config_file(invocation.run.config, invocation.run, invocation.given),
-                      std::back_inserter(invocation.problems));
+    std::ranges::move(read_config_file(invocation.run.config, invocation.run), std::back_inserter(invocation.problems));
   }
   if (!invocation.problems.empty() && invocation.command_name != "check") {
     throw Error(ErrorSource::usage, invocation.problems.front());
   }
-  fit_defaults(invocation.run, invocation.given);
+  OptimizerOptions& optimizer = invocation.run.optimizer;
+  if (optimizer.kind == OptimizerKind::adamw && !invocation.run.given.contains("momentum")) optimizer.momentum = 0;
   invocation.command = command;
   return invocation;
 }

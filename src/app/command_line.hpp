@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -104,7 +103,6 @@ struct Invocation {
   std::filesystem::path companion;     // the program to execute
   std::vector<std::string> arguments;  // argv, for the run record; for a companion, those after its name
   RunConfig run;
-  std::set<std::string> given;        // names of run options that the user chose
   std::vector<std::string> problems;  // invalid values; check reports all, other commands throw the first
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;    // bench, check, eval, inspect, predict: file for the results as JSON

@@ -16,7 +16,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <span>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -59,13 +59,8 @@ void require_interpreter(const fs::path& program) {
 
 void put_into_stdin(const std::string& text) {
   const int file = ::memfd_create("tutti", 0);
-  std::span<const char> rest(text);
-  while (!rest.empty()) {
-    const ssize_t written = retry_on_eintr([&] { return ::write(file, rest.data(), rest.size()); });
-    if (written <= 0) break;
-    rest = rest.subspan(static_cast<std::size_t>(written));
-  }
-  if (!rest.empty() || ::lseek(file, 0, SEEK_SET) != 0 || ::dup2(file, STDIN_FILENO) < 0) {
+  const ssize_t written = retry_on_eintr([&] { return ::write(file, text.data(), text.size()); });
+  if (written != std::ssize(text) || ::lseek(file, 0, SEEK_SET) != 0 || ::dup2(file, STDIN_FILENO) < 0) {
     throw Error(ErrorSource::internal,
                 fmt::format("cannot create a file in memory: {}", std::generic_category().message(errno)));
   }

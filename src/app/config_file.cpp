@@ -9,13 +9,14 @@
 #include <toml.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <system_error>
-#include <type_traits>
 #include <vector>
 
 namespace tutti {
@@ -25,53 +26,18 @@ namespace {
   throw Error(ErrorSource::usage, fmt::format("{}:{}: {}", origin, line, why));
 }
 
-struct ValueText {
-  std::string operator()(const TextValue& value) const {
-    std::string text = "\"";
-    for (const char c : value.read()) {
-      const bool is_control = (c >= 0 && c < ' ') || c == '\x7f';
-      if (c == '"' || c == '\\') text += '\\';
-      text += is_control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
-    }
-    return text + '"';
-  }
-  std::string operator()(const IntValue& value) const { return fmt::format("{}", *value.target); }
-  std::string operator()(const RealValue& value) const {
-    const std::string text = fmt::format("{}", *value.target);
-    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-  }
-  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
-};
-
-void copy_value(const RunOption& from, const RunOption& to) {
-  if (const auto* const text = std::get_if<TextValue>(&from.value)) {
-    std::get<TextValue>(to.value).write(text->read());
-  } else if (const auto* const number = std::get_if<IntValue>(&from.value)) {
-    *std::get<IntValue>(to.value).target = *number->target;
-  } else if (const auto* const real = std::get_if<RealValue>(&from.value)) {
-    *std::get<RealValue>(to.value).target = *real->target;
-  } else {
-    *std::get<bool*>(to.value) = *std::get<bool*>(from.value);
-  }
+// Empty if the value has another type than the option.
+std::optional<std::string> text_of(const toml::value& value, ValueType type) {
+  if (value.is_integer() && type != ValueType::flag) return fmt::format("{}", value.as_integer());
+  if (value.is_string() && type == ValueType::text) return toml::get<std::string>(value);
+  if (value.is_floating() && type == ValueType::real) return fmt::format("{}", value.as_floating());
+  if (value.is_boolean() && type == ValueType::flag) return value.as_boolean() ? "true" : "false";
+  return std::nullopt;
 }
 
-// Returns the expected type if the value has another type, else sets the option and returns null.
-const char* set_value(const RunOption& option, const toml::value& value) {
-  if (std::holds_alternative<TextValue>(option.value)) {
-    if (!value.is_string() && !value.is_integer()) return "a quoted string";
-    set_text(option, value.is_string() ? toml::get<std::string>(value) : fmt::format("{}", value.as_integer()));
-  } else if (const auto* const number = std::get_if<IntValue>(&option.value)) {
-    if (!value.is_integer()) return "an integer";
-    *number->target = value.as_integer();
-  } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    if (!value.is_integer() && !value.is_floating()) return "a number";
-    *real->target = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();
-  } else {
-    if (!value.is_boolean()) return "true or false";
-    *std::get<bool*>(option.value) = value.as_boolean();
-  }
-  require_in_range(option);
-  return nullptr;
+const char* description_of(ValueType type) {
+  constexpr std::array kDescriptions{"a quoted string", "an integer", "a number", "true or false"};
+  return kDescriptions.at(static_cast<std::size_t>(type));
 }
 
 toml::value parse(const std::string& text, const std::string& origin) {
@@ -118,12 +84,11 @@ std::string_view replacement_of(const std::string& key, const toml::value& value
 }
 
 std::vector<std::string> read_options(const std::string& text, const std::string& origin, RunConfig& config,
-                                      std::set<std::string>& given, bool is_users) {
+                                      bool is_users) {
   const toml::value root = parse(text, origin);
   const auto options = run_options(config);
   std::vector<std::string> names;
   std::ranges::transform(options, std::back_inserter(names), &RunOption::name);
-  std::set<std::string> read;
   std::vector<std::string> problems;
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_location(value.location());
@@ -139,21 +104,20 @@ std::vector<std::string> read_options(const std::string& text, const std::string
     if (option->use == OptionUse::invocation) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }
-    if (given.contains(key)) continue;
+    if (config.given.contains(key)) continue;
     if (const std::string written = written_value(text, line); is_out_of_range(value, written)) {
       refuse(origin, line, fmt::format("'{}' = {} is out of range", key, written));
     }
-    const char* wanted = nullptr;
+    const ValueType type = option->value.type;
+    const auto chosen = text_of(value, type);
+    if (!chosen) refuse(origin, line, fmt::format("'{}' must be {}", key, description_of(type)));
     try {
-      wanted = set_value(*option, value);
+      set_value(*option, *chosen);
     } catch (const Error& error) {
       problems.push_back(fmt::format("{}:{}: {}", origin, line, error.what()));
-      restore_default(*option);
     }
-    if (wanted != nullptr) refuse(origin, line, fmt::format("'{}' must be {}", key, wanted));
-    read.insert(key);
+    config.given.insert(key);
   }
-  given.merge(read);
   return problems;
 }
 
@@ -164,13 +128,20 @@ bool contradicts(const std::string& asked, const std::string& chosen) {
 
 }  // namespace
 
-void restore_default(const RunOption& option) {
-  RunConfig defaults;
-  const auto options = run_options(defaults);
-  copy_value(*std::ranges::find(options, option.name, &RunOption::name), option);
+std::string value_text(const RunOption& option) {
+  const std::string value = option.value.read();
+  if (option.value.type == ValueType::real) {
+    return value.find_first_of(".en") == std::string::npos ? value + ".0" : value;
+  }
+  if (option.value.type != ValueType::text) return value;
+  std::string text = "\"";
+  for (const char c : value) {
+    const bool is_control = (c >= 0 && c < ' ') || c == '\x7f';
+    if (c == '"' || c == '\\') text += '\\';
+    text += is_control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
+  }
+  return text + '"';
 }
-
-std::string value_text(const RunOption& option) { return std::visit(ValueText{}, option.value); }
 
 std::string config_text(RunConfig config) {
   std::string text;
@@ -181,59 +152,48 @@ std::string config_text(RunConfig config) {
 }
 
 std::vector<std::string> chosen_options(const std::string& configuration) {
-  const auto lines_of = [](const std::string& text) {
-    std::vector<std::string> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
-  };
-  const std::vector<std::string> defaults = lines_of(config_text({}));
-  std::vector<std::string> chosen = lines_of(configuration);
-  std::erase_if(chosen, [&](const std::string& option) {
-    return std::ranges::count(defaults, option) > 0 || !moved_to(option.substr(0, option.find(' '))).empty();
-  });
+  const std::string defaults = "\n" + config_text({});
+  std::vector<std::string> chosen;
+  std::istringstream lines(configuration);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_default = defaults.find("\n" + line + "\n") != std::string::npos;
+    if (!is_default && moved_to(line.substr(0, line.find(' '))).empty()) chosen.push_back(line);
+  }
   return chosen;
 }
 
-void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
-                      std::set<std::string>& given) {
-  const std::vector<std::string> problems = read_options(text, origin, config, given, false);
+RunConfig read_config_text(const std::string& text, const std::string& origin, RunConfig config) {
+  const std::vector<std::string> problems = read_options(text, origin, config, false);
   if (!problems.empty()) throw Error(ErrorSource::usage, problems.front());
+  return config;
 }
 
-std::vector<std::string> read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
+std::vector<std::string> read_config_file(const std::string& path, RunConfig& config) {
   std::vector<std::byte> bytes;
   try {
     bytes = read_file_bytes(path);
   } catch (const Error& error) {
     throw Error(ErrorSource::usage, fmt::format("--config {}: {}", path, error.what()));
   }
-  return read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, given,
-                      true);
+  return read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, true);
 }
 
-void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
-  if (config.optimizer.kind == OptimizerKind::adamw && !given.contains("momentum")) config.optimizer.momentum = 0;
+RunConfig read_stored_config(const std::string& text, const std::string& checkpoint) {
+  RunConfig config = read_config_text(text, checkpoint);
+  if (!config.given.contains("exif")) config.exif = false;  // that version ignored the EXIF orientation
+  if (!config.given.contains("precision")) config.precision = Precision::fp32;  // the default of those versions
+  return config;
 }
 
-void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
-                        std::set<std::string>& given) {
-  read_config_text(text, checkpoint, config, given);
-  if (!given.contains("exif")) config.exif = false;                      // that version ignored the EXIF orientation
-  if (!given.contains("precision")) config.precision = Precision::fp32;  // the default of those versions
-}
-
-RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
-                           const std::string& checkpoint_config, const std::string& checkpoint_path) {
-  RunConfig from_checkpoint;
-  std::set<std::string> read;
-  read_stored_config(checkpoint_config, checkpoint_path, from_checkpoint, read);
+RunConfig merge_for_resume(const RunConfig& asked, const std::string& checkpoint_config,
+                           const std::string& checkpoint_path) {
+  RunConfig from_checkpoint = read_stored_config(checkpoint_config, checkpoint_path);
   RunConfig merged = asked;
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (targets[i].use == OptionUse::invocation || targets[i].use == OptionUse::output) continue;
-    const bool asked_for = given.contains(targets[i].name);
+    const bool asked_for = asked.given.contains(targets[i].name);
     if (asked_for && targets[i].use != OptionUse::fixed) continue;
     if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {
       throw Error(ErrorSource::input,
@@ -242,15 +202,15 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
                               targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i]),
                               checkpoint_path));
     }
-    copy_value(sources[i], targets[i]);
+    set_value(targets[i], sources[i].value.read());
   }
   // In versions without --schedule-epochs, --steps also ended a cosine schedule. A resume of a run of such a version
   // keeps that, so that its results do not change.
-  const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
+  const bool is_older = !from_checkpoint.given.contains("schedule-epochs") && !asked.given.contains("schedule-epochs");
   if (is_older && merged.rate.schedule == Schedule::cosine && from_checkpoint.steps > 0)
     merged.schedule_epochs = kScheduleOfInvocation;
   // So that a run that began in tf32 can continue on CPUs, in fp32.
-  if (merged.precision == Precision::tf32 && !given.contains("precision")) merged.precision.reset();
+  if (merged.precision == Precision::tf32 && !asked.given.contains("precision")) merged.precision.reset();
   return merged;
 }
 

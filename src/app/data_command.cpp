@@ -12,7 +12,6 @@
 #include "commands.hpp"
 #include "output.hpp"
 #include "pictures.hpp"
-#include "run_data.hpp"
 #include "scoring.hpp"
 #include "streams_and_signals.hpp"
 

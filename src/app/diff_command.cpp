@@ -20,7 +20,6 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -98,19 +97,12 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
   return text;
 }
 
-RunConfig config_of(const std::string& text, const std::string& path) {
-  RunConfig config;
-  std::set<std::string> read;
-  read_config_text(text, path, config, read);
-  return config;
-}
-
 // Options, network, data and versions.
 std::string facts_that_differ(const LoadedCheckpoint& loaded_a, const LoadedCheckpoint& loaded_b) {
   const TrainState& a = loaded_a.state;
   const TrainState& b = loaded_b.state;
   std::string text =
-      options_that_differ(config_of(a.configuration, loaded_a.path), config_of(b.configuration, loaded_b.path));
+      options_that_differ(read_config_text(a.configuration, loaded_a.path), read_config_text(b.configuration, loaded_b.path));
   if (a.model != b.model) text += "  the networks differ\n";
   const auto best_text = [](const BestTest& best) {
     return fmt::format("{} of {} after step {}", best.correct, best.samples, best.step);
@@ -159,7 +151,7 @@ Comparison compare_options(const std::string& a, const std::string& b) {
     const std::string path = (fs::path(metrics_path(run)).parent_path() / "config.toml").string();
     if (!is_file(path)) return {};
     const auto bytes = read_file_bytes(path);
-    configs.push_back(config_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
+    configs.push_back(read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
   }
   return {.text = options_that_differ(configs[0], configs[1])};
 }

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
@@ -19,52 +18,39 @@ namespace tutti {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> two_before(b.size() + 1);
-  std::vector<std::size_t> before(b.size() + 1);
-  std::vector<std::size_t> now(b.size() + 1);
-  std::iota(before.begin(), before.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = before[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      now[j] = std::min({changed, before[j] + 1, now[j - 1] + 1});
+  // edits[i][j]: from the first i characters of a to the first j of b
+  std::vector<std::vector<std::size_t>> edits(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      edits[i][j] = i + j;
+      if (i == 0 || j == 0) continue;
+      const std::size_t changed = edits[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      edits[i][j] = std::min({changed, edits[i - 1][j] + 1, edits[i][j - 1] + 1});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) now[j] = std::min(now[j], two_before[j - 2] + 1);
+      if (swapped) edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
     }
-    two_before = std::exchange(before, std::exchange(now, std::move(two_before)));
   }
-  return before.back();
+  return edits.back().back();
 }
 
-// CLI11 reports a wrong value of a flag as "WHAT: NAME = VALUE"; wrong numbers were refused before.
-std::string fault_of_value(const std::string& message) {
-  const std::size_t colon = message.find(": ");
-  const std::size_t equals = message.find(" = ", colon);
-  if (colon == std::string::npos || equals == std::string::npos) return message;
-  return fmt::format("{} cannot be '{}': give true or false, or no value",
-                     message.substr(colon + 2, equals - colon - 2), message.substr(equals + 3));
-}
-
-std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
-  std::string words;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional()) words += " " + option->get_name();
-  }
-  return words.empty() ? error.what() : fmt::format("{}: {}{}", error.what(), app.get_name(), words);
-}
-
+// For a missing operand, the message lists all operands.
 std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
-  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return fault_of_value(error.what());
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing_text(app, error);
-  return error.what();
+  std::string operands;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) operands += " " + option->get_name();
+  }
+  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  return is_missing && !operands.empty() ? fmt::format("{}: {}{}", error.what(), app.get_name(), operands)
+                                         : error.what();
+}
+
+[[noreturn]] void refuse(const std::string& option, const std::string& word, const char* wanted) {
+  throw CLI::ConversionError(fmt::format("{} cannot be '{}': give {}", option, word, wanted));
 }
 
 // CLI11 reads 010 as 8, and replaces numbers out of range by the nearest one in range.
 template <class Number>
-void check_number(const std::string& option, std::string& word) {
-  const auto refuse = [&](const char* wanted) {
-    throw CLI::ConversionError(fmt::format("{} cannot be '{}': give {}", option, word, wanted));
-  };
+void settle_number(const std::string& option, std::string& word) {
   constexpr bool kIsWhole = std::is_integral_v<Number>;
   std::string_view digits = word;
   if (digits.size() > 1 && digits.front() == '+' && digits[1] != '-') digits.remove_prefix(1);
@@ -72,10 +58,16 @@ void check_number(const std::string& option, std::string& word) {
   const char* const end = digits.data() + digits.size();
   const auto [rest, status] = std::from_chars(digits.data(), end, number);
   if (status == std::errc::result_out_of_range) {
-    refuse(kIsWhole ? "an integer from -2^63 to 2^63 - 1" : "0, or a number from 2.3e-308 to 1.7e308");
+    refuse(option, word, kIsWhole ? "an integer from -2^63 to 2^63 - 1" : "0, or a number from 2.3e-308 to 1.7e308");
   }
-  if (status != std::errc{} || rest != end) refuse(kIsWhole ? "an integer" : "a number");
-  if constexpr (kIsWhole) word = fmt::format("{}", number);
+  if (status != std::errc{} || rest != end) refuse(option, word, kIsWhole ? "an integer" : "a number");
+  word = fmt::format("{}", number);
+}
+
+void settle_flag(const std::string& option, std::string& word) {
+  bool value = false;
+  if (!CLI::detail::lexical_cast(word, value)) refuse(option, word, "true or false, or no value");
+  word = value ? "true" : "false";
 }
 
 // What options of PyTorch's trainers and launchers are here; empty for others.
@@ -92,8 +84,8 @@ std::string_view counterpart_of(std::string_view written) {
   return found == std::end(kCounterparts) ? std::string_view() : found->second;
 }
 
-}  // namespace
-
+// The known word with the smallest edit distance (letters left out, added, changed, or swapped with their neighbors).
+// Empty if that is more than one edit for every three letters.
 std::string nearest_word(std::string_view written, const std::vector<std::string>& known) {
   std::string nearest;
   std::size_t smallest = written.size() / 3 + 1;
@@ -105,6 +97,8 @@ std::string nearest_word(std::string_view written, const std::vector<std::string
   }
   return nearest;
 }
+
+}  // namespace
 
 std::string_view moved_to(std::string_view written) {
   constexpr std::string_view kForecast =
@@ -131,16 +125,20 @@ std::string suggestion_for(std::string_view written, const std::vector<std::stri
   return nearest.empty() ? fmt::format("see {}", help) : fmt::format("did you mean '{}'? See {}", nearest, help);
 }
 
-void add_number_checks(CLI::App& app) {
+void add_value_checks(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    const bool is_whole = type.starts_with("INT");
-    if (option->get_expected_max() == 0 || (!is_whole && !type.starts_with("FLOAT"))) continue;
-    const auto settle = [is_whole, name = option->get_name()](std::string& word) {
-      is_whole ? check_number<std::int64_t>(name, word) : check_number<double>(name, word);
-      return std::string();
-    };
-    option->transform(CLI::Validator(settle, ""));
+    auto* const settle = option->get_expected_max() == 0 ? settle_flag
+                         : type.starts_with("INT")       ? settle_number<std::int64_t>
+                         : type.starts_with("FLOAT")     ? settle_number<double>
+                                                         : nullptr;
+    if (settle == nullptr) continue;
+    option->transform(CLI::Validator(
+        [settle, name = option->get_name()](std::string& word) {
+          settle(name, word);
+          return std::string();
+        },
+        ""));
   }
 }
 

@@ -12,9 +12,6 @@ class ParseError;
 
 namespace tutti {
 
-// The known word with the smallest edit distance (letters left out, added, changed, or swapped with their neighbors).
-// Empty if that is more than one edit for every three letters.
-std::string nearest_word(std::string_view written, const std::vector<std::string>& known);
 // The replacement of an option or command of earlier versions, as a sentence without a period; empty for other names.
 std::string_view moved_to(std::string_view written);
 // The replacement, or "did you mean 'lenet'? See HELP", or "see HELP".
@@ -23,7 +20,8 @@ std::string suggestion_for(std::string_view written, const std::vector<std::stri
 // One line, which ends with `help`. An unknown word is reported before other errors, since it may be their cause.
 std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error, const std::string& help);
 
-// Makes all options with numbers refuse a value that is out of range or not in decimal digits.
-void add_number_checks(CLI::App& app);
+// Makes all options with numbers refuse a value that is out of range or not in decimal digits, and flags all but true
+// and false.
+void add_value_checks(CLI::App& app);
 
 }  // namespace tutti

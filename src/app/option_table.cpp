@@ -10,6 +10,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -18,52 +25,79 @@ namespace {
 constexpr std::int64_t kMany = 1'000'000'000;
 constexpr std::int64_t kMillion = 1'000'000;
 
-TextValue text(std::string& value) {
-  return {.read = [&value] { return value; }, .write = [&value](const std::string& word) { value = word; }};
+template <class Number>
+OptionValue number(Number& value, std::function<bool(Number)> is_valid, std::string range) {
+  const auto write = [&value, is_valid = std::move(is_valid), range = std::move(range)](const std::string& text) {
+    Number read{};
+    const auto status = std::from_chars(text.data(), text.data() + text.size(), read).ec;
+    if (status != std::errc{} || !is_valid(read)) throw std::invalid_argument(range);
+    value = read;
+  };
+  return {.type = std::is_integral_v<Number> ? ValueType::integer : ValueType::real,
+          .read = [&value] { return fmt::format("{}", value); },
+          .write = write};
 }
 
-TextValue checked(std::string& value, void (*check)(const std::string&)) {
-  return {.read = [&value] { return value; },
-          .write =
-              [&value, check](const std::string& word) {
-                check(word);
-                value = word;
-              }};
+OptionValue whole(std::int64_t& value, std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+                  std::int64_t max = std::numeric_limits<std::int64_t>::max(),
+                  std::optional<std::int64_t> also_valid = std::nullopt) {
+  const auto is_valid = [=](std::int64_t n) { return (n >= min && n <= max) || n == also_valid; };
+  return number<std::int64_t>(value, is_valid, fmt::format("{} to {}", min, max));
+}
+
+// The validate() of the class that uses the number checks its range.
+OptionValue real(double& value) {
+  const auto any = [](double) { return true; };
+  return number<double>(value, any, "a number");
+}
+
+OptionValue flag(bool& value) {
+  return {.type = ValueType::flag,
+          .read = [&value] { return std::string(value ? "true" : "false"); },
+          .write = [&value](const std::string& text) { value = text == "true"; }};
+}
+
+OptionValue text(std::string& value, void (*check)(const std::string&) = nullptr) {
+  const auto write = [&value, check](const std::string& text) {
+    if (check != nullptr) check(text);
+    value = text;
+  };
+  return {.read = [&value] { return value; }, .write = write};
 }
 
 template <auto parse>
-TextValue parsed(ParsedOption<parse>& value) {
-  return {.read = [&value] { return value.text(); }, .write = [&value](const std::string& word) { value = word; }};
+OptionValue parsed(ParsedOption<parse>& value) {
+  return {.read = [&value] { return value.text(); }, .write = [&value](const std::string& text) { value = text; }};
 }
 
 template <NamedEnum E>
-TextValue one_of(E& value) {
+OptionValue one_of(E& value) {
   const auto words = enum_names(value);
-  return {.choices = {words.begin(), words.end()},
-          .read = [&value] { return std::string(name_of(value)); },
-          .write = [&value](const std::string& word) { value = value_named<E>(word).value(); }};
+  return {.read = [&value] { return std::string(name_of(value)); },
+          .write = [&value](const std::string& word) { value = value_named<E>(word).value(); },
+          .choices = {words.begin(), words.end()}};
 }
 
 template <NamedEnum E>
-TextValue one_of(std::string_view left_open, std::optional<E>& value) {
+OptionValue one_of(std::string_view left_open, std::optional<E>& value) {
   const auto words = enum_names(E{});
-  TextValue text{.choices = {left_open},
-                 .read = [&value, left_open] { return std::string(value ? name_of(*value) : left_open); },
-                 .write = [&value](const std::string& word) { value = value_named<E>(word); }};
-  text.choices.insert(text.choices.end(), words.begin(), words.end());
-  return text;
+  OptionValue option{.read = [&value, left_open] { return std::string(value ? name_of(*value) : left_open); },
+                     .write = [&value](const std::string& word) { value = value_named<E>(word); },
+                     .choices = {left_open}};
+  option.choices.insert(option.choices.end(), words.begin(), words.end());
+  return option;
 }
 
-TextValue flag_words(std::string_view no, std::string_view yes, bool& value) {
-  return {.choices = {no, yes},
-          .read = [&value, no, yes] { return std::string(value ? yes : no); },
-          .write = [&value, yes](const std::string& word) { value = word == yes; }};
+OptionValue flag_words(std::string_view no, std::string_view yes, bool& value) {
+  return {.read = [&value, no, yes] { return std::string(value ? yes : no); },
+          .write = [&value, yes](const std::string& word) { value = word == yes; },
+          .choices = {no, yes}};
 }
 
-TextValue on_or_off(bool& value) {
-  TextValue text = flag_words("off", "on", value);
-  text.choices = {"on", "off"};
-  return text;
+OptionValue on_or_off(bool& value) {
+  OptionValue option = flag_words("off", "on", value);
+  option.choices = {"on", "off"};
+  return option;
 }
 
 std::vector<RunOption> data_options(RunConfig& c) {
@@ -74,16 +108,16 @@ std::vector<RunOption> data_options(RunConfig& c) {
        text(c.data)},
       {"test-data", data, "folder of the test set, if it is separate", location, text(c.test_data)},
       {"validation-ratio", data, "fraction of the training set to hold out as the test set", fixed,
-       RealValue{&c.validation_ratio}},
-      {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed, &c.skip_bad_images},
+       real(c.validation_ratio)},
+      {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed,
+       flag(c.skip_bad_images)},
       {"verify-data", data,
        "read all data before the start: decode every image, compare contents with the checkpoint's", output,
-       &c.verify_data},
+       flag(c.verify_data)},
       {"resident-mib", data, "read HDF5 data sets above this size lazily; 0: a quarter of the host's memory", location,
-       IntValue{&c.resident_mib, 0, kMany}},
+       whole(c.resident_mib, 0, kMany)},
       {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
-      {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed,
-       IntValue{&c.image_size, 0, 65536}},
+      {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, whole(c.image_size, 0, 65536)},
       {"augment", data, "augmentation of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed,
        one_of(c.augment)},
       {"normalize", data, "none, auto (mean and std of the training set) or MEAN/STD, of pixel / 255", fixed,
@@ -105,37 +139,36 @@ std::vector<RunOption> training_options(RunConfig& c) {
        "run, RUN@best, RUN@STEP or file whose weights this run starts from, with its network unless --model is given",
        fixed, text(c.init_from)},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, one_of("model", c.init)},
-      {"epochs", training, "passes over the training set", changeable, IntValue{&c.epochs, 1, kMillion}},
+      {"epochs", training, "passes over the training set", changeable, whole(c.epochs, 1, kMillion)},
       {"steps", training, "end after N steps, with the schedule of --epochs; 0: after all epochs", changeable,
-       IntValue{&c.steps, 0, kMany}},
+       whole(c.steps, 0, kMany)},
       {"batch-size", training, "global batch size: samples per step over all ranks", fixed,
-       IntValue{&c.batch_size, 1, kMany}},
-      {"lr", training, "learning rate", fixed, RealValue{&c.rate.base}},
+       whole(c.batch_size, 1, kMany)},
+      {"lr", training, "learning rate", fixed, real(c.rate.base)},
       {"optimizer", training, "optimizer: sgd, adamw or lars", fixed, one_of(c.optimizer.kind)},
-      {"momentum", training, "momentum (sgd, lars)", fixed, RealValue{&c.optimizer.momentum}},
-      {"nesterov", training, "Nesterov momentum (sgd)", fixed, &c.optimizer.nesterov},
+      {"momentum", training, "momentum (sgd, lars)", fixed, real(c.optimizer.momentum)},
+      {"nesterov", training, "Nesterov momentum (sgd)", fixed, flag(c.optimizer.nesterov)},
       {"weight-decay", training, "L2 coefficient (sgd, lars); decoupled decay (adamw)", fixed,
-       RealValue{&c.optimizer.weight_decay}},
-      {"adam-beta1", training, "decay of the running mean of the gradients (adamw)", fixed,
-       RealValue{&c.optimizer.beta1}},
+       real(c.optimizer.weight_decay)},
+      {"adam-beta1", training, "decay of the running mean of the gradients (adamw)", fixed, real(c.optimizer.beta1)},
       {"adam-beta2", training, "decay of the running mean of the squared gradients (adamw)", fixed,
-       RealValue{&c.optimizer.beta2}},
-      {"adam-epsilon", training, "added to the denominator (adamw)", fixed, RealValue{&c.optimizer.epsilon}},
+       real(c.optimizer.beta2)},
+      {"adam-epsilon", training, "added to the denominator (adamw)", fixed, real(c.optimizer.epsilon)},
       {"no-decay", training, "parameters without weight decay and lars scaling: none or norms-biases", fixed,
        flag_words("none", "norms-biases", c.optimizer.exempts_norms_and_biases)},
-      {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, RealValue{&c.optimizer.clip_norm}},
+      {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, real(c.optimizer.clip_norm)},
       {"label-smoothing", training, "label smoothing of the training loss", fixed,
-       RealValue{&c.label_smoothing, "at least 0 and below 1", [](double v) { return v >= 0 && v < 1; }}},
+       number<double>(
+           c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
       {"schedule", training, "learning rate schedule: constant, step or cosine", fixed, one_of(c.rate.schedule)},
       {"schedule-epochs", training, "length of the cosine schedule, for a run that will be extended later; 0: --epochs",
-       changeable, IntValue{&c.schedule_epochs, 0, kMillion, kScheduleOfInvocation}},
+       changeable, whole(c.schedule_epochs, 0, kMillion, kScheduleOfInvocation)},
       {"lr-period", training, "step schedule: drop every N epochs (10) or at these epochs (30,60,80), warm-up included",
        fixed, parsed(c.lr_period)},
-      {"lr-decay", training, "step schedule: factor per drop", fixed, RealValue{&c.rate.decay}},
-      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, RealValue{&c.rate.min}},
-      {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed,
-       RealValue{&c.rate.warmup_epochs}},
-      {"seed", training, "random seed", fixed, IntValue{&c.seed}},
+      {"lr-decay", training, "step schedule: factor per drop", fixed, real(c.rate.decay)},
+      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, real(c.rate.min)},
+      {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed, real(c.rate.warmup_epochs)},
+      {"seed", training, "random seed", fixed, whole(c.seed)},
   };
 }
 
@@ -145,12 +178,12 @@ std::vector<RunOption> running_options(RunConfig& c) {
   const std::string ranks = "Ranks and devices", saving = "Checkpoints and output";
   return {
       {"parts", ranks, "number of parts of every batch, fixed for the run; 0: one per rank", fixed,
-       IntValue{&c.parts, 0, kMaxParts}},
+       whole(c.parts, 0, kMaxParts)},
       {"part-map", ranks,
        "parts of each rank: even, auto (by measured speed; results are bit-identical) or a list, for example 3,3,2",
        changeable, parsed(c.part_map)},
       {"threads", ranks, "threads per part; 0: 1 with --parts, else an equal share of the node's cores", fixed,
-       IntValue{&c.threads, 0, 4096}},
+       whole(c.threads, 0, 4096)},
       {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, one_of(c.device)},
       {"precision", ranks,
        "precision of the compute: fp32, bf16 or, on GPUs, tf32; auto: tf32 if all ranks are on GPUs that have it, else "
@@ -164,12 +197,13 @@ std::vector<RunOption> running_options(RunConfig& c) {
        fixed, one_of("auto", c.exchange)},
       {"shard-optimizer", ranks,
        "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; results are bit-identical",
-       changeable, &c.shard_optimizer},
+       changeable, flag(c.shard_optimizer)},
       {"bucket-mib", ranks, "size of a gradient bucket, MiB; 0: 4, on GPUs 16", fixed,
-       RealValue{&c.bucket_mib, "0 to 4096", [](double v) { return v >= 0 && v <= 4096; }}},
+       number<double>(
+           c.bucket_mib, [](double v) { return v >= 0 && v <= 4096; }, "0 to 4096")},
       {"in-flight", ranks, "steps to prefetch, 0 to 2 (on GPUs also steps enqueued ahead); does not change results",
-       changeable, IntValue{&c.in_flight, 0, 2}},
-      {"share-device", ranks, "let ranks share a GPU: slow, for tests", changeable, &c.share_device},
+       changeable, whole(c.in_flight, 0, 2)},
+      {"share-device", ranks, "let ranks share a GPU: slow, for tests", changeable, flag(c.share_device)},
       {"search-plans", ranks, "on GPUs, autotune cuDNN (as cudnn.benchmark does): on or off", changeable,
        on_or_off(c.search_plans)},
       {"plan-cache", ranks,
@@ -179,22 +213,22 @@ std::vector<RunOption> running_options(RunConfig& c) {
        on_or_off(c.record_steps)},
       {"out", saving, "folder for checkpoints, metrics.jsonl and the resolved options; default: nothing is written",
        output, text(c.out)},
-      {"resume", saving, "continue from the newest checkpoint in --out", invocation, &c.resume},
+      {"resume", saving, "continue from the newest checkpoint in --out", invocation, flag(c.resume)},
       {"checkpoint-every", saving,
        "Nsteps, Nepochs, Ns (seconds) or end; if omitted: every epoch, and every 15 minutes of a longer one; always "
        "at the end",
        changeable, parsed(c.checkpoint_every)},
       {"keep-checkpoints", saving, "keep the newest N checkpoints, at least 2; 0: all", changeable,
-       IntValue{&c.keep_checkpoints, 2, kMany, 0}},
+       whole(c.keep_checkpoints, 2, kMany, 0)},
       {"keep-best", saving, "also save whenever the evaluation improves, and keep the best checkpoint", changeable,
-       &c.keep_best},
+       flag(c.keep_best)},
       {"time-limit", saving,
        "save a checkpoint and stop with status 75 before this run time (3600, 90m or 12:00:00) is reached; default: no "
        "limit",
        output, parsed(c.time_limit)},
       {"config", saving, "TOML file of options, keys as here; the command line overrides it", invocation,
        text(c.config)},
-      {"dry-run", saving, "print the resolved options as TOML and exit", invocation, &c.dry_run},
+      {"dry-run", saving, "print the resolved options as TOML and exit", invocation, flag(c.dry_run)},
   };
 }
 
@@ -204,28 +238,28 @@ std::vector<RunOption> watching_options(RunConfig& c) {
   const std::string logging = "Logging", tolerance = "Fault tolerance";
   return {
       {"test-every", logging, "evaluate after every N epochs and the last; 0: never", changeable,
-       IntValue{&c.test_every, 0, kMany}},
+       whole(c.test_every, 0, kMany)},
       {"log-every", logging, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,
-       IntValue{&c.log_every, 0, kMany}},
+       whole(c.log_every, 0, kMany)},
       {"digest-every", logging, "record digests of weights, gradients and optimizer state every N steps; 0: off",
-       changeable, IntValue{&c.digest_every, 0, kMany}},
+       changeable, whole(c.digest_every, 0, kMany)},
       {"sample-log", logging, "write the samples of each part to this file, a JSON line per step; a resume appends",
        output, text(c.sample_log)},
       {"progress", logging,
        "progress bar on stderr: auto (on a terminal; otherwise at least one line every 30 s), always or never", output,
        one_of(c.progress)},
-      {"quiet", logging, "print results only: no banner, no notes", output, &c.quiet},
+      {"quiet", logging, "print results only: no banner, no notes", output, flag(c.quiet)},
       {"trace", logging,
        "write a timeline of all ranks to this file, for Perfetto or chrome://tracing; a few KB per step and rank",
        output, text(c.trace)},
       {"stall-timeout", tolerance,
        "seconds without progress after which the job names the late rank and ends with status 86", changeable,
-       RealValue{&c.stall_timeout}},
+       real(c.stall_timeout)},
       {"watch-interface", tolerance, "network interface for the status of the ranks; default: chosen automatically",
        output, text(c.watch_interface)},
       {"verify-replicas", tolerance,
        "compare the state of all ranks every N steps (optimizer state only if replicated); 0: off", changeable,
-       IntValue{&c.verify_replicas, 0, kMany}},
+       whole(c.verify_replicas, 0, kMany)},
       {"on-divergence", tolerance,
        "stop (the only choice): end with status 87; --resume then continues from the newest checkpoint, which was "
        "equal on all ranks",
@@ -234,9 +268,9 @@ std::vector<RunOption> watching_options(RunConfig& c) {
        changeable, one_of(c.on_nonfinite)},
       {"allow-mixed-processors", tolerance,
        "with --exchange exact: allow processors with different instruction sets, which change the bits", changeable,
-       &c.allow_mixed_processors},
+       flag(c.allow_mixed_processors)},
       {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", invocation,
-       checked(c.rehearse, validate_rehearsal)},
+       text(c.rehearse, validate_rehearsal)},
   };
 }
 
@@ -250,28 +284,17 @@ std::vector<RunOption> run_options(RunConfig& config) {
   return options;
 }
 
-void set_text(const RunOption& option, const std::string& text) {
-  const TextValue& value = std::get<TextValue>(option.value);
+void set_value(const RunOption& option, const std::string& text) {
+  const auto& choices = option.value.choices;
   if (const std::string_view instead = moved_to(fmt::format("{} {}", option.name, text)); !instead.empty()) {
     throw Error(ErrorSource::usage, fmt::format("--{} {} no longer exists: {}", option.name, text, instead));
   }
-  if (!value.choices.empty() && std::ranges::count(value.choices, text) == 0) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--{} {}: must be one of {}", option.name, text, fmt::join(value.choices, ", ")));
-  }
-  value.write(text);
-}
-
-void require_in_range(const RunOption& option) {
-  const auto refuse = [&](auto value, const std::string& range) {
-    throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option.name, value, range));
-  };
-  if (const auto* const number = std::get_if<IntValue>(&option.value)) {
-    const std::int64_t value = *number->target;
-    const bool is_valid = (value >= number->min && value <= number->max) || value == number->also_valid;
-    if (!is_valid) refuse(value, fmt::format("{} to {}", number->min, number->max));
-  } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    if (real->range != nullptr && !real->is_valid(*real->target)) refuse(*real->target, real->range);
+  try {
+    const bool is_choice = choices.empty() || std::ranges::count(choices, text) > 0;
+    if (!is_choice) throw std::invalid_argument(fmt::format("one of {}", fmt::join(choices, ", ")));
+    option.value.write(text);
+  } catch (const std::invalid_argument& valid) {
+    throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option.name, text, valid.what()));
   }
 }
 

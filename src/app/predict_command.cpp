@@ -222,7 +222,7 @@ void refuse_contradictions(const Invocation& invocation) {
   const auto refuse = [](const std::string& words) { throw Error(ErrorSource::usage, words); };
   if (!request.images.empty()) {
     for (const char* const option : {"data", "test-data"}) {
-      if (!invocation.given.contains(option)) continue;
+      if (!invocation.run.given.contains(option)) continue;
       refuse(fmt::format("--{} and '{}' both name images: give one of them", option, request.images.front()));
     }
     if (request.on) {

@@ -13,6 +13,8 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <regex>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -32,42 +34,21 @@ std::optional<Number> take_number(std::string_view& text) {
   return number;
 }
 
-// "1h30m", units from the longest to the shortest; or seconds without one.
-std::optional<std::int64_t> seconds_by_units(std::string_view text) {
-  constexpr std::string_view kUnits = "dhms";
-  constexpr std::array<std::int64_t, 4> kSeconds{86400, 3600, 60, 1};
-  std::int64_t seconds = 0;
-  for (std::size_t next = 0; !text.empty();) {
-    const auto count = take_number<std::uint32_t>(text);
-    const bool is_bare = text.empty() && next == 0;
-    const std::size_t unit = is_bare ? kUnits.size() - 1 : text.empty() ? kUnits.npos : kUnits.find(text.front());
-    if (!count || unit == kUnits.npos || unit < next) return std::nullopt;
-    seconds += *count * kSeconds[unit];
-    next = unit + 1;
-    if (!is_bare) text.remove_prefix(1);
+// Seconds without a unit, "1h30m", "HH:MM:SS" or "D-HH:MM:SS"; empty for any other text.
+std::optional<double> seconds_in(const std::string& text) {
+  constexpr std::array<double, 4> kSeconds{86400, 3600, 60, 1};  // of the groups of each pattern
+  for (const char* const pattern :
+       {R"(()()()(\d{1,10}))", R"((?:(\d{1,10})d)?(?:(\d{1,10})h)?(?:(\d{1,10})m)?(?:(\d{1,10})s)?)",
+        R"((?:(\d{1,10})-)?(\d{1,10}):(0{0,8}[0-5]?\d):(0{0,8}[0-5]?\d))"}) {
+    std::smatch groups;
+    if (!std::regex_match(text, groups, std::regex(pattern))) continue;
+    double seconds = 0;
+    for (std::size_t i = 0; i < kSeconds.size(); ++i) {
+      if (groups[i + 1].length() > 0) seconds += kSeconds[i] * std::stod(groups[i + 1]);
+    }
+    return seconds;
   }
-  return seconds;
-}
-
-// "HH:MM:SS" or "D-HH:MM:SS"
-std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
-  std::int64_t days = 0;
-  if (const auto dash = text.find('-'); dash != text.npos) {
-    const auto count = take_number<std::uint32_t>(text);
-    if (!count || !text.starts_with('-')) return std::nullopt;
-    text.remove_prefix(1);
-    days = *count;
-  }
-  std::int64_t seconds = 0;
-  for (int colons = 0; colons < 3; ++colons) {
-    if (colons > 0 && !text.starts_with(':')) return std::nullopt;
-    if (colons > 0) text.remove_prefix(1);
-    const auto count = take_number<std::uint32_t>(text);
-    if (!count || (colons > 0 && *count >= 60)) return std::nullopt;
-    seconds = 60 * seconds + *count;
-  }
-  if (!text.empty()) return std::nullopt;
-  return 86400 * days + seconds;
+  return std::nullopt;
 }
 
 // "3,3,2": integers of 1 or more; empty for any other text.
@@ -133,8 +114,7 @@ std::string checkpoint_every_text(const CheckpointInterval& interval) {
 
 double parse_time_limit(const std::string& text) {
   if (text.empty()) return 0;
-  const auto seconds = text.find(':') == text.npos ? seconds_by_units(text) : seconds_by_clock(text);
-  if (seconds && *seconds > 0 && static_cast<double>(*seconds) <= kLongestSeconds) return static_cast<double>(*seconds);
+  if (const auto seconds = seconds_in(text); seconds && *seconds > 0 && *seconds <= kLongestSeconds) return *seconds;
   throw Error(ErrorSource::usage,
               fmt::format("--time-limit {}: give seconds (3600), or as 90m, 1h30m, 12:00:00 or 1-12:00:00", text));
 }
@@ -241,9 +221,9 @@ void refuse_without_out(const RunConfig& config) {
   }
 }
 
-std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks) {
+std::string drop_stored_part_map(RunConfig& config, int ranks) {
   const auto listed = std::ssize(config.part_map->parts_by_rank);
-  if (listed == 0 || listed == ranks || given.contains("part-map")) return {};
+  if (listed == 0 || listed == ranks || config.given.contains("part-map")) return {};
   return fmt::format("the checkpoint's --part-map {} is for {} ranks, not {}: parts are assigned evenly now",
                      std::exchange(config.part_map, "even").text(), listed, ranks);
 }

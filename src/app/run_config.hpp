@@ -145,6 +145,7 @@ struct RunConfig {
   bool dry_run = false;
 
   const Extensions* extensions = nullptr;  // borrowed; of a custom program
+  std::set<std::string> given;             // the names of the options that the command line or a file has
 };
 
 // Throws a usage error for options that contradict each other or that the trainer refuses.
@@ -161,6 +162,6 @@ void refuse_without_out(const RunConfig& config);
 
 // A list in a checkpoint fits only one number of ranks, and does not affect the result. On another number of ranks, if
 // none is given again, it becomes "even". Returns a note for users about that, or an empty text.
-std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks);
+std::string drop_stored_part_map(RunConfig& config, int ranks);
 
 }  // namespace tutti

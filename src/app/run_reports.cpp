@@ -7,15 +7,17 @@
 #include "tutti/train/progress.hpp"
 
 #include "device_choice.hpp"
-#include "option_table.hpp"
 #include "output.hpp"
 #include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -39,40 +41,7 @@ const char* state_location(const ExchangeOptions& exchange) {
   return "";
 }
 
-bool schedule_ends_with_invocation(const RunConfig& config) {
-  return config.schedule_epochs == kScheduleOfInvocation && config.steps > 0;
-}
-
-std::int64_t schedule_epochs(const RunConfig& config) {
-  return config.schedule_epochs > 0 ? config.schedule_epochs : config.epochs;
-}
-
-std::string schedule_end_text(const RunConfig& config) {
-  return schedule_ends_with_invocation(config) ? fmt::format("step {}", config.steps)
-                                               : fmt::format("epoch {}", schedule_epochs(config));
-}
-
 }  // namespace
-
-std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
-  const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
-  if (config.rate.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
-  const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
-  const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
-  const bool can_keep = !schedule_ends_with_invocation(before) && !is_over && !would_stop;
-  return fmt::format(
-      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
-      schedule_end_text(config), schedule_end_text(before), rate.before, rate.now,
-      can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
-               : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
-}
-
-std::string late_schedule_text(const RunConfig& config) {
-  if (config.rate.schedule != Schedule::cosine || config.rate.min == 0 || schedule_epochs(config) >= config.epochs)
-    return {};
-  return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
-                     schedule_end_text(config), config.rate.min, config.epochs);
-}
 
 void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
   const auto hosts = all_gather_text(world, world.host());
@@ -121,8 +90,27 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                        config.keep_best && config.keep_checkpoints != 0 ? ", and that of the best evaluation" : ""));
 }
 
+std::string versions_text(const Backend& backend, const World& world) {
+  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), backend.description(), world.description(),
+                     array_library_version());
+}
+
+namespace {
+
+std::string record_of(const SaveReport& report, double stall_seconds) {
+  nlohmann::ordered_json json{{"event", "checkpoint"},
+                              {"step", report.step},
+                              {"file", std::filesystem::path(report.path).filename().string()},
+                              {"bytes", report.bytes},
+                              {"seconds", report.seconds},
+                              {"stall_seconds", stall_seconds}};
+  if (!report.evicted_steps.empty()) json["given_up"] = report.evicted_steps;
+  if (!report.failure.empty()) json["failure"] = report.failure;
+  return json_line(json);
+}
+
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& arguments,
-                       std::int64_t steps) {
+                       std::int64_t steps_done) {
   const RunConfig& config = assembly.config;
   nlohmann::ordered_json record{{"event", "run"},
                                 {"command_line", arguments},
@@ -152,34 +140,37 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"weight_decay", config.optimizer.weight_decay},
                                 {"host", world.host()},
                                 {"startup_seconds", seconds_since_process_start()},
-                                {"step", steps}};
+                                {"step", steps_done}};
   if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
   return json_line(record);
 }
 
-std::string versions_text(const Backend& backend, const World& world) {
-  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), backend.description(), world.description(),
-                     array_library_version());
-}
+}  // namespace
 
 RunOutput::RunOutput(World& world, const ReportedRun& run)
     : world_(world),
       log_(world.rank(), world.host(), run.assembly.config.quiet),
       control_(run.control),
-      checkpoints_(run.checkpoints),
       time_profile_(run.time_profile),
-      classes_(run.assembly.network->classes()),
-      rate_(run.assembly.config.rate) {
+      assembly_(run.assembly),
+      resumes_(run.steps_done > 0) {
+  const RunConfig& config = assembly_.config;
+  if (const auto& shard = assembly_.options.file_shard; run.folder != nullptr && shard) {
+    writer_.emplace(
+        run.folder->store,
+        WriterOptions{.shard = *shard, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
+  }
   if (world.rank() != 0) return;
-  const RunConfig& config = run.assembly.config;
   if (draws_progress(config)) bar_.emplace();
   prints_lines_ = !bar_ && config.progress != ShowProgress::never && !config.quiet;
-  if (!config.out.empty()) {
-    metrics_.emplace(config.out + "/metrics.jsonl", [folder = run.folder] { return folder.loss_reason().empty(); });
+  if (run.folder != nullptr) {
+    metrics_.emplace(config.out + "/metrics.jsonl",
+                     [folder = run.folder->owned] { return folder.loss_reason().empty(); });
   }
   if (!config.sample_log.empty()) {
-    sample_log_.emplace(config.sample_log, run.resumes ? EarlierLines::kept : EarlierLines::dropped);
+    sample_log_.emplace(config.sample_log, resumes_ ? EarlierLines::kept : EarlierLines::dropped);
   }
+  record_line(run_record(assembly_, world, run.arguments, run.steps_done));
 }
 
 // A failing disk is reported once, not at every record.
@@ -205,16 +196,10 @@ void RunOutput::record_line(const std::string& json) {
   record([&](MetricsLog& metrics) { metrics.on_line(json); });
 }
 
-void RunOutput::start(const std::string& run_record, std::int64_t steps) {
-  record_line(run_record);
-  resumes_ = steps > 0;
-  since_start_.restart();
-}
-
 void RunOutput::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
   if (skipped_steps > 0) log_.info(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
-  if (checkpoints_ != nullptr) checkpoints_->finish([this](const std::string& json) { record_line(json); });
+  if (!assembly_.config.out.empty()) finish_saves();
   print_time();
   record_line(
       fmt::format(R"({{"event":"end","step":{},"status":"{}"}})", steps, end == RunEnd::planned ? "done" : "stopped"));
@@ -227,7 +212,7 @@ void RunOutput::print_time() {
 }
 
 BoundaryAction RunOutput::at_boundary(std::int64_t /*step*/) {
-  if (checkpoints_ != nullptr) checkpoints_->report([this](const std::string& json) { record_line(json); });
+  report_saves();
   return control_.at_boundary();
 }
 
@@ -280,7 +265,8 @@ void RunOutput::on_epoch(const EpochReport& report) {
   if (world_.rank() == 0) {
     fmt::print("{}\n", epoch_line(report));
     std::fflush(stdout);
-    const std::string guessing = has_warned_ ? "" : not_learning_warning(report, classes_, rate_);
+    const std::string guessing =
+        has_warned_ ? "" : not_learning_warning(report, assembly_.network->classes(), assembly_.config.rate);
     if (!guessing.empty()) log_.warn(guessing);
     has_warned_ = has_warned_ || !guessing.empty();
     if (stdout_failure() != 0 && !stdout_is_abandoned() && warned_of_.insert("stdout").second) {
@@ -296,7 +282,59 @@ void RunOutput::on_divergence(const DivergenceReport& report) {
 }
 
 void RunOutput::on_checkpoint(TrainState state, double copy_seconds) {
-  if (checkpoints_ != nullptr) checkpoints_->save(std::move(state), copy_seconds);
+  control_.on_snapshot();
+  if (!writer_) return;
+  const Stopwatch watch;
+  const std::int64_t step = state.progress.step;
+  writer_->save(std::move(state));
+  stalls_.push_back({step, copy_seconds + watch.seconds()});
+}
+
+// Records the saves since the last call, and logs failures.
+void RunOutput::report_saves() {
+  if (!writer_) return;
+  for (const SaveReport& save : writer_->take_reports()) report_save(save);
+}
+
+void RunOutput::report_save(const SaveReport& report) {
+  const auto stall = std::ranges::find(stalls_.rbegin(), stalls_.rend(), report.step, &Stall::step);
+  const double stall_seconds = stall == stalls_.rend() ? 0 : stall->seconds;
+  record_line(record_of(report, stall_seconds));
+  if (!report.evicted_steps.empty()) {
+    log_.warn(fmt::format("evicted {} of step {} to free space for step {}: {}",
+                          plural(report.evicted_steps.size(), "checkpoint"), fmt::join(report.evicted_steps, ", "),
+                          report.step, report.eviction_reason));
+  }
+  if (report.failure.empty()) {
+    good_saves_.push_back(report.seconds);
+    saved_bytes_ = report.bytes;
+    control_.saved(report.seconds + stall_seconds);
+  } else {
+    last_failure_ = report.failure;
+    log_.warn(fmt::format("checkpoint of step {} is not saved; earlier ones, if any, are kept: {}", report.step,
+                          report.failure));
+  }
+  if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
+}
+
+// Waits until the newest state is saved, and logs the cost of the checkpoints.
+void RunOutput::finish_saves() {
+  run_or_throw_on_all(world_, [&] {
+    if (!writer_) return;
+    report_saves();
+    writer_->finish();
+    report_saves();
+    if (writer_->newest_is_saved()) return;
+    throw Error(ErrorSource::save, fmt::format("the last state could not be saved: {}", last_failure_));
+  });
+  if (good_saves_.empty()) return;
+  std::vector<double> stalls;
+  for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
+  log_.info(
+      fmt::format("{} of {:.1f} MiB saved in {}/checkpoints: median save time {:.3f} s (in the background), "
+                  "median pause of the training {:.3f} s, longest pause {:.3f} s",
+                  plural(good_saves_.size(), "checkpoint"), mebi(saved_bytes_), assembly_.config.out,
+                  quartiles_of(good_saves_).median, quartiles_of(stalls).median, std::ranges::max(stalls)));
 }
 
 void RunOutput::on_epoch_end(const EpochEnd& end) {

@@ -8,9 +8,7 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/atomic_file.hpp"
-#include "tutti/storage/checkpoint_store.hpp"
-#include "tutti/storage/folder_lock.hpp"
-#include "tutti/train/lr_schedule.hpp"
+#include "tutti/storage/checkpoint_writer.hpp"
 #include "tutti/train/metrics_log.hpp"
 #include "tutti/train/progress.hpp"
 #include "tutti/train/trainer.hpp"
@@ -20,6 +18,7 @@
 #include "run_control.hpp"
 #include "run_folder.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,19 +28,6 @@ namespace tutti {
 
 // Prints the banner to stderr on rank 0. Collective.
 void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log);
-// The learning rates of the last step and of the next one.
-struct RateAtResume {
-  double before = 0;
-  double now = 0;
-};
-// A warning if the end of the schedule has moved, which makes the learning rate jump; else empty. It suggests the old
-// end only if that leaves no epochs at a learning rate of 0.
-std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate);
-// A note if epochs follow the end of a cosine schedule, at the minimum learning rate; else empty.
-std::string late_schedule_text(const RunConfig& config);
-// One JSON object; `steps` is the number of steps done already.
-std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& arguments,
-                       std::int64_t steps);
 std::string versions_text(const Backend& backend, const World& world);
 
 // The run to report. All references and pointers are borrowed.
@@ -49,18 +35,16 @@ struct ReportedRun {
   const Assembly& assembly;
   RunControl& control;
   TimeProfile& time_profile;
-  RunCheckpoints* checkpoints;  // null: the run has no folder
-  const OwnedFolder& folder;
-  bool resumes = false;  // else the sample log is overwritten
+  const RunFolder* folder;  // null: nothing is saved
+  const std::vector<std::string>& arguments;
+  std::int64_t steps_done = 0;  // 0: a new run, which overwrites the sample log
 };
 
 class RunOutput : public RunObserver {
  public:
-  // Throws save errors.
+  // To be made before the first step: writes the first record. Throws save errors.
   RunOutput(World& world, const ReportedRun& run);
 
-  // To be called before the first step. `run_record` is one JSON object; `steps` were done already.
-  void start(const std::string& run_record, std::int64_t steps);
   // To be called after the last step. Throws on all ranks if the last state could not be saved. Collective.
   void finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps);
 
@@ -84,24 +68,36 @@ class RunOutput : public RunObserver {
   void warn_of_lost_record(const Error& error);
   void record_line(const std::string& json);
   void print_time();
+  void report_saves();
+  void report_save(const SaveReport& report);
+  void finish_saves();
+
+  // How long a checkpoint has paused the training.
+  struct Stall {
+    std::int64_t step = 0;
+    double seconds = 0;
+  };
 
   World& world_;
   Log log_;
   RunControl& control_;
-  RunCheckpoints* checkpoints_;
   TimeProfile& time_profile_;
+  const Assembly& assembly_;
+  bool resumes_;
   std::optional<MetricsLog> metrics_;   // on rank 0, in the run's folder
   std::optional<LineFile> sample_log_;  // on rank 0
+  std::optional<CheckpointWriter> writer_;
+  std::vector<Stall> stalls_;
+  std::vector<double> good_saves_;  // seconds
+  std::int64_t saved_bytes_ = 0;    // of the last good save
+  std::string last_failure_;        // to save
   bool prints_lines_ = false;
   std::optional<ProgressBar> bar_;
   ProgressLines lines_;
   Stopwatch since_start_;
   TimeProfileSum time_;
   bool has_printed_time_ = false;  // of the last epoch
-  bool resumes_ = false;
   std::vector<EpochEnd> epochs_;
-  int classes_;
-  LrPlan rate_;
   bool has_warned_ = false;          // that the network does not learn
   std::set<std::string> warned_of_;  // failures reported so far
 };

@@ -3,6 +3,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
+#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
@@ -10,14 +11,15 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/findings.hpp"
+#include "preflight/host.hpp"
 #include "run_config.hpp"
-#include "run_data.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -27,21 +29,6 @@ namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-TrainedOn parse(const std::string& text) {
-  const Json json = Json::parse(text);
-  const auto image = json.at("image").get<std::vector<std::int64_t>>();
-  TrainedOn found{.image = Shape(image),
-                  .classes = json.at("classes").get<int>(),
-                  .class_names = json.at("class_names").get<std::vector<std::string>>()};
-  const bool has_image = image.size() == 3 && std::ranges::all_of(image, [](std::int64_t n) { return n > 0; });
-  const bool names_all = found.class_names.empty() || std::ssize(found.class_names) == found.classes;
-  if (!has_image || found.classes < 1 || !names_all) {
-    throw Error(ErrorSource::checkpoint, fmt::format("an image of {} extents, {} classes and {} class names",
-                                                     image.size(), found.classes, found.class_names.size()));
-  }
-  return found;
-}
 
 Json files_json(const std::optional<FileContents>& files) {
   if (!files) return nullptr;
@@ -93,10 +80,9 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
   if (comparable && !now->whole) now->whole = then->whole;
 }
 
-bool chooses_training(const std::set<std::string>& given) {
-  RunConfig config;
+bool chooses_training(RunConfig config) {
   return std::ranges::any_of(run_options(config), [&](const RunOption& option) {
-    return (option.use == OptionUse::fixed || option.use == OptionUse::location) && given.contains(option.name);
+    return (option.use == OptionUse::fixed || option.use == OptionUse::location) && config.given.contains(option.name);
   });
 }
 
@@ -104,34 +90,35 @@ std::string options_file(const RunConfig& config) { return config.out + "/config
 
 // For a run that --resume starts, since the folder has no checkpoint. If no options of a training are given, they are
 // those of the run that ended before its first checkpoint.
-void adopt_options_of_unsaved_run(World& world, RunConfig& config, const std::set<std::string>& given, const Log& log) {
+void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& log) {
   const std::string path = options_file(config);
   std::string text;
   on_rank_0(world, [&] {
-    if (chooses_training(given) || !std::filesystem::exists(path)) return;
+    if (chooses_training(config) || !std::filesystem::exists(path)) return;
     const auto bytes = read_file_bytes(path);
     text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   });
   text = broadcast_text(world, text, 0);
   if (text.empty()) return log.info(fmt::format("--resume: {} holds no checkpoint; starting a new run", config.out));
   run_or_throw_on_all(world, [&] {
-    std::set<std::string> known = given;
-    read_config_text(text, path, config, known);
+    const std::set<std::string> given = config.given;
+    config = read_config_text(text, path, config);
+    config.given = given;
   });
   log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.out, path));
 }
 
-std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, const std::set<std::string>& given,
-                                                DamagedPolicy damaged, const Log& log) {
+std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, DamagedPolicy damaged,
+                                                const Log& log) {
   auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log, damaged);
   if (!newest) {
-    adopt_options_of_unsaved_run(world, config, given, log);
+    adopt_options_of_unsaved_run(world, config, log);
     return newest;
   }
   std::string note;
   run_or_throw_on_all(world, [&] {
-    config = merge_for_resume(config, given, newest->state.configuration, newest->path);
-    note = drop_stored_part_map(config, given, world.size());
+    config = merge_for_resume(config, newest->state.configuration, newest->path);
+    note = drop_stored_part_map(config, world.size());
   });
   if (!note.empty()) log.info(note);
   return newest;
@@ -155,8 +142,6 @@ ProcessorKinds processor_kinds(const Backend& backend, const std::optional<Loade
   return kinds;
 }
 
-}  // namespace
-
 DataDigests digests_of(const DataPair& data) {
   DataDigests digests{.train = data.train->digest(), .train_files = data.train->info().contents};
   if (data.test) {
@@ -166,14 +151,11 @@ DataDigests digests_of(const DataPair& data) {
   return digests;
 }
 
-Findings check_weights(const std::optional<LoadedCheckpoint>& first, const RunConfig& config, const Network& network,
+// Warns if the images or classes of this run differ from those that the initial weights were trained on.
+Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data) {
   Findings findings;
-  if (!first) return findings;
-  const LoadedCheckpoint& weights = *first;
-  RunConfig theirs;
-  std::set<std::string> read;
-  read_config_text(weights.state.configuration, weights.path, theirs, read);
+  const RunConfig theirs = read_config_text(weights.state.configuration, weights.path);
   if (theirs.normalize != config.normalize) {
     findings.warn(
         "--normalize is {} here, and the weights of {} were trained with {}: unless you want that, give --normalize {}",
@@ -201,6 +183,8 @@ Findings check_weights(const std::optional<LoadedCheckpoint>& first, const RunCo
   return findings;
 }
 
+// Throws on all ranks if these are not the data that the checkpoint was trained and evaluated on, as far as it stores
+// their digests. Copies the digests of files that were not read this time from it. Returns warnings.
 Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests) {
   const auto refuse = [&](const std::string& what, std::uint64_t found, const char* verb, std::uint64_t before) {
     throw Error(ErrorSource::input,
@@ -235,6 +219,32 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   return warnings;
 }
 
+// Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
+Findings check_load(World& world, const Assembly& assembly) {
+  Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
+                              assembly.data.train->info().samples);
+  const HostLoad load{.host = world.host(),
+                      .ranks = world.local_size(),
+                      .threads = assembly.config.threads,
+                      .busy_threads = assembly.busy_cores(world),
+                      .cores = assembly.cores,
+                      .quota = Machine().group_limits().cores};
+  const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  mine.add(check_cores(load));
+  mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
+  Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
+  const TrainerOptions& options = assembly.options;
+  const SplitBatchSampler sampler(assembly.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
+  std::int64_t planned = sampler.steps_before(options.epochs);
+  if (options.steps > 0) planned = std::min(planned, options.steps);
+  const bool has_own_end = options.schedule_epochs > 0;
+  all.add(check_rates(assembly.config, planned, has_own_end ? sampler.steps_before(options.schedule_epochs) : planned));
+  all.add(gather(world, mine));
+  return all;
+}
+
+}  // namespace
+
 std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests) {
   const auto image = network.sample().extents();
   const bool names_fit = std::ranges::all_of(data.class_names, is_utf8);  // JSON allows nothing else
@@ -250,29 +260,38 @@ std::string trained_on_text(const Network& network, const DatasetInfo& data, con
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
   if (loaded.state.data.empty()) return std::nullopt;
   try {
-    return parse(loaded.state.data);
+    const Json json = Json::parse(loaded.state.data);
+    const auto image = json.at("image").get<std::vector<std::int64_t>>();
+    TrainedOn found{.image = Shape(image),
+                    .classes = json.at("classes").get<int>(),
+                    .class_names = json.at("class_names").get<std::vector<std::string>>()};
+    const bool has_image = image.size() == 3 && std::ranges::all_of(image, [](std::int64_t n) { return n > 0; });
+    const bool names_all = found.class_names.empty() || std::ssize(found.class_names) == found.classes;
+    if (has_image && found.classes >= 1 && names_all) return found;
+    throw Error(ErrorSource::checkpoint, fmt::format("an image of {} extents, {} classes and {} class names",
+                                                     image.size(), found.classes, found.class_names.size()));
   } catch (const std::exception& error) {
     throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, error.what()));
   }
 }
 
-void refuse_absent_run(World& world, const RunConfig& config, const std::set<std::string>& given) {
+void refuse_absent_run(World& world, const RunConfig& config) {
   on_rank_0(world, [&] {
     std::error_code unseen;
     const bool is_there = std::filesystem::exists(options_file(config), unseen) ||
                           std::filesystem::exists(config.out + "/checkpoints", unseen);
-    if (!config.resume || config.out.empty() || is_there || chooses_training(given)) return;
+    if (!config.resume || config.out.empty() || is_there || chooses_training(config)) return;
     throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
                                                 "there, give its options, such as --data, --model or --config",
                                                 config.out));
   });
 }
 
-RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,
-                    PreflightErrors& preflight, const Log& log) {
+RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightErrors& preflight,
+                    const Log& log) {
   RunStart start;
   if (config.resume && !config.out.empty()) {
-    preflight.attempt([&] { start.resumed = find_checkpoint(world, config, given, damaged, log); });
+    preflight.attempt([&] { start.resumed = find_checkpoint(world, config, damaged, log); });
   }
   preflight.attempt([&] {
     const bool takes_weights = !start.resumed && !config.init_from.empty();
@@ -280,7 +299,7 @@ RunStart find_start(World& world, RunConfig& config, const std::set<std::string>
     run_or_throw_on_all(world, [&] {
       if (start.resumed) {
         start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
-      } else if (takes_weights && !given.contains("model")) {
+      } else if (takes_weights && !config.given.contains("model")) {
         start.model = model_of(*start.weights, config);
       } else {
         start.model = choose_model(config);
@@ -292,11 +311,16 @@ RunStart find_start(World& world, RunConfig& config, const std::set<std::string>
 
 Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
                       PreflightErrors& preflight, const Log& log) {
-  Assembly assembly = assemble(world, config,
-                               {.checkpoint = start.resumed ? &start.resumed->state : nullptr,
-                                .model = start.model ? &*start.model : nullptr,
-                                .decode_sample = decode_sample},
-                               preflight, log);
+  Sources sources{.model = start.model ? &*start.model : nullptr, .request = data_request(config)};
+  DataRequest& request = sources.request;
+  if (start.resumed) {
+    sources.checkpoint = &start.resumed->state;
+    const RunConfig stored = read_config_text(start.resumed->state.configuration, "the checkpoint");
+    request.allow_non_utf8_names = true;
+    request.from_checkpoint = stored.data == config.data;
+  }
+  if (decode_sample && request.verification == Verification::start) request.verification = Verification::sample;
+  Assembly assembly = assemble(world, config, sources, preflight, log);
   if (!assembly.data.train) return assembly;
   start.digests = digests_of(assembly.data);
   if (!start.resumed) return assembly;
@@ -309,10 +333,12 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
 void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightErrors& preflight) {
   if (assembly.network) {
     preflight.add(check_load(world, assembly));
+  }
+  if (assembly.network && start.weights) {
     Findings of_weights;
     preflight.attempt([&] {
       run_or_throw_on_all(world, [&] {
-        of_weights = check_weights(start.weights, assembly.config, *assembly.network, assembly.data.train->info());
+        of_weights = check_weights(*start.weights, assembly.config, *assembly.network, assembly.data.train->info());
       });
     });
     preflight.add(of_weights);

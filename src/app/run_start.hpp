@@ -15,7 +15,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 
 namespace tutti {
@@ -27,19 +26,9 @@ struct DataDigests {
   std::optional<FileContents> train_files{};
   std::optional<FileContents> test_files{};
 };
-DataDigests digests_of(const DataPair& data);
-
 std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests);
 // Empty if an early version saved the checkpoint. Throws a checkpoint error that names it if the text is damaged.
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
-
-// Warns if the images or classes of this run differ from those that the initial weights, if any, were trained on.
-Findings check_weights(const std::optional<LoadedCheckpoint>& weights, const RunConfig& config, const Network& network,
-                       const DatasetInfo& data);
-
-// Throws on all ranks if these are not the data that the checkpoint was trained and evaluated on, as far as it stores
-// their digests. Copies the digests of files that were not read this time from it. Returns warnings.
-Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests);
 
 // The checkpoint that a training starts from, and its network.
 struct RunStart {
@@ -51,14 +40,14 @@ struct RunStart {
 
 // Throws if --resume names a folder without a run, which may be mistyped, and no options of a new run are given.
 // Collective.
-void refuse_absent_run(World& world, const RunConfig& config, const std::set<std::string>& given);
+void refuse_absent_run(World& world, const RunConfig& config);
 
-// On a resume, `config` becomes that of the checkpoint, merged with the `given` options. If the run ended before its
+// On a resume, `config` becomes that of the checkpoint, merged with the given options. If the run ended before its
 // first checkpoint, it becomes that of its config.toml, unless options of a training are given. Collective.
-RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,
-                    PreflightErrors& preflight, const Log& log);
+RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightErrors& preflight, const Log& log);
 
-// Refuses data other than those of a resumed checkpoint. `decode_sample` is as in TrainingSources. Collective.
+// Refuses data other than those of a resumed checkpoint. With `decode_sample`, decodes a sample of the images, for
+// which a start takes no time. Collective.
 Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
                       PreflightErrors& preflight, const Log& log);
 

@@ -1,10 +1,12 @@
 #include "scoring.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/train/evaluation.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
+#include "preflight/findings.hpp"
 #include "run_start.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +15,6 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <set>
 #include <span>
 
 namespace tutti {
@@ -22,13 +23,11 @@ namespace {
 // The checkpoint's configuration with this invocation's data, device and logging options.
 RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
-  RunConfig config;
+  RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
-  std::set<std::string> read;
-  read_stored_config(loaded.state.configuration, loaded.path, config, read);
-  if (invocation.given.contains("exif")) config.exif = asked.exif;
-  const bool other_data = invocation.given.contains("data");
-  const bool other_test_data = invocation.given.contains("test-data");
+  if (invocation.run.given.contains("exif")) config.exif = asked.exif;
+  const bool other_data = invocation.run.given.contains("data");
+  const bool other_test_data = invocation.run.given.contains("test-data");
   if (other_data) config.data = asked.data;
   if (other_data || other_test_data) config.test_data = asked.test_data;
   if (other_test_data) config.validation_ratio = 0;
@@ -53,26 +52,31 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   return config;
 }
 
+// Throws an input error if labels are needed and the network has no such classes.
 Assembly assemble_scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
                           const LoadedCheckpoint& loaded, const Log& log) {
   RunConfig config;
-  std::optional<TrainedOn> trained;
+  NetworkSpec model;
+  Sources sources{.checkpoint = &loaded.state, .model = &model, .evaluates = true};
   run_or_throw_on_all(world, [&] {
     config = config_for(invocation, request, loaded);
-    trained = trained_on(loaded);
-    if (trained || request.needs_labels) return;
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("'{}' was saved by an early version, without the image size and class names of its data: "
-                            "train one more step with --resume to save a complete one",
-                            loaded.path));
+    sources.trained = trained_on(loaded);
+    if (!sources.trained && !request.needs_labels) {
+      throw Error(ErrorSource::checkpoint,
+                  fmt::format("'{}' was saved by an early version, without the image size and class names of its data: "
+                              "train one more step with --resume to save a complete one",
+                              loaded.path));
+    }
+    model = parse_model(loaded.state.model, "the checkpoint's model");
   });
-  return assemble_for(world, config,
-                      {.state = loaded.state,
-                       .trained = trained,
-                       .images = request.images,
-                       .needs_labels = request.needs_labels,
-                       .data_was_given = invocation.given.contains("data")},
-                      log);
+  sources.request = data_request(config);
+  sources.request.images = request.images;
+  sources.request.allow_unlabelled = !request.needs_labels;
+  sources.request.allow_untrained_labels = true;
+  sources.request.allow_non_utf8_names = true;
+  sources.request.from_checkpoint = !invocation.run.given.contains("data");
+  PreflightErrors preflight(world, log);
+  return assemble(world, config, sources, preflight, log);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -153,20 +154,7 @@ void StopSignals::listen() {
 }
 
 std::string signal_name(int signal) {
-  switch (signal) {
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGINT:
-      return "SIGINT";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGPIPE:
-      return "a closed stdout";
-    default:
-      return fmt::format("signal {}", signal);
-  }
+  return signal == SIGPIPE ? "a closed stdout" : fmt::format("SIG{}", ::sigabbrev_np(signal));
 }
 
 }  // namespace tutti

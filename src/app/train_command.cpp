@@ -25,10 +25,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,12 +35,41 @@
 namespace tutti {
 namespace {
 
-void log_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
-  log.info(fmt::format("done after {}, weights {}", plural(trainer.steps_done(), "step"), digest_text(digest)));
-  if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
-    log.info(
-        fmt::format("{} samples of the last epoch were left over (--last-batch {})", left, name_of(config.last_batch)));
-  }
+bool schedule_ends_with_invocation(const RunConfig& config) {
+  return config.schedule_epochs == kScheduleOfInvocation && config.steps > 0;
+}
+
+std::int64_t schedule_epochs(const RunConfig& config) {
+  return config.schedule_epochs > 0 ? config.schedule_epochs : config.epochs;
+}
+
+std::string schedule_end_text(const RunConfig& config) {
+  return schedule_ends_with_invocation(config) ? fmt::format("step {}", config.steps)
+                                               : fmt::format("epoch {}", schedule_epochs(config));
+}
+
+// A warning if the end of the schedule has moved, which makes the learning rate jump from `rate_before` to `rate`; else
+// empty. It suggests the old end only if that leaves no epochs at a learning rate of 0.
+std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, double rate) {
+  const double rate_before = resumed.state.progress.learning_rate;
+  const RunConfig before = merge_for_resume({}, resumed.state.configuration, resumed.path);
+  if (config.rate.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
+  const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
+  const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
+  const bool can_keep = !schedule_ends_with_invocation(before) && !is_over && !would_stop;
+  return fmt::format(
+      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
+      schedule_end_text(config), schedule_end_text(before), rate_before, rate,
+      can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
+               : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
+}
+
+// A note if epochs follow the end of a cosine schedule, at the minimum learning rate; else empty.
+std::string late_schedule_text(const RunConfig& config) {
+  if (config.rate.schedule != Schedule::cosine || config.rate.min == 0 || schedule_epochs(config) >= config.epochs)
+    return {};
+  return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
+                     schedule_end_text(config), config.rate.min, config.epochs);
 }
 
 RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
@@ -66,9 +93,7 @@ void refuse_unreadable(const RunMetadata& facts, const Network& network) {
   }
   try {
     check_readable(first.state);
-    RunConfig read;
-    std::set<std::string> given;
-    read_config_text(facts.configuration, "its options", read, given);
+    read_config_text(facts.configuration, "its options");
     parse_model(facts.model, "its model");
     static_cast<void>(trained_on(first));
   } catch (const Error& error) {
@@ -90,13 +115,12 @@ class TrainRun {
         start_(start),
         rank_status_(rank_status),
         log_(log),
-        control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned())) {
+        folder_(folder),
+        control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned)) {
     if (folder == nullptr) return;
-    folder_ = folder->owned();
-    assembly.options.file_shard = file_shard(world, max_state_bytes(*assembly.network));
-    checkpoints_.emplace(world, assembly.config, folder->store(), assembly.options.file_shard, control_);
+    assembly.options.file_shard = file_shard(world, *assembly.network);
     on_rank_0(world, [&] {
-      folder_.require();
+      folder->owned.require();
       const std::string text = config_text(assembly.config);
       write_atomically(assembly.config.out + "/config.toml", std::as_bytes(std::span(text)));
     });
@@ -116,9 +140,8 @@ class TrainRun {
   RunStart& start_;
   RankStatus& rank_status_;
   const Log& log_;
-  OwnedFolder folder_;
+  const RunFolder* folder_;
   RunControl control_;
-  std::optional<RunCheckpoints> checkpoints_;
   std::optional<FaultInjector> fault_injector_;
   std::optional<Trainer> trainer_;
 };
@@ -146,7 +169,7 @@ void TrainRun::build(const Invocation& invocation) {
                           .versions = versions_text(*assembly_.backend, world_),
                           .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), start_.digests),
                           .data_digest = assembly_.data_digest};
-  if (checkpoints_) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
+  if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // only rank 0 writes them
   if (!config.rehearse.empty()) {
     fault_injector_.emplace(log_);
@@ -163,7 +186,7 @@ void TrainRun::build(const Invocation& invocation) {
     if (start_.weights) drawn = start_from_weights();
   });
   log_start(assembly_, world_, *trainer_, log_);
-  if (start_.resumed) log_resumed(invocation.given.contains("schedule-epochs"));
+  if (start_.resumed) log_resumed(config.given.contains("schedule-epochs"));
   if (const std::string late = late_schedule_text(config); !late.empty()) log_.info(late);
   if (start_.weights) {
     log_.info(fmt::format("initialized from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
@@ -179,11 +202,12 @@ void TrainRun::build(const Invocation& invocation) {
 void TrainRun::log_resumed(bool has_chosen_schedule) {
   LoadedCheckpoint& resumed = *start_.resumed;
   const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
-  const RateAtResume rate{resumed.state.progress.learning_rate, trainer_->learning_rate()};
+  const double rate_before = resumed.state.progress.learning_rate;
+  const double rate = trainer_->learning_rate();
   log_.info(fmt::format("resuming from {} (step {} of {}){}", resumed.path, trainer_->steps_done(),
                         trainer_->planned_steps(),
-                        has_steps_left && rate.before != rate.now
-                            ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now)
+                        has_steps_left && rate_before != rate
+                            ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate_before, rate)
                             : ""));
   const std::string moved = has_chosen_schedule ? "" : moved_schedule_text(assembly_.config, resumed, rate);
   if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
@@ -219,12 +243,10 @@ std::string TrainRun::train(const Invocation& invocation) {
     output.emplace(world_, ReportedRun{.assembly = assembly_,
                                        .control = control_,
                                        .time_profile = time_profile,
-                                       .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
                                        .folder = folder_,
-                                       .resumes = start_.resumed.has_value()});
+                                       .arguments = invocation.arguments,
+                                       .steps_done = trainer_->steps_done()});
   });
-  const std::int64_t steps = trainer_->steps_done();
-  output->start(run_record(assembly_, world_, invocation.arguments, steps), steps);
   RunEnd end = RunEnd::planned;
   run_then_barrier(world_, [&] { end = trainer_->run(*output); });
   rank_status_.enter(Phase::ending);
@@ -236,7 +258,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   const std::uint64_t digest = trainer_->weights_digest();
   output->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
   if (trace) trace->write(output->epochs(), log_);
-  if (end == RunEnd::stopped && !checkpoints_) {
+  if (end == RunEnd::stopped && folder_ == nullptr) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_.reason(),
                        plural(trainer_->steps_done(), "step"));
   }
@@ -244,7 +266,11 @@ std::string TrainRun::train(const Invocation& invocation) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; continue with --resume", control_.reason(),
                        trainer_->steps_done(), trainer_->planned_steps());
   }
-  log_end(*trainer_, digest, assembly_.config, log_);
+  log_.info(fmt::format("done after {}, weights {}", plural(trainer_->steps_done(), "step"), digest_text(digest)));
+  if (const std::int64_t left = trainer_->samples_left_over(); left > 0) {
+    log_.info(fmt::format("{} samples of the last epoch were left over (--last-batch {})", left,
+                          name_of(assembly_.config.last_batch)));
+  }
   return {};
 }
 
@@ -267,18 +293,18 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   RankStatus rank_status;
   if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
   run_or_throw_on_all(world, [&] { refuse_without_out(config); });
-  refuse_absent_run(world, config, invocation.given);
+  refuse_absent_run(world, config);
   PreflightErrors preflight(world, log);
   preflight.add(preflight_in_brief(world, config));
   std::optional<RunFolder> folder;
   if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
     if (world.local_size() < world.size()) preflight.add(check_sharing(world, config.out, false));
-    context.folder = folder->owned();
-    if (context.watch != nullptr) write_exit_record_on_stall(folder->owned(), *context.watch);
+    context.folder = folder->owned;
+    if (context.watch != nullptr) write_exit_record_on_stall(folder->owned, *context.watch);
   }
   const DamagedPolicy damaged = config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename;
-  RunStart start = find_start(world, config, invocation.given, damaged, preflight, log);
+  RunStart start = find_start(world, config, damaged, preflight, log);
   if (start.resumed && context.watch != nullptr) context.watch->set_timeout(config.stall_timeout);
   if (!config.dry_run) preflight.add(check_files(world, config));
   Assembly assembly = assemble_run(world, config, start, false, preflight, log);

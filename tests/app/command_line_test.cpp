@@ -36,7 +36,7 @@ TEST(CommandLine, TrainsWhenNoCommandIsGiven) {
 
 TEST(CommandLine, KnowsWhatTheUserChose) {
   const Invocation invocation = parse({"--lr", "0.05", "--nesterov"});
-  EXPECT_EQ(invocation.given, (std::set<std::string>{"lr", "nesterov"}));
+  EXPECT_EQ(invocation.run.given, (std::set<std::string>{"lr", "nesterov"}));
 }
 
 TEST(CommandLine, SuggestsACorrectionForAMisspeltWord) {
@@ -163,7 +163,7 @@ TEST(CommandLine, ReadsWhatToEvaluate) {
   EXPECT_EQ(eval.eval.checkpoint, "a.h5");
   EXPECT_EQ(eval.eval.on, EvalSet::train);
   EXPECT_EQ(eval.json, "b.json");
-  EXPECT_EQ(eval.given, std::set<std::string>{"data"});
+  EXPECT_EQ(eval.run.given, std::set<std::string>{"data"});
 }
 
 TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {

@@ -1,8 +1,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 
+#include "assemble.hpp"
 #include "command_line.hpp"
-#include "run_data.hpp"
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ TEST(StepAccount, MediansGoByInterval) {
 TEST(ScalingRun, TakesWholeBatchesHoweverFewTheSamples) {
   EXPECT_EQ(config_for_ranks({}, 64, 8192).last_batch, LastBatch::rollover);
   Invocation chosen;
-  chosen.given.insert("last-batch");
+  chosen.run.given.insert("last-batch");
   EXPECT_EQ(config_for_ranks(chosen, 64, 8192).last_batch, RunConfig().last_batch);
 }
 

@@ -59,7 +59,8 @@ TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
   const auto dropped = [](const char* map, const std::set<std::string>& given, int ranks) {
     RunConfig config;
     config.part_map = map;
-    const std::string note = drop_stored_part_map(config, given, ranks);
+    config.given = given;
+    const std::string note = drop_stored_part_map(config, ranks);
     EXPECT_EQ(note.empty(), config.part_map.text() == map) << note;
     return !note.empty();
   };

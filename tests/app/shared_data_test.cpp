@@ -1,7 +1,6 @@
 #include "tutti/base/error.hpp"
 
 #include "assemble.hpp"
-#include "run_data.hpp"
 #include "support/mpi_world.hpp"
 #include "support/thrown.hpp"
 
@@ -74,9 +73,10 @@ TEST(SharedData, IsInMemoryOncePerHost) {
 TEST(SharedData, HasTheSameDigestOnEveryRank) {
   DataRequest request;
   request.train = "synthetic:100x1x8x8:3";
-  const LoadedBlock block = load_once(test_world(), request);
+  const Buffer block = load_once(test_world(), request);
   const OwnedData alone = open_data(request);
-  EXPECT_EQ(open_loaded(block.bytes()).train->digest(), alone.pair.train->digest());
+  EXPECT_EQ(open_loaded({static_cast<const std::byte*>(block.data()), block.bytes()}).train->digest(),
+            alone.pair.train->digest());
 }
 
 TEST(SharedData, IsRefusedToRanksOfOneHostThatRequestDifferentData) {

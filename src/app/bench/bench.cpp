@@ -33,7 +33,7 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
 
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   RunConfig config = invocation.run;
-  if (!invocation.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
+  if (!invocation.run.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
   config.steps = steps;
   config.epochs = 1'000'000;
   config.test_every = 0;
@@ -46,7 +46,7 @@ RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t
   config.parts = ranks;
   config.exchange = Exchange::ring;
   // Every step has a whole batch, even one larger than the data.
-  if (!invocation.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
+  if (!invocation.run.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
   return config;
 }
 

@@ -222,7 +222,7 @@ Json report(const Figures& figures, const RunConfig& config, const std::string& 
 
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   RunConfig config = config_for_steps(invocation, 1'000'000'000);
-  if (!invocation.given.contains("model")) config.model = "resnet18";
+  if (!invocation.run.given.contains("model")) config.model = "resnet18";
   PreparedTraining run(world, config);
   SavedTraining training(world, *run.trainer, invocation.checkpoint.folder);
   for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
