@@ -48,8 +48,9 @@ class Heartbeats {
   // "eth0 (10.78.0.1)", or a text that says that no network was found.
   const std::string& description() const { return description_; }
 
-  // Never blocks; a datagram that cannot be sent immediately is dropped.
-  void send(const Datagram& datagram, int rank) const;
+  // Sends one datagram, or as many as the states need. Never blocks; a datagram that cannot be sent immediately is
+  // dropped.
+  void send(DatagramKind kind, std::span<const RankState> states, int rank) const;
   // Returns datagrams that have arrived from this job's ranks, a bounded number per call. Never blocks.
   std::vector<Datagram> receive() const;
 
@@ -63,6 +64,7 @@ class Heartbeats {
   std::string description_;
   Descriptor socket_;
   std::uint64_t nonce_ = 0;
+  std::int32_t own_rank_;
   std::vector<Address> addresses_;  // by rank
 };
 

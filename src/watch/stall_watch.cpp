@@ -139,22 +139,15 @@ bool StallWatch::is_ending() const noexcept {
   return true;
 }
 
-void StallWatch::report_failure() noexcept { end_as(Ending::failure); }
-
-void StallWatch::finish() noexcept {
-  end_as(Ending::success);
-  stop();
-}
-
-void StallWatch::end_as(Ending ending) noexcept {
+void StallWatch::end(bool failed) noexcept {
   {
     const std::lock_guard lock(mutex_);  // the thread that ends the job never releases it
     if (!host_) return;
     if (host_->head().end_at_ns == 0) {
       // Reports a rank that was late and has recovered, even if the job ends before the next beat.
       static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
-      host_->own().end = ending == Ending::failure ? RankEnd::failed : RankEnd::finished;
-      return ending == Ending::failure ? host_->report_failure(now_ns()) : host_->report(now_ns());
+      host_->own().end = failed ? RankEnd::failed : RankEnd::finished;
+      return failed ? host_->report_failure(now_ns()) : host_->report(now_ns());
     }
   }
   wait_forever();
