@@ -7,6 +7,8 @@
 
 #include "job_view.hpp"
 
+#include <netinet/in.h>
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -55,17 +57,11 @@ class Heartbeats {
   std::vector<Datagram> receive() const;
 
  private:
-  struct Address {
-    std::uint32_t host = 0;  // 0: none
-    std::uint16_t port = 0;
-    friend bool operator==(const Address&, const Address&) = default;
-  };
-
   std::string description_;
   Descriptor socket_;
   std::uint64_t nonce_ = 0;
   std::int32_t own_rank_;
-  std::vector<Address> addresses_;  // by rank
+  std::vector<sockaddr_in> addresses_;  // by rank; port 0: none
 };
 
 }  // namespace tutti

@@ -135,8 +135,6 @@ void HostWatch::report(std::int64_t now_ns) {
   }
 }
 
-void HostWatch::report_failure(std::int64_t now_ns) { send_to_others(DatagramKind::report, shared_.read(now_ns)); }
-
 void HostWatch::receive(std::int64_t now_ns) {
   if (!beats_) return;
   for (const Datagram& datagram : beats_->receive()) {

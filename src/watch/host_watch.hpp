@@ -38,7 +38,7 @@ class HostWatch {
   // Sends the states to the hosts that check the job.
   void report(std::int64_t now_ns);
   // Sends the states to all hosts, before this rank ends the job itself.
-  void report_failure(std::int64_t now_ns);
+  void report_failure(std::int64_t now_ns) { send_to_others(DatagramKind::report, shared_.read(now_ns)); }
   // Claims the task of reporting why the job ends and ending it. False: another rank of this host has claimed it.
   bool claim_end(std::int64_t now_ns);
   // Whether this host has begun to end the job, or one of its ranks has failed.

@@ -77,7 +77,8 @@ class MpiCommunicator : public Communicator {
   int rank() const override { return self_.rank; }
   int size() const override { return self_.size; }
   std::string description() const override {
-    return fmt::format("{} over {}{}", text_of(thresholds_), library_name(), helper_thread_ ? ", helper thread" : "");
+    return fmt::format("{} over {}{}", text_of(thresholds_), mpi_library_version(),
+                       helper_thread_ ? ", helper thread" : "");
   }
   std::vector<AllReduceThreshold> thresholds() const override { return thresholds_; }
   Buffer allocate(std::size_t bytes) override {
@@ -221,7 +222,7 @@ class LibraryCommunicator final : public MpiCommunicator {
   LibraryCommunicator(World& world, bool blocks)
       : MpiCommunicator(world, false, nullptr, AllReduceAlgorithm::ring), blocks_(blocks) {}
 
-  std::string description() const override { return fmt::format("all-reduce of {}", library_name()); }
+  std::string description() const override { return fmt::format("all-reduce of {}", mpi_library_version()); }
 
  private:
   void push_sum(const Tensor& values) override {

@@ -71,7 +71,7 @@ class MpiWorld final : public World {
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
 
-  std::string description() const override { return library_name(); }
+  std::string description() const override { return mpi_library_version(); }
 
   bool all_true(bool mine) override {
     const CollectiveScope here(collectives());
@@ -252,7 +252,7 @@ void require_full_threads(int provided) {
   check(MPI_Finalize());
   throw Error(ErrorSource::usage, fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
                                               "use a build of the MPI library with full thread support",
-                                              library_name(), provided, int{MPI_THREAD_MULTIPLE}))
+                                              mpi_library_version(), provided, int{MPI_THREAD_MULTIPLE}))
       .on_all_ranks();
 }
 
@@ -265,7 +265,7 @@ std::string launchers_of(const std::string& library) {
 
 // Without PMIx, Open MPI terminates the process in MPI_Init with unhelpful advice, so this warns before.
 void warn_missing_pmix() {
-  const std::string library = library_name();
+  const std::string library = mpi_library_version();
   if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
   write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. If {} fails to start: {}", program_name(),
                                 mpi::launched_size().value_or(0), library, launchers_of(library)));
@@ -278,7 +278,7 @@ void require_own_launcher() {
   check(MPI_Comm_size(MPI_COMM_WORLD, &size));
   const int launched = mpi::launched_size().value_or(size);
   if (size > 1 || launched <= 1) return;
-  const std::string library = library_name();
+  const std::string library = mpi_library_version();
   check(MPI_Finalize());
   throw Error(ErrorSource::usage, fmt::format("{} started {} processes, but {} sees only this one: {}",
                                               mpi::launcher_name(), launched, library, launchers_of(library)));
