@@ -12,10 +12,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <random>
 #include <span>
 #include <string>
+#include <system_error>
 
 namespace tutti {
 namespace {
@@ -31,13 +33,6 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 std::string name_of_block(std::uint64_t nonce, std::uint64_t number) {
   return fmt::format("tutti-{:016x}-{}", nonce, number);
-}
-
-// The target of a link; empty if it cannot be read.
-std::string target_of(const std::string& link) {
-  std::array<char, 128> target{};
-  const auto length = ::readlink(link.c_str(), target.data(), target.size());
-  return {target.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
 }
 
 // The block number of a rank's slots.
@@ -62,8 +57,11 @@ std::byte* map_file(const Descriptor& file, std::size_t bytes, int flags) {
 // Opens the memory of another process and checks its name.
 Buffer open_block(int process, int file, const std::string& name) {
   const std::string link = fmt::format("/proc/{}/fd/{}", process, file);
+  std::error_code failure;
   // In another PID namespace, the process ID may belong to another process.
-  if (target_of(link) != fmt::format("/memfd:{} (deleted)", name)) throw_system_error("find", 0, ENOENT);
+  if (std::filesystem::read_symlink(link, failure) != fmt::format("/memfd:{} (deleted)", name)) {
+    throw_system_error("find", 0, ENOENT);
+  }
   const Descriptor opened(::open(link.c_str(), O_RDWR | O_CLOEXEC));
   struct stat status {};
   if (!opened || ::fstat(opened.get(), &status) != 0) throw_system_error("open", 0, errno);

@@ -65,12 +65,9 @@ int next_signal(const Descriptor& signals) {
 
 // Runs the action in its own detached thread, because it may hang, and waits for at most kActionSeconds.
 void run_with_timeout(std::function<void()> action) {
-  std::promise<void> promise;
-  const std::future<void> done = promise.get_future();
-  std::thread([action = std::move(action), promise = std::move(promise)]() mutable {
-    action();
-    promise.set_value();
-  }).detach();
+  std::packaged_task<void()> task(std::move(action));
+  const std::future<void> done = task.get_future();
+  std::thread(std::move(task)).detach();
   done.wait_for(std::chrono::duration<double>(kActionSeconds));
 }
 
