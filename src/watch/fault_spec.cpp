@@ -77,63 +77,49 @@ std::string_view take_until(std::string_view& text, char mark) {
   return taken;
 }
 
-// One key=value.
-struct Field {
-  std::string_view word;
-  std::string_view key;
-  std::string_view value;
+// `word` is the whole field, for messages.
+template <class Number>
+Number number_in(std::string_view word, std::string_view text, Number low, Number high, const std::string& wanted) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, number);
+  if (status != std::errc{} || rest != end || !(number >= low && number <= high)) refuse(word, wanted);
+  return number;
+}
 
-  template <class Number>
-  Number number(Number low, Number high) const {
-    return number_in(value, low, high, fmt::format("give {} to {}", low, high));
-  }
+void read_steps(Fault& fault, std::string_view word, std::string_view value) {
+  const std::string wanted = "give a step (17) or a range of steps (5-9)";
+  const bool is_range = value.find('-') != value.npos;
+  fault.first_step = fault.last_step = number_in(word, take_until(value, '-'), std::int64_t{1}, kMaxNumber, wanted);
+  if (is_range) fault.last_step = number_in(word, value, fault.first_step, kMaxNumber, wanted);
+}
 
-  double positive(double max) const { return number_in(value, 1e-9, max, "give a number above 0"); }
-
-  void steps(Fault& fault) const {
-    const std::string wanted = "give a step (17) or a range of steps (5-9)";
-    std::string_view rest = value;
-    fault.first_step = fault.last_step = number_in(take_until(rest, '-'), std::int64_t{1}, kMaxNumber, wanted);
-    if (value.find('-') != value.npos) fault.last_step = number_in(rest, fault.first_step, kMaxNumber, wanted);
-  }
-
-  Phase phase() const {
-    const auto phase = value_named<Phase>(value);
-    if (!phase) refuse(word, fmt::format("phase is one of {}", fmt::join(enum_names(Phase{}), ", ")));
-    return *phase;
-  }
-
-  std::string text() const {
+void read_field(Request& request, std::string_view word, std::string_view key, std::string_view value) {
+  const auto number = [&](auto low, auto high) {
+    return number_in(word, value, low, high, fmt::format("give {} to {}", low, high));
+  };
+  const auto positive = [&](double max) { return number_in(word, value, 1e-9, max, "give a number above 0"); };
+  const auto text = [&] {
     if (value.empty()) refuse(word, "give a name");
     return std::string(value);
-  }
-
- private:
-  template <class Number>
-  Number number_in(std::string_view text, Number low, Number high, const std::string& wanted) const {
-    Number number{};
-    const char* const end = text.data() + text.size();
-    const auto [rest, status] = std::from_chars(text.data(), end, number);
-    if (status != std::errc{} || rest != end || !(number >= low && number <= high)) refuse(word, wanted);
-    return number;
-  }
-};
-
-void read_field(Request& request, const Field& field) {
-  const std::string_view key = field.key;
+  };
   Fault& fault = request.fault;
-  if (key == "seed") request.seed = field.number(std::uint64_t{0}, ~std::uint64_t{0});
-  if (key == "rank") fault.rank = static_cast<int>(field.number(std::int64_t{0}, kMaxNumber));
-  if (key == "step" || key == "steps") field.steps(fault);
-  if (key == "phase") fault.phase = field.phase();
-  if (key == "seconds") fault.seconds = field.positive(kMaxSeconds);
-  if (key == "ms") fault.seconds = field.positive(1000 * kMaxSeconds) / 1000;
-  if (key == "mbps") fault.mbps = field.positive(kMaxSeconds);
-  if (key == "of") fault.flip.block = field.text();
-  if (key == "tensor") fault.flip.tensor = field.text();
-  if (key == "element") fault.flip.element = field.number(std::int64_t{0}, std::int64_t{1} << 40);
-  if (key == "bit") fault.flip.bit = field.number(0, 31);
-  if (key == "bucket") fault.bucket = field.number(std::int64_t{0}, kMaxNumber);
+  if (key == "seed") request.seed = number(std::uint64_t{0}, ~std::uint64_t{0});
+  if (key == "rank") fault.rank = static_cast<int>(number(std::int64_t{0}, kMaxNumber));
+  if (key == "step" || key == "steps") read_steps(fault, word, value);
+  if (key == "phase") {
+    const auto phase = value_named<Phase>(value);
+    if (!phase) refuse(word, fmt::format("phase is one of {}", fmt::join(enum_names(Phase{}), ", ")));
+    fault.phase = *phase;
+  }
+  if (key == "seconds") fault.seconds = positive(kMaxSeconds);
+  if (key == "ms") fault.seconds = positive(1000 * kMaxSeconds) / 1000;
+  if (key == "mbps") fault.mbps = positive(kMaxSeconds);
+  if (key == "of") fault.flip.block = text();
+  if (key == "tensor") fault.flip.tensor = text();
+  if (key == "element") fault.flip.element = number(std::int64_t{0}, std::int64_t{1} << 40);
+  if (key == "bit") fault.flip.bit = number(0, 31);
+  if (key == "bucket") fault.bucket = number(std::int64_t{0}, kMaxNumber);
   request.given.insert(key == "steps" ? "step" : key == "ms" ? "seconds" : key);
 }
 
@@ -161,7 +147,7 @@ Request parse_fault(std::string_view text, std::size_t index) {
     if (std::ranges::find(keys, key) == keys.end()) {
       refuse(all, fmt::format("'{}' is not one of {}", key, fmt::join(keys, ", ")));
     }
-    read_field(request, {word, key, trimmed(value)});
+    read_field(request, word, key, trimmed(value));
   }
   if (fault.first_step != fault.last_step && fault.kind != FaultKind::delay && fault.kind != FaultKind::slow_link) {
     refuse(all, "happens once: give one step");
