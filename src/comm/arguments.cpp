@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace tutti {
 namespace {
@@ -12,12 +13,6 @@ namespace {
 void require_space(const Tensor& values, MemorySpace space) {
   if (values.space == space) return;
   throw Error(ErrorSource::internal, "the values are not in the memory space of the communicator");
-}
-
-void require_length(const Tensor& values, const ReduceScatterGather& sum) {
-  if (values.elements() == sum.bounds.back()) return;
-  throw Error(ErrorSource::internal,
-              fmt::format("the shards have {} elements, but the tensor has {}", sum.bounds.back(), values.elements()));
 }
 
 }  // namespace
@@ -44,13 +39,12 @@ void require_valid_shards(const ReduceScatterGather& sum, int ranks, MemorySpace
     throw Error(ErrorSource::internal, fmt::format("the shards of {} ranks need {} bounds that ascend from 0, not {}",
                                                    ranks, ranks + 1, fmt::join(bounds, ", ")));
   }
-  if (!is_empty(sum.values)) {
-    require_summable(sum.values, space);
-    require_length(sum.values, sum);
-  }
-  if (!is_empty(sum.results)) {
-    require_sendable(sum.results, space);
-    require_length(sum.results, sum);
+  if (!is_empty(sum.values)) require_summable(sum.values, space);
+  if (!is_empty(sum.results)) require_sendable(sum.results, space);
+  for (const Tensor& tensor : {sum.values, sum.results}) {
+    if (is_empty(tensor) || tensor.elements() == bounds.back()) continue;
+    throw Error(ErrorSource::internal,
+                fmt::format("the shards have {} elements, but the tensor has {}", bounds.back(), tensor.elements()));
   }
 }
 
@@ -60,6 +54,23 @@ Tensor subtensor(const Tensor& values, const ElementRange& range) {
           .shape = {range.elements()},
           .type = values.type,
           .space = values.space};
+}
+
+OperationMemory memory_of(const Tensor& values, const Tensor& more) {
+  const auto memory = [](const Tensor& tensor) -> std::span<const std::byte> {
+    if (is_empty(tensor)) return {};
+    return {static_cast<const std::byte*>(tensor.data), tensor.bytes()};
+  };
+  return {memory(values), memory(more)};
+}
+
+bool overlap(const OperationMemory& one, const OperationMemory& other) {
+  const std::less<const std::byte*> before;
+  return std::ranges::any_of(one, [&](const auto& mine) {
+    return std::ranges::any_of(other, [&](const auto& theirs) {
+      return before(mine.data(), theirs.data() + theirs.size()) && before(theirs.data(), mine.data() + mine.size());
+    });
+  });
 }
 
 }  // namespace tutti

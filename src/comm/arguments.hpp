@@ -4,6 +4,11 @@
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/communicator.hpp"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 namespace tutti {
 
 // Throws unless `values` are f32 or i64 in this memory, and so can be reduced.
@@ -32,6 +37,11 @@ Tensor subtensor(const Tensor& values, const ElementRange& range);
 inline void transform_piece(const ReduceScatterGather& sum, const ElementRange& piece, Stream& stream) {
   if (sum.transform_shard && piece.elements() > 0) sum.transform_shard(stream, piece.begin, piece.end);
 }
+
+// The memory of up to two tensors that an operation uses; borrowed.
+using OperationMemory = std::array<std::span<const std::byte>, 2>;
+OperationMemory memory_of(const Tensor& values, const Tensor& more = {});
+bool overlap(const OperationMemory& one, const OperationMemory& other);
 
 // A stream without pending work.
 class IdleStream final : public Stream {

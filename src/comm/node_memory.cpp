@@ -111,16 +111,14 @@ NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
   memory_ = map(file, name_, bytes);
 }
 
-NodeMemory::NodeMemory(const std::string& name, std::size_t bytes) {
-  const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-  if (!file) throw_system_error("open", name, errno);
-  memory_ = map(file.get(), name, bytes);
+NodeMemory::~NodeMemory() {
+  if (!name_.empty()) ::shm_unlink(name_.c_str());
 }
 
-void NodeMemory::unlink() noexcept {
-  if (!name_.empty()) ::shm_unlink(name_.c_str());
-  name_.clear();
-  locked_ = {};
+Buffer open_node_memory(const std::string& name, std::size_t bytes) {
+  const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (!file) throw_system_error("open", name, errno);
+  return map(file.get(), name, bytes);
 }
 
 }  // namespace tutti

@@ -15,28 +15,27 @@ namespace tutti {
 // Allocates all pages of a file in memory. Repeats posix_fallocate if a signal interrupts it; returns its status.
 int allocate_pages(int file, std::size_t bytes);
 
+// Zeroed memory with all pages allocated, and its name, which is removed with this object; the memory may outlive it.
 class NodeMemory {
  public:
-  // Creates zeroed memory with all pages allocated. Throws an io error with the required and the free space.
+  // Throws an io error with the required and the free space.
   explicit NodeMemory(std::size_t bytes);
-  // Maps memory that another process of this host has created. Throws an io error.
-  NodeMemory(const std::string& name, std::size_t bytes);
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
-  ~NodeMemory() { unlink(); }
+  ~NodeMemory();
 
   const std::string& name() const { return name_; }
-  // Removes the name, so that no other process can open the memory. Only the creator has a name to remove.
-  void unlink() noexcept;
-  // The owner of the mapping, which may outlive this object.
   Buffer take() { return std::move(memory_); }
 
  private:
   NodeMemory() = default;
 
-  std::string name_;   // empty if there is none to remove
+  std::string name_;
   Descriptor locked_;  // open while the name exists
   Buffer memory_;
 };
+
+// Maps memory that another process of this host has created. Throws an io error.
+Buffer open_node_memory(const std::string& name, std::size_t bytes);
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 // other's through /proc, so a killed job leaves nothing behind.
 
 #include "tutti/backend/tensor.hpp"
+#include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
 
 #include <array>
@@ -17,9 +18,6 @@
 #include <vector>
 
 namespace tutti {
-
-class SharedMemoryBlock;
-class OwnBlocks;
 
 // The location of a tensor in the publishing rank's memory. No bytes: there is no tensor.
 struct SharedValues {
@@ -46,7 +44,6 @@ class PeerMemory {
   // Null on all ranks unless every rank can open the memory of all others: they may be on different hosts, or isolated
   // from each other. Collective.
   static std::unique_ptr<PeerMemory> open(World& world);
-  ~PeerMemory();
 
   // Zeroed memory, aligned to 64 bytes. It may outlive this object. Throws an io error.
   Buffer allocate(std::size_t bytes);
@@ -54,28 +51,31 @@ class PeerMemory {
   std::optional<SharedValues> find(const Tensor& values) const;
 
   // Operations are numbered from 1.
-  OperationSlot& own_slot(std::uint64_t operation);
-  const OperationSlot& slot(int rank, std::uint64_t operation) const;
+  OperationSlot& own_slot(std::uint64_t operation) { return slots_[rank_][operation % kSlots]; }
+  const OperationSlot& slot(int rank, std::uint64_t operation) const {
+    return slots_[static_cast<std::size_t>(rank)][operation % kSlots];
+  }
   // Maps the values of another rank into this process; the mapping is cached. Throws an io error. Not thread-safe.
   std::byte* map(int rank, const SharedValues& values);
 
  private:
+  struct OwnBlocks;
+  // What other ranks need to open the slots and the blocks of a rank.
   struct Peer {
     int process = 0;
-    int slots_file = -1;      // the descriptor of its slots
+    int slots_file = -1;
     std::uint64_t nonce = 0;  // a random number in the names of its blocks
   };
 
-  PeerMemory();
-  // False if the slots of a rank cannot be opened.
-  bool map_slots();
+  explicit PeerMemory(int rank);
 
+  std::size_t rank_;
   std::shared_ptr<OwnBlocks> own_;
-  std::unique_ptr<SharedMemoryBlock> own_slots_;
+  // Others may read the slots after this rank has finished; the pages exist while any rank maps them.
+  Descriptor slots_file_;
   std::vector<Peer> peers_;  // by rank, including this one
   std::vector<OperationSlot*> slots_;
-  std::map<std::pair<int, std::uint64_t>, std::unique_ptr<SharedMemoryBlock>> mapped_;
-  int rank_ = 0;
+  std::map<std::pair<int, std::uint64_t>, Buffer> mapped_;
 };
 
 }  // namespace tutti

@@ -18,11 +18,8 @@ namespace {
 
 class SoloWorld final : public World {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  int local_rank() const override { return 0; }
-  int local_size() const override { return 1; }
-  const std::string& host() const override { return host_; }
+  SoloWorld() : World(host_name()) {}
+
   std::string description() const override { return "no launcher"; }
 
   bool all_true(bool mine) override { return mine; }
@@ -55,7 +52,6 @@ class SoloWorld final : public World {
   void close() override { max_.reset(); }
 
  private:
-  std::string host_ = host_name();
   std::optional<std::int64_t> max_;  // between start_max and finish_max
 };
 

@@ -5,7 +5,6 @@
 #include "backoff.hpp"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -33,25 +32,11 @@ struct Step {
 enum class Stage { waiting, copying_out, in_collective, copying_back };
 
 struct Operation {
-  std::array<Tensor, 2> memory;  // the second may be empty
+  OperationMemory memory;
   Staging staging;
   std::deque<Step> steps;  // the first is in progress
   Stage stage = Stage::waiting;
 };
-
-bool overlap(const Tensor& one, const Tensor& other) {
-  if (is_empty(one) || is_empty(other)) return false;
-  const std::less<const std::byte*> before;
-  const auto* const begin = static_cast<const std::byte*>(one.data);
-  const auto* const other_begin = static_cast<const std::byte*>(other.data);
-  return before(begin, other_begin + other.bytes()) && before(other_begin, begin + one.bytes());
-}
-
-bool overlap(const Operation& one, const Operation& other) {
-  return std::ranges::any_of(one.memory, [&](const Tensor& mine) {
-    return std::ranges::any_of(other.memory, [&](const Tensor& theirs) { return overlap(mine, theirs); });
-  });
-}
 
 // Runs one host collective at a time, overlapped with the copies of other operations.
 class StagedCommunicator final : public Communicator {
@@ -91,8 +76,9 @@ class StagedCommunicator final : public Communicator {
     staged.values = is_empty(sum.values) ? Tensor{} : staging.memory.view(sum.values.shape, sum.values.type);
     staged.results =
         is_empty(sum.results) ? Tensor{} : staging.memory.view(sum.results.shape, sum.results.type, offset_of_results);
-    enqueue({.memory = {sum.values, sum.results}, .staging = std::move(staging), .steps = steps_of(sum, staged)},
-            stream);
+    enqueue(
+        {.memory = memory_of(sum.values, sum.results), .staging = std::move(staging), .steps = steps_of(sum, staged)},
+        stream);
   }
 
   bool progress() override {
@@ -103,8 +89,7 @@ class StagedCommunicator final : public Communicator {
   void finish(Stream& stream) override {
     for (Backoff backoff(kMaxTransferSleep); progress(); backoff.wait()) {
       const std::lock_guard lock(mutex_);
-      // The host communicator waits for its ranks.
-      if (has_collective_in_progress()) host_->finish(host_stream_);
+      host_->finish(host_stream_);  // waits for the ranks, if a collective is in progress
     }
     const std::lock_guard lock(mutex_);
     for (const Operation& operation : operations_) stream.wait_event(*operation.staging.copied_back);
@@ -140,7 +125,7 @@ class StagedCommunicator final : public Communicator {
     steps[1].device_work = [=, this](Stream& back) {
       if (plan.back) backend_.copy(back, values, staged);
     };
-    enqueue({.memory = {values, {}}, .staging = std::move(staging), .steps = std::move(steps)}, stream);
+    enqueue({.memory = memory_of(values), .staging = std::move(staging), .steps = std::move(steps)}, stream);
   }
 
   // Copies all values out, copies this rank's shard of the sum back, transforms it, copies its results out, and copies
@@ -231,15 +216,11 @@ class StagedCommunicator final : public Communicator {
     return next->stage != Stage::copying_back || std::next(next) != operations_.end();
   }
 
-  bool has_collective_in_progress() const {
-    return std::ranges::any_of(operations_, [](const Operation& o) { return o.stage == Stage::in_collective; });
-  }
-
   // An operation on the same memory as an earlier one waits for its results.
   bool start_copy_out(Operation& operation) {
     for (const Operation& earlier : operations_) {
       if (&earlier == &operation) break;
-      if (!overlap(earlier, operation)) continue;
+      if (!overlap(earlier.memory, operation.memory)) continue;
       if (earlier.stage != Stage::copying_back) return false;
       out_->wait_event(*earlier.staging.copied_back);
     }

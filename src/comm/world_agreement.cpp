@@ -5,19 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
+#include <string>
 
 namespace tutti {
 namespace {
-
-std::string text_of(std::span<const std::byte> bytes) {
-  std::string text(bytes.size(), '\0');
-  std::transform(bytes.begin(), bytes.end(), text.begin(), [](std::byte b) { return static_cast<char>(b); });
-  return text;
-}
 
 std::optional<Error> error_of(const std::function<void()>& action) {
   try {
@@ -34,50 +28,18 @@ std::optional<Error> error_of(const std::function<void()>& action) {
   }
 }
 
-// The error of a rank, as it is sent to the others.
-struct Failure {
-  bool failed = false;
-  ErrorSource source = ErrorSource::internal;
-  ErrorScope scope = ErrorScope::this_rank;
-  std::string host;
-  std::string message;
-  std::string location;  // " (src/file.cpp:12)"; empty for user errors
-};
-
+// " (src/file.cpp:12)"; empty for user errors.
 std::string location_of(const Error& error) {
   const std::string described = error.describe();
   const auto at = described.find(error.what());
   return at == std::string::npos ? "" : described.substr(at + std::string(error.what()).size());
 }
 
-std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
-  const std::string status{static_cast<char>(mine ? 1 : 0),
-                           static_cast<char>(mine ? mine->source() : ErrorSource::internal),
-                           static_cast<char>(mine ? mine->scope() : ErrorScope::this_rank)};
-  const auto statuses = all_gather_text(world, status);
-  const auto hosts = all_gather_text(world, world.host());
-  const auto messages = all_gather_text(world, mine ? mine->what() : "");
-  const auto locations = all_gather_text(world, mine ? location_of(*mine) : "");
-
-  std::vector<Failure> failures;
-  for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
-    failures.push_back({.failed = statuses[rank][0] != 0,
-                        .source = static_cast<ErrorSource>(statuses[rank][1]),
-                        .scope = static_cast<ErrorScope>(statuses[rank][2]),
-                        .host = hosts[rank],
-                        .message = messages[rank],
-                        .location = locations[rank]});
-  }
-  return failures;
-}
-
-// True if all ranks have the same error, so that naming one rank would not help.
-bool all_equal(const std::vector<Failure>& failures) {
-  const Failure& first = failures.front();
-  return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
-    if (!failure.failed || failure.source != first.source || failure.scope != first.scope) return false;
-    return failure.message == first.message || failure.scope == ErrorScope::all_ranks;
-  });
+// Equal on ranks with the same error; empty on those without one.
+std::string key_of(const std::optional<Error>& error) {
+  if (!error) return "";
+  return fmt::format("{} {} {}", static_cast<int>(error->source()), static_cast<int>(error->scope()),
+                     error->scope() == ErrorScope::all_ranks ? "" : error->what());
 }
 
 }  // namespace
@@ -92,17 +54,12 @@ std::string broadcast_text(World& world, const std::string& text, int root) {
 
 std::vector<std::string> all_gather_text(World& world, const std::string& mine) {
   std::vector<std::string> texts;
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) texts.push_back(text_of(bytes));
+  for (const auto& text : all_gather_values<char>(world, mine)) texts.emplace_back(text.begin(), text.end());
   return texts;
 }
 
 std::vector<std::vector<double>> all_gather_doubles(World& world, const std::vector<double>& mine) {
-  std::vector<std::vector<double>> all;
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
-    std::vector<double>& theirs = all.emplace_back(bytes.size() / sizeof(double));
-    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
-  }
-  return all;
+  return all_gather_values<double>(world, mine);
 }
 
 std::vector<double> max_over_ranks(World& world, std::vector<double> values) {
@@ -116,15 +73,19 @@ void run_or_throw_on_all(World& world, const std::function<void()>& action) {
   const std::optional<Error> mine = error_of(action);
   if (world.all_true(!mine)) return;
 
-  const std::vector<Failure> failures = exchange(world, mine);
-  if (all_equal(failures)) throw mine->on_all_ranks();
+  const std::vector<std::string> keys = all_gather_text(world, key_of(mine));
+  if (std::ranges::count(keys, keys.front()) == world.size()) throw mine->on_all_ranks();
 
-  const auto lowest = std::find_if(failures.begin(), failures.end(), [](const Failure& f) { return f.failed; });
-  const auto rank = lowest - failures.begin();
-  const std::string named = fmt::format("rank {} on host {}: {}", rank, lowest->host, lowest->message);
-  // The failing rank throws with its source location; the others append that location to the text.
-  if (rank == world.rank()) throw Error(mine->source(), named, mine->where()).on_all_ranks();
-  throw Error(lowest->source, named + lowest->location).on_all_ranks();
+  // Not all ranks have the same error, so it helps to name the lowest rank that has one.
+  const auto lowest = std::ranges::find_if(keys, [](const std::string& key) { return !key.empty(); });
+  const auto rank = static_cast<int>(lowest - keys.begin());
+  if (rank != world.rank()) {
+    throw Error(static_cast<ErrorSource>(std::stoi(*lowest)), broadcast_text(world, "", rank)).on_all_ranks();
+  }
+  // This rank throws with its source location; the others have that location in the text.
+  const std::string named = fmt::format("rank {} on host {}: {}", rank, world.host(), mine->what());
+  broadcast_text(world, named + location_of(*mine), rank);
+  throw Error(mine->source(), named, mine->where()).on_all_ranks();
 }
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ PhaseTimeline::~PhaseTimeline() {
 }
 
 bool PhaseTimeline::enqueue(const StepPhase& at) {
-  backend_.begin_range(name_of(at.phase));
+  backend_.begin_range(name_of(at.phase).data());
   if (!runs_) {
     if (at.phase == Phase::data) begin();
     marked_ = at;

@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <set>
 #include <string_view>
 
 // Parses faults as users write them, and draws the fields that are left out.
@@ -28,24 +29,40 @@ constexpr std::array<std::string_view, enum_names(FaultKind{}).size()> kKeys{
 constexpr std::array<Phase, 5> kDrawnPhases{Phase::data, Phase::forward, Phase::backward, Phase::exchange,
                                             Phase::update};
 
-struct Request {
-  std::optional<FaultKind> kind{};
-  std::uint64_t seed = 0;
-  std::optional<int> rank{};
-  std::optional<StepRange> steps{};
-  std::optional<Phase> phase{};
-  std::optional<double> seconds{};
-  std::optional<double> mbps{};
-  std::optional<std::string> block{};
-  std::optional<std::string> tensor{};
-  std::optional<std::int64_t> element{};
-  std::optional<int> bit{};
-  std::optional<std::int64_t> bucket{};
-};
-
 [[noreturn]] void refuse(std::string_view word, const std::string& why) {
   throw Error(ErrorSource::usage, fmt::format("--rehearse{}{}: {}", word.empty() ? "" : " ", word, why));
 }
+
+// A fault as it was written, and the draws of the fields that were left out. Each is drawn independently, so that
+// giving one changes no other.
+struct Request {
+  Fault fault{};
+  std::uint64_t seed = 0;
+  std::uint32_t index = 0;             // among the faults
+  std::set<std::string_view> given{};  // the keys of fields that were given, and "kind"
+
+  bool has(std::string_view key) const { return given.contains(key); }
+
+  std::int64_t draw(std::string_view item, std::int64_t low, std::int64_t high) const {
+    const auto purpose = random_purpose(fmt::format("rehearse/{}", item));
+    RandomSequence random(seed, {.item = index, .purpose = purpose});
+    const std::int64_t max = std::numeric_limits<std::uint32_t>::max();
+    return low + random.below(static_cast<std::uint32_t>(std::min(high - low + 1, max)));
+  }
+  // The number that was given, or a random one below `end`.
+  std::int64_t below(std::string_view item, std::int64_t number, std::int64_t end, const std::string& owner) const {
+    if (!has(item)) return draw(item, 0, end - 1);
+    if (number < end) return number;
+    refuse("", fmt::format("{} {} does not exist: {} has {} 0 to {}", item, number, owner, item, end - 1));
+  }
+  // The name that was given, or a random one.
+  std::string among(std::string_view item, const std::string& name, const std::vector<std::string>& names) const {
+    if (!has(item)) return names[static_cast<std::size_t>(draw(item, 0, std::ssize(names) - 1))];
+    if (std::ranges::find(names, name) != names.end()) return name;
+    refuse("", fmt::format("{} '{}' is not replicated on every rank: choose one of {}", item, name,
+                           fmt::join(names, ", ")));
+  }
+};
 
 std::string_view trimmed(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
@@ -60,81 +77,67 @@ std::string_view take_until(std::string_view& text, char mark) {
   return taken;
 }
 
-// One key=value.
-struct Field {
-  std::string_view word;
-  std::string_view key;
-  std::string_view value;
-
-  template <class Number>
-  Number number(Number low, Number high) const {
-    return number_in(value, low, high, fmt::format("give {} to {}", low, high));
-  }
-
-  double positive(double max) const { return number_in(value, 1e-9, max, "give a number above 0"); }
-
-  StepRange steps() const {
-    const std::string wanted = "give a step (17) or a range of steps (5-9)";
-    std::string_view rest = value;
-    StepRange range;
-    range.first = range.last = number_in(take_until(rest, '-'), std::int64_t{1}, kMaxNumber, wanted);
-    if (value.find('-') != value.npos) range.last = number_in(rest, range.first, kMaxNumber, wanted);
-    return range;
-  }
-
-  Phase phase() const {
-    std::vector<std::string_view> names;
-    for (std::uint32_t i = 0; i < kPhases; ++i) {
-      names.emplace_back(name_of(static_cast<Phase>(i)));
-      if (names.back() == value) return static_cast<Phase>(i);
-    }
-    refuse(word, fmt::format("phase is one of {}", fmt::join(names, ", ")));
-  }
-
-  std::string text() const {
-    if (value.empty()) refuse(word, "give a name");
-    return std::string(value);
-  }
-
- private:
-  template <class Number>
-  Number number_in(std::string_view text, Number low, Number high, const std::string& wanted) const {
-    Number number{};
-    const char* const end = text.data() + text.size();
-    const auto [rest, status] = std::from_chars(text.data(), end, number);
-    if (status != std::errc{} || rest != end || !(number >= low && number <= high)) refuse(word, wanted);
-    return number;
-  }
-};
-
-void read_field(Request& request, const Field& field) {
-  const std::string_view key = field.key;
-  if (key == "seed") request.seed = field.number(std::uint64_t{0}, ~std::uint64_t{0});
-  if (key == "rank") request.rank = static_cast<int>(field.number(std::int64_t{0}, kMaxNumber));
-  if (key == "step" || key == "steps") request.steps = field.steps();
-  if (key == "phase") request.phase = field.phase();
-  if (key == "seconds") request.seconds = field.positive(kMaxSeconds);
-  if (key == "ms") request.seconds = field.positive(1000 * kMaxSeconds) / 1000;
-  if (key == "mbps") request.mbps = field.positive(kMaxSeconds);
-  if (key == "of") request.block = field.text();
-  if (key == "tensor") request.tensor = field.text();
-  if (key == "element") request.element = field.number(std::int64_t{0}, std::int64_t{1} << 40);
-  if (key == "bit") request.bit = field.number(0, 31);
-  if (key == "bucket") request.bucket = field.number(std::int64_t{0}, kMaxNumber);
+// `word` is the whole field, for messages.
+template <class Number>
+Number number_in(std::string_view word, std::string_view text, Number low, Number high, const std::string& wanted) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, number);
+  if (status != std::errc{} || rest != end || !(number >= low && number <= high)) refuse(word, wanted);
+  return number;
 }
 
-Request parse_fault(std::string_view text) {
+void read_steps(Fault& fault, std::string_view word, std::string_view value) {
+  const std::string wanted = "give a step (17) or a range of steps (5-9)";
+  const bool is_range = value.find('-') != value.npos;
+  fault.first_step = fault.last_step = number_in(word, take_until(value, '-'), std::int64_t{1}, kMaxNumber, wanted);
+  if (is_range) fault.last_step = number_in(word, value, fault.first_step, kMaxNumber, wanted);
+}
+
+void read_field(Request& request, std::string_view word, std::string_view key, std::string_view value) {
+  const auto number = [&](auto low, auto high) {
+    return number_in(word, value, low, high, fmt::format("give {} to {}", low, high));
+  };
+  const auto positive = [&](double max) { return number_in(word, value, 1e-9, max, "give a number above 0"); };
+  const auto text = [&] {
+    if (value.empty()) refuse(word, "give a name");
+    return std::string(value);
+  };
+  Fault& fault = request.fault;
+  if (key == "seed") request.seed = number(std::uint64_t{0}, ~std::uint64_t{0});
+  if (key == "rank") fault.rank = static_cast<int>(number(std::int64_t{0}, kMaxNumber));
+  if (key == "step" || key == "steps") read_steps(fault, word, value);
+  if (key == "phase") {
+    const auto phase = value_named<Phase>(value);
+    if (!phase) refuse(word, fmt::format("phase is one of {}", fmt::join(enum_names(Phase{}), ", ")));
+    fault.phase = *phase;
+  }
+  if (key == "seconds") fault.seconds = positive(kMaxSeconds);
+  if (key == "ms") fault.seconds = positive(1000 * kMaxSeconds) / 1000;
+  if (key == "mbps") fault.mbps = positive(kMaxSeconds);
+  if (key == "of") fault.flip.block = text();
+  if (key == "tensor") fault.flip.tensor = text();
+  if (key == "element") fault.flip.element = number(std::int64_t{0}, std::int64_t{1} << 40);
+  if (key == "bit") fault.flip.bit = number(0, 31);
+  if (key == "bucket") fault.bucket = number(std::int64_t{0}, kMaxNumber);
+  request.given.insert(key == "steps" ? "step" : key == "ms" ? "seconds" : key);
+}
+
+Request parse_fault(std::string_view text, std::size_t index) {
   const std::string_view all = text;
-  Request request;
+  Request request{.index = static_cast<std::uint32_t>(index)};
+  Fault& fault = request.fault;
   std::vector<std::string_view> keys{"seed"};
   if (!all.starts_with("seed=")) {
     const std::string_view word = take_until(text, ':');
-    request.kind = value_named<FaultKind>(word);
-    if (!request.kind) {
+    const auto kind = value_named<FaultKind>(word);
+    if (!kind) {
       refuse(all, fmt::format("'{}' is not a fault; choose one of {}, or give seed=N alone", word,
                               fmt::join(enum_names(FaultKind{}), ", ")));
     }
-    std::string_view rest = kKeys.at(static_cast<std::size_t>(*request.kind));
+    fault.kind = *kind;
+    request.given.insert("kind");
+    std::string_view rest = kKeys.at(static_cast<std::size_t>(*kind));
     while (!rest.empty()) keys.push_back(take_until(rest, ' '));
   }
   while (!text.empty()) {
@@ -144,138 +147,93 @@ Request parse_fault(std::string_view text) {
     if (std::ranges::find(keys, key) == keys.end()) {
       refuse(all, fmt::format("'{}' is not one of {}", key, fmt::join(keys, ", ")));
     }
-    read_field(request, {word, key, trimmed(value)});
+    read_field(request, word, key, trimmed(value));
   }
-  const bool repeats = request.steps && request.steps->first != request.steps->last;
-  if (repeats && request.kind != FaultKind::delay && request.kind != FaultKind::slow_link) {
+  if (fault.first_step != fault.last_step && fault.kind != FaultKind::delay && fault.kind != FaultKind::slow_link) {
     refuse(all, "happens once: give one step");
   }
-  if (request.phase == Phase::starting && request.steps) {
+  if (fault.phase == Phase::starting && request.has("step")) {
     refuse(all, "starting comes before the first step: leave step out");
   }
-  if (request.seconds && request.mbps) refuse(all, "give ms or mbps, not both");
+  if (request.has("seconds") && request.has("mbps")) refuse(all, "give ms or mbps, not both");
   return request;
 }
 
 std::vector<Request> parse(const std::string& text) {
   std::vector<Request> requests;
-  for (std::string_view rest = text; !rest.empty();) requests.push_back(parse_fault(take_until(rest, ';')));
+  for (std::string_view rest = text; !rest.empty();) {
+    requests.push_back(parse_fault(take_until(rest, ';'), requests.size()));
+  }
   return requests;
 }
 
-// Every field is drawn independently, so that giving one changes no other.
-class Draws {
- public:
-  Draws(std::uint64_t seed, std::size_t fault) : seed_(seed), fault_(static_cast<std::uint32_t>(fault)) {}
-
-  std::int64_t between(std::string_view item, std::int64_t low, std::int64_t high) const {
-    const auto purpose = random_purpose(fmt::format("rehearse/{}", item));
-    RandomSequence random(seed_, {.item = fault_, .purpose = purpose});
-    const std::int64_t max = std::numeric_limits<std::uint32_t>::max();
-    return low + random.below(static_cast<std::uint32_t>(std::min(high - low + 1, max)));
-  }
-  template <class Items>
-  const auto& one_of(std::string_view item, const Items& items) const {
-    return items[static_cast<std::size_t>(between(item, 0, std::ssize(items) - 1))];
-  }
-  // The number that was given, or a random one below `end`.
-  std::int64_t below(std::string_view item, std::optional<std::int64_t> asked, std::int64_t end,
-                     const std::string& owner) const {
-    if (asked && (*asked < 0 || *asked >= end)) {
-      refuse("", fmt::format("{} {} does not exist: {} has {} 0 to {}", item, *asked, owner, item, end - 1));
-    }
-    return asked ? *asked : between(item, 0, end - 1);
-  }
-  std::string name(std::string_view item, const std::optional<std::string>& asked,
-                   const std::vector<std::string>& names) const {
-    if (!asked) return one_of(item, names);
-    if (std::ranges::find(names, *asked) != names.end()) return *asked;
-    refuse("", fmt::format("{} '{}' is not replicated on every rank: choose one of {}", item, *asked,
-                           fmt::join(names, ", ")));
-  }
-
- private:
-  std::uint64_t seed_;
-  std::uint32_t fault_;
-};
-
 using Tensors = std::vector<FlipTarget>;
 
-// The distinct values of `member` among the tensors whose `other` is the wanted one (if one is given).
+// The distinct values of `member` among the tensors whose `other` is the wanted one (if it is not empty).
 std::vector<std::string> names_among(const Tensors& tensors, std::string FlipTarget::*member,
-                                     std::string FlipTarget::*other, const std::optional<std::string>& wanted) {
+                                     std::string FlipTarget::*other, const std::string& wanted) {
   std::vector<std::string> names;
   for (const FlipTarget& tensor : tensors) {
-    if (wanted && tensor.*other != *wanted) continue;
+    if (!wanted.empty() && tensor.*other != wanted) continue;
     if (std::ranges::find(names, tensor.*member) == names.end()) names.push_back(tensor.*member);
   }
   return names;
 }
 
 // "momentum" stands for the optimizer's first slot.
-std::optional<std::string> state_name(const std::optional<std::string>& asked, const Tensors& tensors) {
-  if (asked != "momentum") return asked;
+std::string state_name(const std::string& given, const Tensors& tensors) {
+  if (given != "momentum") return given;
   const auto first = std::ranges::find_if(tensors, [](const FlipTarget& tensor) {
     return tensor.block != "weights" && tensor.block != "statistics" && tensor.block != "gradients";
   });
-  return first == tensors.end() ? asked : first->block;
+  return first == tensors.end() ? given : first->block;
 }
 
-BitFlip plan_flip(const Request& request, const Draws& draws, const Tensors& tensors) {
+void plan_flip(Request& request, const Tensors& tensors) {
   constexpr auto kName = &FlipTarget::name;
   constexpr auto kBlock = &FlipTarget::block;
-  if (request.tensor) draws.name("tensor", request.tensor, names_among(tensors, kName, kBlock, {}));
-  BitFlip flip;
-  flip.block =
-      draws.name("of", state_name(request.block, tensors), names_among(tensors, kBlock, kName, request.tensor));
-  flip.tensor = draws.name("tensor", request.tensor, names_among(tensors, kName, kBlock, flip.block));
+  BitFlip& flip = request.fault.flip;
+  if (request.has("tensor")) request.among("tensor", flip.tensor, names_among(tensors, kName, kBlock, ""));
+  flip.block = request.among("of", state_name(flip.block, tensors), names_among(tensors, kBlock, kName, flip.tensor));
+  flip.tensor = request.among("tensor", flip.tensor, names_among(tensors, kName, kBlock, flip.block));
   const auto tensor = std::ranges::find_if(
       tensors, [&](const FlipTarget& each) { return each.block == flip.block && each.name == flip.tensor; });
-  flip.element = draws.below("element", request.element, tensor->elements, tensor->name);
-  flip.bit = request.bit.value_or(static_cast<int>(draws.between("bit", 0, 31)));
-  return flip;
+  flip.element = request.below("element", flip.element, tensor->elements, tensor->name);
+  if (!request.has("bit")) flip.bit = static_cast<int>(request.draw("bit", 0, 31));
 }
 
-StepRange plan_steps(const Request& request, const Fault& fault, const Draws& draws, const StepRange& steps) {
-  if (fault.phase == Phase::starting) return {};
-  if (!request.steps) {
-    const std::int64_t first = draws.between("step", steps.first, steps.last);
-    return {first, fault.kind == FaultKind::slow_link ? draws.between("last step", first, steps.last) : first};
+void plan_steps(Request& request, const StepRange& steps) {
+  std::int64_t& first = request.fault.first_step;
+  std::int64_t& last = request.fault.last_step;
+  if (request.fault.phase == Phase::starting) return;
+  if (!request.has("step")) {
+    first = last = request.draw("step", steps.first, steps.last);
+    if (request.fault.kind == FaultKind::slow_link) last = request.draw("last step", first, steps.last);
   }
-  const auto [first, last] = *request.steps;
-  if (first < steps.first || last > steps.last) {
-    refuse("", fmt::format("step {} is not in this run, which has steps {} to {}", first < steps.first ? first : last,
-                           steps.first, steps.last));
-  }
-  return {first, last};
+  if (first >= steps.first && last <= steps.last) return;
+  refuse("", fmt::format("step {} is not in this run, which has steps {} to {}", first < steps.first ? first : last,
+                         steps.first, steps.last));
 }
 
-Fault plan_fault(const Request& request, const Draws& draws, const RehearsedRun& run) {
+Fault plan_fault(Request request, const RehearsedRun& run) {
   if (run.steps.last < run.steps.first) refuse("", "no steps are left in which a fault could be injected");
-  Fault fault;
-  fault.kind = request.kind.value_or(static_cast<FaultKind>(draws.between("kind", 0, std::ssize(kKeys) - 1)));
-  fault.rank = static_cast<int>(draws.below("rank", request.rank, run.ranks, "this job"));
-  fault.phase = request.phase.value_or(draws.one_of("phase", kDrawnPhases));
-  const StepRange steps = plan_steps(request, fault, draws, run.steps);
-  fault.first_step = steps.first;
-  fault.last_step = steps.last;
-  switch (fault.kind) {
-    case FaultKind::kill:
-    case FaultKind::stop:
-      break;
-    case FaultKind::delay:
-      fault.seconds = request.seconds.value_or(static_cast<double>(draws.between("seconds", 1, 20)) / 10);
-      break;
-    case FaultKind::flip:
-      fault.flip = plan_flip(request, draws, run.tensors);
-      break;
-    case FaultKind::drop_bucket:
-      fault.bucket = draws.below("bucket", request.bucket, run.buckets, "the exchange");
-      break;
-    case FaultKind::slow_link:
-      fault.seconds = request.seconds.value_or(0);
-      if (!request.seconds) fault.mbps = request.mbps.value_or(static_cast<double>(draws.between("mbps", 50, 1000)));
-      break;
+  Fault& fault = request.fault;
+  if (!request.has("kind")) fault.kind = static_cast<FaultKind>(request.draw("kind", 0, std::ssize(kKeys) - 1));
+  fault.rank = static_cast<int>(request.below("rank", fault.rank, run.ranks, "this job"));
+  if (!request.has("phase")) {
+    fault.phase = kDrawnPhases.at(static_cast<std::size_t>(request.draw("phase", 0, std::ssize(kDrawnPhases) - 1)));
+  }
+  plan_steps(request, run.steps);
+  const bool has_seconds = request.has("seconds");
+  if (fault.kind == FaultKind::delay && !has_seconds) {
+    fault.seconds = static_cast<double>(request.draw("seconds", 1, 20)) / 10;
+  }
+  if (fault.kind == FaultKind::flip) plan_flip(request, run.tensors);
+  if (fault.kind == FaultKind::drop_bucket) {
+    fault.bucket = request.below("bucket", fault.bucket, run.buckets, "the exchange");
+  }
+  if (fault.kind == FaultKind::slow_link && !has_seconds && !request.has("mbps")) {
+    fault.mbps = static_cast<double>(request.draw("mbps", 50, 1000));
   }
   return fault;
 }
@@ -302,9 +260,7 @@ void validate_rehearsal(const std::string& text) { parse(text); }
 
 std::vector<Fault> plan_faults(const std::string& text, const RehearsedRun& run) {
   std::vector<Fault> faults;
-  for (const Request& request : parse(text)) {
-    faults.push_back(plan_fault(request, Draws(request.seed, faults.size()), run));
-  }
+  for (const Request& request : parse(text)) faults.push_back(plan_fault(request, run));
   return faults;
 }
 

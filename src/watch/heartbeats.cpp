@@ -7,16 +7,13 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <set>
-#include <utility>
 
 namespace tutti {
 namespace {
@@ -38,12 +35,6 @@ sockaddr_in own_address(int socket) {
   sockaddr_in address{};
   socklen_t length = sizeof address;
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 ? address : sockaddr_in{};
-}
-
-// Returns the port that was assigned; 0 on failure.
-std::uint16_t bind_anywhere(int socket, std::uint32_t host) {
-  const sockaddr_in address = address_of(host, 0);
-  return ::bind(socket, generic(address), sizeof address) == 0 ? ntohs(own_address(socket).sin_port) : 0;
 }
 
 std::uint32_t ipv4_of(const sockaddr& address) {
@@ -92,14 +83,10 @@ const Interface* find_in(const std::vector<Interface>& host, const Interface& wa
 std::optional<Interface> interface_of(World& world, const Roster& roster, const std::string& wanted) {
   std::vector<Interface> own;
   run_or_throw_on_all(world, [&] { own = chosen_interfaces(wanted); });
-  const auto all = world.all_gather(std::as_bytes(std::span(own)));
+  const auto all = all_gather_values<Interface>(world, own);
   if (!wanted.empty()) return own.front();
   std::vector<std::vector<Interface>> hosts;
-  for (const HostRanks& host : roster.hosts) {
-    const auto& bytes = all[static_cast<std::size_t>(host.ranks.front())];
-    hosts.emplace_back(bytes.size() / sizeof(Interface));
-    if (!bytes.empty()) std::memcpy(hosts.back().data(), bytes.data(), bytes.size());
-  }
+  for (const HostRanks& host : roster.hosts) hosts.push_back(all[static_cast<std::size_t>(host.ranks.front())]);
   const std::size_t own_host = roster.host_of(world.rank());
   const auto shared = shared_interface(hosts, own_host);
   return shared ? shared : routed_interface(own, hosts[own_host == 0 ? 1 : 0]);
@@ -144,43 +131,50 @@ Heartbeats::Heartbeats(World& world, const Roster& roster, const std::string& in
     : Heartbeats(world, interface_of(world, roster, interface)) {}
 
 Heartbeats::Heartbeats(World& world, const std::optional<Interface>& chosen)
-    : description_("no network that reaches all of them"), nonce_(std::random_device{}()) {
+    : description_("no network that reaches all of them"), nonce_(std::random_device{}()), own_rank_(world.rank()) {
   nonce_ = nonce_ << 32 | std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&nonce_, 1)), 0);
-  Address mine;
+  sockaddr_in mine{};
   if (chosen) {
     description_ = fmt::format("{} ({})", chosen->name, address_text(chosen->address));
     socket_ = Descriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (socket_) mine = {.host = chosen->address, .port = bind_anywhere(socket_.get(), chosen->address)};
+    const sockaddr_in any_port = address_of(chosen->address, 0);
+    if (socket_ && ::bind(socket_.get(), generic(any_port), sizeof any_port) == 0) mine = own_address(socket_.get());
   }
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-    std::memcpy(&addresses_.emplace_back(), bytes.data(), sizeof(Address));
+  for (const auto& theirs : all_gather_values<sockaddr_in>(world, std::span(&mine, 1))) {
+    addresses_.push_back(theirs.front());
   }
 }
 
-void Heartbeats::send(const Datagram& datagram, int rank) const {
-  const Address& to = addresses_[static_cast<std::size_t>(rank)];
-  if (!socket_ || to.port == 0) return;
-  const sockaddr_in address = address_of(to.host, to.port);
-  for (const auto& bytes : pack(datagram, nonce_)) {
-    static_cast<void>(::sendto(socket_.get(), bytes.data(), bytes.size(), 0, generic(address), sizeof address));
-  }
+void Heartbeats::send(DatagramKind kind, std::span<const RankState> states, int rank) const {
+  const sockaddr_in& to = addresses_[static_cast<std::size_t>(rank)];
+  if (!socket_ || to.sin_port == 0) return;
+  do {
+    const auto some = states.first(std::min(states.size(), kMaxStates));
+    states = states.subspan(some.size());
+    Datagram datagram{.kind = kind, .nonce = nonce_, .sender = own_rank_};
+    datagram.count = static_cast<std::uint32_t>(some.size());
+    std::ranges::copy(some, datagram.states.begin());
+    static_cast<void>(::sendto(socket_.get(), &datagram, datagram.bytes(), 0, generic(to), sizeof to));
+  } while (!states.empty());
 }
 
 std::vector<Datagram> Heartbeats::receive() const {
   std::vector<Datagram> received;
-  std::array<std::byte, kMaxDatagramBytes + 1> bytes;  // longer datagrams are not ours
   for (int i = 0; socket_ && i < kMaxDatagramsPerCall; ++i) {
+    Datagram datagram;
     sockaddr_in from{};
     socklen_t from_length = sizeof from;
     const ssize_t length = retry_on_eintr([&] {
-      return ::recvfrom(socket_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_length);
+      return ::recvfrom(socket_.get(), &datagram, sizeof datagram, MSG_TRUNC, reinterpret_cast<sockaddr*>(&from),
+                        &from_length);
     });
     if (length < 0) break;
-    auto datagram = unpack(std::span(bytes).first(static_cast<std::size_t>(length)), nonce_);
-    if (!datagram || datagram->sender < 0 || datagram->sender >= std::ssize(addresses_)) continue;
-    const Address sender{.host = ntohl(from.sin_addr.s_addr), .port = ntohs(from.sin_port)};
-    if (sender == addresses_[static_cast<std::size_t>(datagram->sender)]) received.push_back(std::move(*datagram));
+    if (!datagram.is_valid(static_cast<std::size_t>(length), nonce_)) continue;
+    if (datagram.sender < 0 || datagram.sender >= std::ssize(addresses_)) continue;
+    const sockaddr_in& sender = addresses_[static_cast<std::size_t>(datagram.sender)];
+    if (from.sin_addr.s_addr != sender.sin_addr.s_addr || from.sin_port != sender.sin_port) continue;
+    received.push_back(datagram);
   }
   return received;
 }

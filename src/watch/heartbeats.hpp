@@ -7,6 +7,8 @@
 
 #include "job_view.hpp"
 
+#include <netinet/in.h>
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -48,22 +50,18 @@ class Heartbeats {
   // "eth0 (10.78.0.1)", or a text that says that no network was found.
   const std::string& description() const { return description_; }
 
-  // Never blocks; a datagram that cannot be sent immediately is dropped.
-  void send(const Datagram& datagram, int rank) const;
+  // Sends one datagram, or as many as the states need. Never blocks; a datagram that cannot be sent immediately is
+  // dropped.
+  void send(DatagramKind kind, std::span<const RankState> states, int rank) const;
   // Returns datagrams that have arrived from this job's ranks, a bounded number per call. Never blocks.
   std::vector<Datagram> receive() const;
 
  private:
-  struct Address {
-    std::uint32_t host = 0;  // 0: none
-    std::uint16_t port = 0;
-    friend bool operator==(const Address&, const Address&) = default;
-  };
-
   std::string description_;
   Descriptor socket_;
   std::uint64_t nonce_ = 0;
-  std::vector<Address> addresses_;  // by rank
+  std::int32_t own_rank_;
+  std::vector<sockaddr_in> addresses_;  // by rank; port 0: none
 };
 
 }  // namespace tutti

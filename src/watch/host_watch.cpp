@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <map>
 
 namespace tutti {
 namespace {
@@ -26,15 +25,14 @@ constexpr double kFirstHeardSeconds = 2.5;  // by then each host should have rec
 
 // `first_rank` is the first rank of this rank's host. Collective.
 Roster make_roster(World& world, int first_rank) {
-  const auto all = all_gather_text(world, fmt::format("{} {}", first_rank, world.host()));
+  const auto first_ranks = all_gather_values<int>(world, std::span(&first_rank, 1));
+  const auto names = all_gather_text(world, world.host());
   Roster roster;
-  std::map<int, std::size_t> host_of_first;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const std::size_t blank = all[rank].find(' ');
-    const auto [at, is_new] = host_of_first.try_emplace(std::stoi(all[rank]), roster.hosts.size());
-    if (is_new) roster.hosts.push_back({.name = all[rank].substr(blank + 1), .ranks = {}});
-    roster.hosts[at->second].ranks.push_back(static_cast<int>(rank));
-    roster.host_of_rank.push_back(at->second);
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    const auto first = static_cast<std::size_t>(first_ranks[rank].front());
+    if (first == rank) roster.hosts.push_back({.name = names[rank], .ranks = {}});
+    roster.host_of_rank.push_back(first == rank ? roster.hosts.size() - 1 : roster.host_of_rank[first]);
+    roster.hosts[roster.host_of_rank.back()].ranks.push_back(static_cast<int>(rank));
   }
   return roster;
 }
@@ -57,9 +55,9 @@ HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
       shared_(world),
       roster_(make_roster(world, shared_.head().first_rank)),
       begun_ns_(now_ns()),
-      reader_(shared_, begun_ns_),
       view_(roster_, world.rank(), begun_ns_),
       check_(begun_ns_) {
+  shared_.begin(begun_ns_);
   if (roster_.hosts.size() > 1) beats_.emplace(world, roster_, interface);
   world.set_collective_counter(own().collectives);
 }
@@ -73,9 +71,9 @@ std::optional<JobEnd> HostWatch::beat(const StallCheck::Timing& timing) {
   const std::int64_t now = timing.now_ns;
   own().beat_ns = now;
   receive(now);
-  const bool is_host_leader = reader_.is_host_leader(now);
-  reader_.set_quiet_threshold(timing.timeout_seconds / 4);
-  view_.record_own(reader_.read(now), now);
+  const bool is_host_leader = shared_.is_host_leader(now);
+  shared_.set_quiet_threshold(timing.timeout_seconds / 4);
+  view_.record_own(shared_.read(now), now);
   if (is_host_leader && now - reported_ns_ >= report_interval_ns()) report(now);
   const double interval = static_cast<double>(report_interval_ns()) * 1e-9;
   const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, timing.timeout_seconds / 2));
@@ -96,35 +94,25 @@ bool HostWatch::checks_job(std::int64_t now_ns, double lost_seconds) const {
 }
 
 std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<const RankView> ranks) {
-  switch (finding.kind) {
-    case StallFinding::Kind::nothing:
-      break;
-    case StallFinding::Kind::late:
-      log_.warn(late_text(finding.stragglers, ranks, false));
-      break;
-    case StallFinding::Kind::recovered:
-      log_.warn(recovery_text(finding.stragglers, ranks, finding.stalled_seconds));
-      break;
-    case StallFinding::Kind::stuck:
-      return end_of_stall(finding, ranks);
+  const Stragglers& stragglers = finding.stragglers;
+  if (finding.kind == StallFinding::Kind::late) log_.warn(late_text(stragglers, ranks, false));
+  if (finding.kind == StallFinding::Kind::recovered) {
+    log_.warn(recovery_text(stragglers, ranks, finding.stalled_seconds));
   }
-  return std::nullopt;
-}
-
-JobEnd HostWatch::end_of_stall(const StallFinding& finding, std::span<const RankView> ranks) {
-  JobEnd end = make_job_end(finding.stragglers, ranks);
-  const RankState& late = ranks[finding.stragglers.ranks.front()].state;
-  const bool is_in_collective = finding.stragglers.lateness >= Lateness::not_waiting && late.begun != late.done;
+  if (finding.kind != StallFinding::Kind::stuck) return std::nullopt;
+  JobEnd end = make_job_end(stragglers, ranks);
+  const RankState& late = ranks[stragglers.ranks.front()].state;
+  const bool is_in_collective = stragglers.lateness >= Lateness::not_waiting && late.begun != late.done;
   if (is_in_collective && own().collectives.by_nccl) end.report.reason += fmt::format("; {}", kNcclNetworkRemedy);
   return end;
 }
 
 std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {
-  const RankState* const gone = reader_.find_gone(now_ns);
+  const RankState* const gone = shared_.find_gone(now_ns);
   if (gone == nullptr) return std::nullopt;
   // After a rank's failure other ranks end, too; the failure itself has been reported.
   receive(now_ns);
-  view_.record_own(reader_.states(), now_ns);
+  view_.record_own(shared_.states(), now_ns);
   if (view_.has_failed()) return std::nullopt;
   const std::span<const RankView> ranks = view_.refresh(now_ns, kLostSeconds);
   Stragglers stragglers{.lateness = Lateness::gone, .ranks = {static_cast<std::size_t>(gone->rank)}};
@@ -137,16 +125,14 @@ std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {
 void HostWatch::report(std::int64_t now_ns) {
   reported_ns_ = now_ns;
   if (!beats_) return;
-  const Datagram datagram{.kind = DatagramKind::report, .sender = world_.rank(), .states = reader_.read(now_ns)};
+  const std::vector<RankState>& states = shared_.read(now_ns);
   for (std::size_t host = 0; host < std::min(kCheckingHosts, roster_.hosts.size()); ++host) {
     if (host == view_.own_host()) continue;
     const auto& ranks = roster_.hosts[host].ranks;
-    for (std::size_t i = 0; i < std::min(kCheckersPerHost, ranks.size()); ++i) beats_->send(datagram, ranks[i]);
+    for (std::size_t i = 0; i < std::min(kCheckersPerHost, ranks.size()); ++i) {
+      beats_->send(DatagramKind::report, states, ranks[i]);
+    }
   }
-}
-
-void HostWatch::report_failure(std::int64_t now_ns) {
-  send_to_others({.kind = DatagramKind::report, .sender = world_.rank(), .states = reader_.read(now_ns)});
 }
 
 void HostWatch::receive(std::int64_t now_ns) {
@@ -158,7 +144,7 @@ void HostWatch::receive(std::int64_t now_ns) {
     }
     view_.record(datagram, now_ns);
     if (datagram.kind != DatagramKind::report) continue;
-    beats_->send({.kind = DatagramKind::heard, .sender = world_.rank()}, datagram.sender);
+    beats_->send(DatagramKind::heard, {}, datagram.sender);
   }
 }
 
@@ -185,12 +171,10 @@ bool HostWatch::is_ending() {
          std::ranges::any_of(shared_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; });
 }
 
-void HostWatch::announce_end() const { send_to_others({.kind = DatagramKind::ending, .sender = world_.rank()}); }
-
-void HostWatch::send_to_others(const Datagram& datagram) const {
+void HostWatch::send_to_others(DatagramKind kind, std::span<const RankState> states) const {
   if (!beats_) return;
   for (std::size_t rank = 0; rank < roster_.host_of_rank.size(); ++rank) {
-    if (roster_.host_of_rank[rank] != view_.own_host()) beats_->send(datagram, static_cast<int>(rank));
+    if (roster_.host_of_rank[rank] != view_.own_host()) beats_->send(kind, states, static_cast<int>(rank));
   }
 }
 

@@ -38,13 +38,13 @@ class HostWatch {
   // Sends the states to the hosts that check the job.
   void report(std::int64_t now_ns);
   // Sends the states to all hosts, before this rank ends the job itself.
-  void report_failure(std::int64_t now_ns);
+  void report_failure(std::int64_t now_ns) { send_to_others(DatagramKind::report, shared_.read(now_ns)); }
   // Claims the task of reporting why the job ends and ending it. False: another rank of this host has claimed it.
   bool claim_end(std::int64_t now_ns);
   // Whether this host has begun to end the job, or one of its ranks has failed.
   bool is_ending();
   // Tells all other hosts that the job is ending.
-  void announce_end() const;
+  void announce_end() const { send_to_others(DatagramKind::ending, {}); }
   // The time that the processes of this host have to end after another host's announcement.
   static constexpr double kEndSeconds = 1.5;
   void end_host(std::int64_t at_ns);
@@ -53,11 +53,10 @@ class HostWatch {
 
  private:
   void receive(std::int64_t now_ns);
-  void send_to_others(const Datagram& datagram) const;
+  void send_to_others(DatagramKind kind, std::span<const RankState> states) const;
   bool checks_job(std::int64_t now_ns, double lost_seconds) const;
   std::int64_t report_interval_ns() const;
   std::optional<JobEnd> act_on(const StallFinding& finding, std::span<const RankView> ranks);
-  JobEnd end_of_stall(const StallFinding& finding, std::span<const RankView> ranks);
   void warn_of_never_contacted(std::int64_t now_ns);
 
   World& world_;
@@ -66,7 +65,6 @@ class HostWatch {
   Roster roster_;
   std::optional<Heartbeats> beats_;  // if there are other hosts
   std::int64_t begun_ns_;
-  SharedStatusReader reader_;
   JobView view_;
   StallCheck check_;
   std::int64_t reported_ns_ = 0;

@@ -2,52 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace tutti {
-namespace {
 
-struct Head {
-  std::uint32_t magic = 0x54545701;
-  DatagramKind kind = DatagramKind::report;
-  std::uint64_t nonce = 0;
-  std::int32_t sender = 0;
-  std::uint32_t states = 0;
-};
-static_assert(sizeof(Head) == 24 && sizeof(Head) + kMaxStates * sizeof(RankState) <= kMaxDatagramBytes);
-
-bool is_in_range(const RankState& state) {
-  return state.phase <= Phase::ending && state.end <= RankEnd::signaled && state.activity <= Activity::gone &&
-         std::isfinite(state.quiet_seconds);
-}
-
-}  // namespace
-
-std::vector<std::vector<std::byte>> pack(const Datagram& datagram, std::uint64_t nonce) {
-  std::vector<std::vector<std::byte>> packed;
-  std::size_t first = 0;
-  do {
-    const std::size_t states = std::min(datagram.states.size() - first, kMaxStates);
-    const Head head{
-        .kind = datagram.kind, .nonce = nonce, .sender = datagram.sender, .states = static_cast<std::uint32_t>(states)};
-    auto& bytes = packed.emplace_back(sizeof head + states * sizeof(RankState));
-    std::memcpy(bytes.data(), &head, sizeof head);
-    if (states > 0) std::memcpy(&bytes[sizeof head], &datagram.states[first], states * sizeof(RankState));
-    first += states;
-  } while (first < datagram.states.size());
-  return packed;
-}
-
-std::optional<Datagram> unpack(std::span<const std::byte> bytes, std::uint64_t nonce) {
-  Head head;
-  if (bytes.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.magic != Head{}.magic || head.nonce != nonce || head.kind > DatagramKind::ending) return std::nullopt;
-  if (head.states > kMaxStates || bytes.size() != sizeof head + head.states * sizeof(RankState)) return std::nullopt;
-  Datagram datagram{.kind = head.kind, .sender = head.sender, .states = std::vector<RankState>(head.states)};
-  if (head.states > 0) std::memcpy(datagram.states.data(), &bytes[sizeof head], head.states * sizeof(RankState));
-  if (!std::ranges::all_of(datagram.states, is_in_range)) return std::nullopt;
-  return datagram;
+bool Datagram::is_valid(std::size_t received_bytes, std::uint64_t nonce_of_job) const {
+  if (received_bytes < offsetof(Datagram, states) || magic != Datagram{}.magic || nonce != nonce_of_job) return false;
+  if (kind > DatagramKind::ending || count > kMaxStates || received_bytes != bytes()) return false;
+  return std::ranges::all_of(sent_states(), [](const RankState& state) {
+    return state.phase <= Phase::ending && state.end <= RankEnd::signaled && state.activity <= Activity::gone &&
+           std::isfinite(state.quiet_seconds);
+  });
 }
 
 JobView::JobView(const Roster& roster, int own_rank, std::int64_t now_ns)
@@ -62,7 +26,7 @@ JobView::JobView(const Roster& roster, int own_rank, std::int64_t now_ns)
 void JobView::record(const Datagram& datagram, std::int64_t now_ns) {
   const std::size_t host = roster_.host_of(datagram.sender);
   if (host == own_host_) return;
-  if (!datagram.states.empty()) return record(host, datagram.states, now_ns);
+  if (datagram.count > 0) return record(host, datagram.sent_states(), now_ns);
   heard_[host].last_ns = now_ns;
   heard_[host].ever = true;
 }

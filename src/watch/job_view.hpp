@@ -5,9 +5,9 @@
 #include "tutti/base/enum_names.hpp"
 #include "tutti/watch/rank_status.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,35 +81,31 @@ struct Roster {
   std::size_t host_of(int rank) const { return host_of_rank[static_cast<std::size_t>(rank)]; }
 };
 
-// Datagrams are exchanged between processes of the same version on machines of the same architecture:
-//
-//   bytes 0-3    magic, with the version in its last byte
-//   bytes 4-7    kind
-//   bytes 8-15   nonce of the job
-//   bytes 16-19  the sender's rank
-//   bytes 20-23  number of states
-//   then         the states (RankState)
-//
-// Datagrams that do not match this exactly are dropped.
 enum class DatagramKind : std::uint32_t {
   report,  // the states of the sender's host
   heard,   // the reply to a report
   ending,  // the job is being ended
 };
 
+constexpr std::size_t kMaxStates = 24;  // per datagram
+
+// Datagrams are exchanged between processes of the same version on machines of the same architecture: this struct,
+// without the states after the first `count`. Others are dropped.
 struct Datagram {
+  std::uint32_t magic = 0x54545701;  // with the version in its last byte
   DatagramKind kind = DatagramKind::report;
-  std::int32_t sender = 0;
-  std::vector<RankState> states{};
+  std::uint64_t nonce = 0;  // of the job
+  std::int32_t sender = 0;  // a rank
+  std::uint32_t count = 0;  // of states
+  std::array<RankState, kMaxStates> states{};
+
+  std::size_t bytes() const { return offsetof(Datagram, states) + count * sizeof(RankState); }
+  std::span<const RankState> sent_states() const { return std::span(states).first(count); }
+  // False for bytes of another job, version or size, and for values out of range.
+  bool is_valid(std::size_t received_bytes, std::uint64_t nonce_of_job) const;
 };
-
-constexpr std::size_t kMaxStates = 24;           // per datagram
-constexpr std::size_t kMaxDatagramBytes = 1400;  // bytes, below the MTU of usual networks, so that it is not fragmented
-
-// Splits the states over datagrams of at most kMaxStates.
-std::vector<std::vector<std::byte>> pack(const Datagram& datagram, std::uint64_t nonce);
-// Empty for bytes of another job, version or size, and for values out of range.
-std::optional<Datagram> unpack(std::span<const std::byte> bytes, std::uint64_t nonce);
+// Below the MTU of usual networks, so that it is not fragmented.
+static_assert(std::is_trivially_copyable_v<Datagram> && sizeof(Datagram) <= 1400);
 
 // One watcher's view of all ranks: those of its host from shared memory, the others from their hosts' datagrams.
 class JobView {

@@ -1,18 +1,9 @@
 #include "tutti/watch/rank_status.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 
 namespace tutti {
-
-const char* name_of(Phase phase) {
-  static constexpr std::array<const char*, kPhases> kNames{"starting",   "data",    "forward", "backward",
-                                                           "exchange",   "waiting", "update",  "evaluation",
-                                                           "checkpoint", "reports", "ending"};
-  const auto number = static_cast<std::size_t>(phase);
-  return number < kNames.size() ? kNames[number] : "unknown";
-}
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -13,29 +13,9 @@
 
 namespace tutti {
 
-// The faults of a rank's collectives in the current step.
-struct FaultInjector::LinkFaults {
-  bool drops(std::int64_t collective) const { return dropped && *dropped == collective; }
-  // The time that a slow link takes to send this.
-  std::int64_t time_ns(std::size_t bytes) const {
-    if (slow == nullptr) return 0;
-    const double seconds = slow->mbps > 0 ? static_cast<double>(bytes) * 8 / (slow->mbps * 1e6) : slow->seconds;
-    return static_cast<std::int64_t>(seconds * 1e9);
-  }
-
-  std::int64_t collectives_of_step = 0;   // so far
-  std::optional<std::int64_t> dropped{};  // index of the step's dropped collective
-  const Fault* slow = nullptr;
-};
-
-namespace {
-
-constexpr std::chrono::milliseconds kPollInterval{1};
-constexpr std::chrono::milliseconds kDroppedPollInterval{50};
-
 class RehearsedCommunicator final : public Communicator {
  public:
-  RehearsedCommunicator(std::unique_ptr<Communicator> inner, FaultInjector::LinkFaults& faults)
+  RehearsedCommunicator(std::unique_ptr<Communicator> inner, FaultInjector& faults)
       : inner_(std::move(inner)), faults_(faults) {}
 
   int rank() const override { return inner_->rank(); }
@@ -46,18 +26,17 @@ class RehearsedCommunicator final : public Communicator {
   std::uint64_t bytes_sent() const override { return inner_->bytes_sent(); }
 
   void all_reduce(const Tensor& values, Stream& stream) override {
-    send(values.bytes(), [this, values, &stream] { inner_->all_reduce(values, stream); });
+    send(bytes_of(values), [this, values, &stream] { inner_->all_reduce(values, stream); });
   }
   void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
-    const std::size_t bytes =
-        (sum.values.data == nullptr ? 0 : sum.values.bytes()) + (sum.results.data == nullptr ? 0 : sum.results.bytes());
-    send(bytes, [this, sum, &stream] { inner_->reduce_scatter_gather(sum, stream); });
+    send(bytes_of(sum.values) + bytes_of(sum.results),
+         [this, sum, &stream] { inner_->reduce_scatter_gather(sum, stream); });
   }
   void reduce_to_root(const Tensor& values, Stream& stream) override {
-    send(values.bytes(), [this, values, &stream] { inner_->reduce_to_root(values, stream); });
+    send(bytes_of(values), [this, values, &stream] { inner_->reduce_to_root(values, stream); });
   }
   void broadcast(const Tensor& values, Stream& stream) override {
-    send(values.bytes(), [this, values, &stream] { inner_->broadcast(values, stream); });
+    send(bytes_of(values), [this, values, &stream] { inner_->broadcast(values, stream); });
   }
 
   bool progress() override {
@@ -68,7 +47,7 @@ class RehearsedCommunicator final : public Communicator {
   void finish(Stream& stream) override {
     for (release(); has_dropped_ || !held_.empty(); release()) {
       inner_->progress();
-      std::this_thread::sleep_for(has_dropped_ ? kDroppedPollInterval : kPollInterval);
+      std::this_thread::sleep_for(std::chrono::milliseconds(has_dropped_ ? 50 : 1));
     }
     inner_->finish(stream);
   }
@@ -84,11 +63,21 @@ class RehearsedCommunicator final : public Communicator {
     std::function<void()> begin;
   };
 
+  static std::size_t bytes_of(const Tensor& tensor) { return tensor.data == nullptr ? 0 : tensor.bytes(); }
+
+  // The time that a slow link takes to send this.
+  std::int64_t time_ns(std::size_t bytes) const {
+    const Fault* const link = faults_.slow_link_;
+    if (link == nullptr) return 0;
+    const double seconds = link->mbps > 0 ? static_cast<double>(bytes) * 8 / (link->mbps * 1e6) : link->seconds;
+    return static_cast<std::int64_t>(seconds * 1e9);
+  }
+
   // Ranks match their collectives by order, so that none can complete after a dropped one.
   void send(std::size_t bytes, std::function<void()> begin) {
-    has_dropped_ = has_dropped_ || faults_.drops(faults_.collectives_of_step++);
+    has_dropped_ = has_dropped_ || faults_.dropped_ == faults_.collectives_++;
     if (has_dropped_) return;
-    free_at_ns_ = std::max(free_at_ns_, now_ns()) + faults_.time_ns(bytes);
+    free_at_ns_ = std::max(free_at_ns_, now_ns()) + time_ns(bytes);
     held_.push_back({free_at_ns_, std::move(begin)});
     release();
   }
@@ -102,34 +91,14 @@ class RehearsedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> inner_;
-  FaultInjector::LinkFaults& faults_;
+  FaultInjector& faults_;
   std::deque<Held> held_;
   std::int64_t free_at_ns_ = 0;
   bool has_dropped_ = false;
 };
 
-Phase trigger_phase(const Fault& fault) {
-  switch (fault.kind) {
-    case FaultKind::kill:
-    case FaultKind::stop:
-    case FaultKind::delay:
-      return fault.phase;
-    case FaultKind::flip:
-      return fault.flip.block == "gradients" ? Phase::update : Phase::reports;
-    case FaultKind::drop_bucket:
-    case FaultKind::slow_link:
-      return Phase::data;
-  }
-  return fault.phase;
-}
-
-}  // namespace
-
-FaultInjector::FaultInjector(const Log& log) : log_(log), link_(std::make_unique<LinkFaults>()) {}
-FaultInjector::~FaultInjector() = default;
-
 std::unique_ptr<Communicator> FaultInjector::wrap(std::unique_ptr<Communicator> communicator) {
-  return std::make_unique<RehearsedCommunicator>(std::move(communicator), *link_);
+  return std::make_unique<RehearsedCommunicator>(std::move(communicator), *this);
 }
 
 void FaultInjector::begin(const std::vector<Fault>& faults, Flip flip) {
@@ -150,13 +119,20 @@ std::vector<Fault> FaultInjector::untriggered() const {
 
 bool FaultInjector::is_due(const Planned& planned, const StepPhase& at) {
   const Fault& fault = planned.fault;
-  if (at.phase != trigger_phase(fault) || at.step < fault.first_step) return false;
+  const bool of_link = fault.kind == FaultKind::drop_bucket || fault.kind == FaultKind::slow_link;
+  Phase trigger = of_link ? Phase::data : fault.phase;
+  if (fault.kind == FaultKind::flip) trigger = fault.flip.block == "gradients" ? Phase::update : Phase::reports;
+  if (at.phase != trigger || at.step < fault.first_step) return false;
   if (!planned.last_injected) return true;  // not every step has every phase
   return at.step > *planned.last_injected && at.step <= fault.last_step;
 }
 
 void FaultInjector::on_begin(const StepPhase& at) {
-  if (at.phase == Phase::data) *link_ = {};
+  if (at.phase == Phase::data) {
+    collectives_ = 0;
+    dropped_.reset();
+    slow_link_ = nullptr;
+  }
   for (Planned& planned : planned_) {
     if (!is_due(planned, at)) continue;
     if (!planned.last_injected) {
@@ -182,10 +158,10 @@ void FaultInjector::inject(const Fault& fault) {
       flip_(fault.flip);
       break;
     case FaultKind::drop_bucket:
-      link_->dropped = fault.bucket;
+      dropped_ = fault.bucket;
       break;
     case FaultKind::slow_link:
-      link_->slow = &fault;
+      slow_link_ = &fault;
       break;
   }
 }

@@ -113,11 +113,11 @@ Activity ActivityMeter::measure(pid_t process, std::int64_t now_ns, bool quiet, 
 SharedStatus::SharedStatus(World& world)
     : memory_(world.node_memory(sizeof(SharedStatusHeader) +
                                 static_cast<std::size_t>(world.local_size()) * sizeof(RankSlot))),
-      own_(static_cast<std::size_t>(world.local_rank())) {
-  auto* const bytes = static_cast<std::byte*>(memory_.data());
-  head_ = reinterpret_cast<SharedStatusHeader*>(bytes);
-  slots_ = {reinterpret_cast<RankSlot*>(bytes + sizeof(SharedStatusHeader)),
-            static_cast<std::size_t>(world.local_size())};
+      head_(static_cast<SharedStatusHeader*>(memory_.data())),
+      slots_(reinterpret_cast<RankSlot*>(head_ + 1), static_cast<std::size_t>(world.local_size())),
+      own_(static_cast<std::size_t>(world.local_rank())),
+      states_(slots_.size()),
+      seen_(slots_.size()) {
   if (own_ == 0) std::construct_at(head_)->first_rank = world.rank();
   RankSlot* const slot = std::construct_at(&own());
   slot->rank = world.rank();
@@ -127,31 +127,29 @@ SharedStatus::SharedStatus(World& world)
   world.node_barrier();
 }
 
-SharedStatusReader::SharedStatusReader(SharedStatus& shared_status, std::int64_t now_ns)
-    : shared_(shared_status), states_(shared_status.slots().size()), seen_(shared_status.slots().size()) {
-  for (std::size_t i = 0; i < seen_.size(); ++i) {
-    const RankSlot& slot = shared_status.slots()[i];
-    states_[i].rank = slot.rank;
+void SharedStatus::begin(std::int64_t now_ns) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    states_[i].rank = slots_[i].rank;
     seen_[i].changed_ns = now_ns;
     // Ranks in separate containers do not see each other's processes.
-    const auto process = read_process(slot.process);
-    seen_[i].visible = process && process->started == slot.started;
+    const auto process = read_process(slots_[i].process);
+    seen_[i].visible = process && process->started == slots_[i].started;
   }
 }
 
-bool SharedStatusReader::is_host_leader(std::int64_t now_ns) const {
+bool SharedStatus::is_host_leader(std::int64_t now_ns) const {
   for (std::size_t i = 0; i < seen_.size(); ++i) {
-    const RankSlot& slot = shared_.slots()[i];
-    if (&slot == &shared_.own()) break;
+    const RankSlot& slot = slots_[i];
+    if (i == own_) break;
     const bool beats = static_cast<double>(now_ns - slot.beat_ns) * 1e-9 < kBeatSeconds;
     if (slot.end == RankEnd::none && beats && (!seen_[i].visible || exists(slot.process))) return false;
   }
-  return shared_.own().end == RankEnd::none;
+  return slots_[own_].end == RankEnd::none;
 }
 
-const std::vector<RankState>& SharedStatusReader::read(std::int64_t now_ns) {
+const std::vector<RankState>& SharedStatus::read(std::int64_t now_ns) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    const RankSlot& slot = shared_.slots()[i];
+    const RankSlot& slot = slots_[i];
     RankState& state = states_[i];
     const std::uint64_t before = state.progress_count();
     state.progress = slot.status.progress.load(std::memory_order_acquire);
@@ -171,9 +169,9 @@ const std::vector<RankState>& SharedStatusReader::read(std::int64_t now_ns) {
   return states_;
 }
 
-const RankState* SharedStatusReader::find_gone(std::int64_t now_ns) {
+const RankState* SharedStatus::find_gone(std::int64_t now_ns) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    const RankSlot& slot = shared_.slots()[i];
+    const RankSlot& slot = slots_[i];
     if (!seen_[i].visible || slot.end != RankEnd::none || exists(slot.process)) continue;
     // It may have ended in order since the first check.
     if (slot.end != RankEnd::none) continue;

@@ -1,6 +1,5 @@
 #pragma once
-// The shared memory in which the ranks of a host publish their status, and a reader of that status and of the activity
-// of the ranks' processes.
+// The shared memory in which the ranks of a host publish their status, and the activity of the ranks' processes.
 
 #include "tutti/comm/world.hpp"
 
@@ -57,6 +56,7 @@ struct alignas(64) SharedStatusHeader {
   std::int32_t first_rank = 0;               // of this host
 };
 
+// One process's view of its host's status: its own slot, and the states of all ranks of the host.
 class SharedStatus {
  public:
   // Collective.
@@ -66,28 +66,18 @@ class SharedStatus {
   std::span<RankSlot> slots() { return slots_; }
   SharedStatusHeader& head() { return *head_; }
 
- private:
-  Buffer memory_;
-  SharedStatusHeader* head_;
-  std::span<RankSlot> slots_;
-  std::size_t own_;
-};
-
-// One process's reader of its host's shared status.
-class SharedStatusReader {
- public:
-  SharedStatusReader(SharedStatus& shared_status, std::int64_t now_ns);
-
+  // Call it before all that follows.
+  void begin(std::int64_t now_ns);
   // Measures the activity of processes whose ranks have been quiet for this long, over intervals half as long, so that
   // a rank that works intermittently counts as working.
   void set_quiet_threshold(double seconds) { quiet_threshold_ = seconds; }
   const std::vector<RankState>& read(std::int64_t now_ns);
+  // The result of the last read.
+  const std::vector<RankState>& states() const { return states_; }
   // Whether this rank acts for the host: the lowest of the ranks whose watch threads are alive.
   bool is_host_leader(std::int64_t now_ns) const;
   // The first rank whose process has died without ending in order; null: there is none.
   const RankState* find_gone(std::int64_t now_ns);
-  // The result of the last read.
-  const std::vector<RankState>& states() const { return states_; }
 
  private:
   struct Seen {
@@ -96,7 +86,10 @@ class SharedStatusReader {
     bool visible = false;  // whether this process can see the rank's process
   };
 
-  SharedStatus& shared_;
+  Buffer memory_;
+  SharedStatusHeader* head_;
+  std::span<RankSlot> slots_;
+  std::size_t own_;
   double quiet_threshold_ = 0;
   std::vector<RankState> states_;
   std::vector<Seen> seen_;

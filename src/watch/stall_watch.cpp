@@ -65,12 +65,9 @@ int next_signal(const Descriptor& signals) {
 
 // Runs the action in its own detached thread, because it may hang, and waits for at most kActionSeconds.
 void run_with_timeout(std::function<void()> action) {
-  std::promise<void> promise;
-  const std::future<void> done = promise.get_future();
-  std::thread([action = std::move(action), promise = std::move(promise)]() mutable {
-    action();
-    promise.set_value();
-  }).detach();
+  std::packaged_task<void()> task(std::move(action));
+  const std::future<void> done = task.get_future();
+  std::thread(std::move(task)).detach();
   done.wait_for(std::chrono::duration<double>(kActionSeconds));
 }
 
@@ -139,22 +136,15 @@ bool StallWatch::is_ending() const noexcept {
   return true;
 }
 
-void StallWatch::report_failure() noexcept { end_as(Ending::failure); }
-
-void StallWatch::finish() noexcept {
-  end_as(Ending::success);
-  stop();
-}
-
-void StallWatch::end_as(Ending ending) noexcept {
+void StallWatch::end(bool failed) noexcept {
   {
     const std::lock_guard lock(mutex_);  // the thread that ends the job never releases it
     if (!host_) return;
     if (host_->head().end_at_ns == 0) {
       // Reports a rank that was late and has recovered, even if the job ends before the next beat.
       static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
-      host_->own().end = ending == Ending::failure ? RankEnd::failed : RankEnd::finished;
-      return ending == Ending::failure ? host_->report_failure(now_ns()) : host_->report(now_ns());
+      host_->own().end = failed ? RankEnd::failed : RankEnd::finished;
+      return failed ? host_->report_failure(now_ns()) : host_->report(now_ns());
     }
   }
   wait_forever();

@@ -15,7 +15,7 @@ std::string phase_text(const RankState& state) {
   switch (state.phase) {
     case Phase::starting:
     case Phase::ending:
-      return name_of(state.phase);
+      return std::string(name_of(state.phase));
     case Phase::evaluation:
     case Phase::checkpoint:
     case Phase::reports:

@@ -67,18 +67,10 @@ bool is_slow(Lateness lateness, const RankState& state) {
 
 }  // namespace
 
-// In the phases of a step, collectives are in progress while the rank computes.
+// In the phases of a step except `waiting`, collectives are in progress while the rank computes.
 bool waits(const RankState& state) {
-  switch (state.phase) {
-    case Phase::data:
-    case Phase::forward:
-    case Phase::backward:
-    case Phase::exchange:
-    case Phase::update:
-      return false;
-    default:
-      return state.begun != state.done;
-  }
+  const bool in_step = state.phase >= Phase::data && state.phase <= Phase::update;
+  return (!in_step || state.phase == Phase::waiting) && state.begun != state.done;
 }
 
 Stragglers find_stragglers(std::span<const RankView> ranks) {

@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <numeric>
-#include <span>
+#include <ranges>
 #include <utility>
 
 namespace tutti {
@@ -40,20 +38,6 @@ TimeShare share_of(Phase phase) {
 }
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
-// Each rank's waits, cut to the number that all ranks have: with asynchronous work some ranks have recorded more
-// collectives than others.
-std::vector<std::vector<float>> common_waits(World& world, std::span<const float> mine) {
-  std::vector<std::vector<float>> all;
-  std::size_t common = std::numeric_limits<std::size_t>::max();
-  for (const auto& bytes : world.all_gather(std::as_bytes(mine))) {
-    std::vector<float>& theirs = all.emplace_back(bytes.size() / sizeof(float));
-    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
-    common = std::min(common, theirs.size());
-  }
-  for (auto& theirs : all) theirs.resize(common);
-  return all;
-}
 
 }  // namespace
 
@@ -128,9 +112,11 @@ void TimeProfile::count_step() {
 }
 
 void TimeProfile::compare_waits() {
-  const auto all = rank_status_.wait_for_ranks([&] { return common_waits(world_, waits_); });
+  const auto all = rank_status_.wait_for_ranks([&] { return all_gather_values<float>(world_, waits_); });
   const std::size_t ranks = all.size();
-  const std::size_t collectives = all.front().size();
+  // With asynchronous work some ranks have recorded more collectives than others.
+  const auto counts = all | std::views::transform([](const std::vector<float>& waits) { return waits.size(); });
+  const std::size_t collectives = std::ranges::min(counts);
   for (std::size_t i = 0; i < collectives; ++i) {
     std::size_t last = 0;
     double sum = 0;

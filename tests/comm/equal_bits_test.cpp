@@ -106,7 +106,7 @@ TEST_P(EqualBits, HoldWhenMemoryIsFreedAndAllocatedAgain) {
 INSTANTIATE_TEST_SUITE_P(Mpi, EqualBits,
                          testing::Values(AllReduceAlgorithm::direct, AllReduceAlgorithm::window,
                                          AllReduceAlgorithm::automatic),
-                         [](const auto& which) { return name_of(which.param); });
+                         [](const auto& which) { return std::string(name_of(which.param)); });
 
 TEST(SumAlgorithms, AreReportedByDescriptionAndThresholds) {
   World& world = test_world();

@@ -49,8 +49,8 @@ TEST(SharedMemory, OfWhichOneRankHasTooLittleIsReportedByAllRanks) {
 }
 
 std::string name_of_case(const testing::TestParamInfo<std::tuple<AllReduceAlgorithm, bool>>& which) {
-  return name_of(std::get<0>(which.param)) +
-         std::string(std::get<1>(which.param) ? "_with_helper_thread" : "_driven_by_the_caller");
+  return std::string(name_of(std::get<0>(which.param))) +
+         (std::get<1>(which.param) ? "_with_helper_thread" : "_driven_by_the_caller");
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, MismatchedSums,

@@ -35,7 +35,8 @@ class OperationQueueTest : public testing::Test {
   const std::span<const std::byte> bytes_ = block_;
   std::string started_;
   bool done_ = false;
-  OperationQueue queue_{false};
+  CollectiveCounter collectives_;
+  OperationQueue queue_{false, collectives_};
 };
 
 TEST_F(OperationQueueTest, StartsOperationsPushedTogetherAtOnceThoughTheyShareMemory) {

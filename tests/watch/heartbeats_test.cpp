@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -17,62 +18,71 @@ namespace {
 constexpr std::uint64_t kNonce = 0x123456789abcdef0;
 
 Datagram report_of(std::size_t ranks, int sender = 0) {
-  Datagram datagram{.kind = DatagramKind::report, .sender = sender};
-  for (const RankView& rank : test::waiting_ranks(ranks)) datagram.states.push_back(rank.state);
+  Datagram datagram{.nonce = kNonce, .sender = sender, .count = static_cast<std::uint32_t>(ranks)};
+  const auto views = test::waiting_ranks(ranks);
+  std::ranges::transform(views, datagram.states.begin(), &RankView::state);
   return datagram;
 }
 
-TEST(Datagram, ArrivesAsItWasSent) {
-  const auto packed = pack(report_of(3), kNonce);
-  ASSERT_EQ(packed.size(), 1u);
-  const auto arrived = unpack(packed.front(), kNonce);
-  ASSERT_TRUE(arrived);
-  ASSERT_EQ(arrived->states.size(), 3u);
-  EXPECT_EQ(arrived->states[2].rank, 2);
-  EXPECT_EQ(arrived->states[2].phase, Phase::waiting);
-  EXPECT_EQ(arrived->states[2].begun, 90u);
+// The sender and the receiver are the same rank.
+class OwnDatagrams : public ::testing::Test {
+ protected:
+  std::unique_ptr<World> world_ = make_solo_world();
+  const Heartbeats beats_{*world_, Interface{.name = "lo", .address = INADDR_LOOPBACK}};
+};
+
+TEST_F(OwnDatagrams, ArriveAsTheyWereSent) {
+  beats_.send(DatagramKind::report, report_of(3).sent_states(), 0);
+  const auto arrived = beats_.receive();
+  ASSERT_EQ(arrived.size(), 1u);
+  EXPECT_EQ(arrived.front().kind, DatagramKind::report);
+  ASSERT_EQ(arrived.front().sent_states().size(), 3u);
+  EXPECT_EQ(arrived.front().states[2].rank, 2);
+  EXPECT_EQ(arrived.front().states[2].phase, Phase::waiting);
+  EXPECT_EQ(arrived.front().states[2].begun, 90u);
 }
 
-TEST(Datagram, IsSplitSoThatNoUsualNetworkFragmentsIt) {
-  const auto packed = pack(report_of(250), kNonce);
+TEST_F(OwnDatagrams, AreSplitSoThatNoUsualNetworkFragmentsThem) {
+  std::vector<RankState> sent;
+  for (const RankView& rank : test::waiting_ranks(250)) sent.push_back(rank.state);
+  beats_.send(DatagramKind::report, sent, 0);
   std::size_t states = 0;
-  for (const auto& bytes : packed) {
-    EXPECT_LE(bytes.size(), 1400u);
-    states += unpack(bytes, kNonce)->states.size();
+  for (const Datagram& datagram : beats_.receive()) {
+    EXPECT_LE(datagram.bytes(), 1400u);
+    for (const RankState& state : datagram.sent_states()) EXPECT_EQ(static_cast<std::size_t>(state.rank), states++);
   }
   EXPECT_EQ(states, 250u);
 }
 
-TEST(Datagram, OfAnotherJobSizeOrVersionIsDropped) {
-  auto bytes = pack(report_of(2), kNonce).front();
-  EXPECT_FALSE(unpack(bytes, kNonce + 1));
-  for (std::size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_FALSE(unpack(std::span(bytes).first(length), kNonce)) << length;
+TEST(Datagrams, OfAnotherJobSizeOrVersionAreDropped) {
+  Datagram datagram = report_of(2);
+  EXPECT_TRUE(datagram.is_valid(datagram.bytes(), kNonce));
+  EXPECT_FALSE(datagram.is_valid(datagram.bytes(), kNonce + 1));
+  for (std::size_t length = 0; length < datagram.bytes(); ++length) {
+    EXPECT_FALSE(datagram.is_valid(length, kNonce)) << length;
   }
-  auto longer = bytes;
-  longer.push_back({});
-  EXPECT_FALSE(unpack(longer, kNonce));
-  ++reinterpret_cast<std::uint8_t&>(bytes[0]);
-  EXPECT_FALSE(unpack(bytes, kNonce));
+  EXPECT_FALSE(datagram.is_valid(datagram.bytes() + 1, kNonce));
+  ++datagram.magic;
+  EXPECT_FALSE(datagram.is_valid(datagram.bytes(), kNonce));
 }
 
-TEST(Datagram, OfGarbageNeverHasValuesOutOfRange) {
-  const auto good = pack(report_of(4), kNonce).front();
+TEST(Datagrams, OfGarbageNeverHaveValuesOutOfRange) {
+  const Datagram good = report_of(4);
   const Roster roster{.hosts = {{"n1", {0, 1}}, {"n2", {2, 3}}}, .host_of_rank = {0, 0, 1, 1}};
   JobView view(roster, 0, 0);
   std::mt19937_64 random(1);
   for (int i = 0; i < 100'000; ++i) {
-    auto bytes = good;
+    Datagram arrived = good;
+    const auto bytes = std::as_writable_bytes(std::span(&arrived, 1)).first(good.bytes());
     for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     }
-    const auto arrived = unpack(bytes, kNonce);
-    if (!arrived) continue;
-    for (const RankState& state : arrived->states) {
+    if (!arrived.is_valid(bytes.size(), kNonce)) continue;
+    for (const RankState& state : arrived.sent_states()) {
       EXPECT_LE(state.phase, Phase::ending);
       EXPECT_LE(state.activity, Activity::gone);
     }
-    if (arrived->sender >= 0 && arrived->sender < 4) view.record(*arrived, i);
+    if (arrived.sender >= 0 && arrived.sender < 4) view.record(arrived, i);
   }
   for (const RankView& rank : view.refresh(100'000, 2)) EXPECT_TRUE(rank.state.rank >= 0 && rank.state.rank < 4);
 }
@@ -90,7 +100,7 @@ class TwoHosts : public ::testing::Test {
 };
 
 TEST_F(TwoHosts, AreKnownByWhatTheySend) {
-  view_.record_own(report_of(1).states, 0);
+  view_.record_own(report_of(1).sent_states(), 0);
   EXPECT_EQ(contacts(0), (std::vector{Contact::good, Contact::never, Contact::good, Contact::never}));
   EXPECT_EQ(view_.hosts_never_contacted(), std::vector<std::string>{"n2"});
   view_.record(report_of(4, 1), 1'000'000'000);
@@ -146,25 +156,22 @@ TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
   EXPECT_THROW(chosen_interfaces("eth99"), Error);
 }
 
-TEST(Heartbeats, AreAcceptedOnlyFromTheirSendersAndABoundedNumberAtATime) {
-  const auto world = make_solo_world();
-  const Heartbeats beats(*world, Interface{.name = "lo", .address = INADDR_LOOPBACK});
-  const Datagram ending{.kind = DatagramKind::ending, .sender = 0};
-  beats.send(ending, 0);
+TEST_F(OwnDatagrams, AreAcceptedOnlyFromTheirSendersAndABoundedNumberAtATime) {
+  beats_.send(DatagramKind::ending, {}, 0);
   sockaddr_in to{};
   socklen_t to_length = sizeof to;
   auto* const generic = reinterpret_cast<sockaddr*>(&to);
-  ASSERT_EQ(::getsockname(beats.descriptor(), generic, &to_length), 0);
+  ASSERT_EQ(::getsockname(beats_.descriptor(), generic, &to_length), 0);
   std::array<std::byte, 100> bytes;
-  const ssize_t length = ::recv(beats.descriptor(), bytes.data(), bytes.size(), 0);
+  const ssize_t length = ::recv(beats_.descriptor(), bytes.data(), bytes.size(), 0);
   ASSERT_GT(length, 0);
   const Descriptor stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::sendto(stranger.get(), bytes.data(), static_cast<std::size_t>(length), 0, generic, to_length), length);
-  EXPECT_TRUE(beats.receive().empty());
-  for (int i = 0; i < 150; ++i) beats.send(ending, 0);
-  const std::size_t first = beats.receive().size();
+  EXPECT_TRUE(beats_.receive().empty());
+  for (int i = 0; i < 150; ++i) beats_.send(DatagramKind::ending, {}, 0);
+  const std::size_t first = beats_.receive().size();
   EXPECT_TRUE(first > 0 && first < 150) << first;
-  EXPECT_FALSE(beats.receive().empty());
+  EXPECT_FALSE(beats_.receive().empty());
 }
 
 }  // namespace

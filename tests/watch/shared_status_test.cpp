@@ -45,48 +45,48 @@ class OwnStatus : public ::testing::Test {
 };
 
 TEST_F(OwnStatus, ReportsProgressAndQuietTime) {
-  SharedStatusReader reader(shared_, 0);
+  shared_.begin(0);
   shared_.own().status.progress += 1;
-  EXPECT_EQ(reader.read(kSecondNs).front().quiet_seconds, 0);
-  EXPECT_EQ(reader.read(3 * kSecondNs).front().quiet_seconds, 2);
+  EXPECT_EQ(shared_.read(kSecondNs).front().quiet_seconds, 0);
+  EXPECT_EQ(shared_.read(3 * kSecondNs).front().quiet_seconds, 2);
   shared_.own().collectives.begun += 1;
-  EXPECT_EQ(reader.read(4 * kSecondNs).front().quiet_seconds, 0);
+  EXPECT_EQ(shared_.read(4 * kSecondNs).front().quiet_seconds, 0);
 }
 
 TEST_F(OwnStatus, HasItsOnlyRankAsLeaderUntilThatFinishes) {
-  const SharedStatusReader reader(shared_, now_ns());
-  EXPECT_TRUE(reader.is_host_leader(now_ns()));
+  shared_.begin(now_ns());
+  EXPECT_TRUE(shared_.is_host_leader(now_ns()));
   shared_.own().end = RankEnd::finished;
-  EXPECT_FALSE(reader.is_host_leader(now_ns()));
+  EXPECT_FALSE(shared_.is_host_leader(now_ns()));
 }
 
 TEST_F(OwnStatus, ReportsDeadProcessesUnlessTheirRanksHadFinished) {
   Sleeper sleeper;
   shared_.own().process = sleeper.process();
   shared_.own().started = read_process(sleeper.process())->started;
-  SharedStatusReader reader(shared_, 0);
-  EXPECT_EQ(reader.find_gone(0), nullptr);
+  shared_.begin(0);
+  EXPECT_EQ(shared_.find_gone(0), nullptr);
   sleeper.kill(SIGKILL);
-  const RankState* const exited = reader.find_gone(0);
+  const RankState* const exited = shared_.find_gone(0);
   ASSERT_NE(exited, nullptr);
   EXPECT_EQ(exited->activity, Activity::gone);
   shared_.own().end = RankEnd::finished;
-  EXPECT_EQ(reader.find_gone(0), nullptr);
+  EXPECT_EQ(shared_.find_gone(0), nullptr);
 }
 
 TEST_F(OwnStatus, DoesNotTakeAnotherProcessOfThatNumberForTheRank) {
   shared_.own().process = ::getppid();
-  SharedStatusReader reader(shared_, 0);
+  shared_.begin(0);
   shared_.own().process = 0x3fffffff;
-  EXPECT_EQ(reader.find_gone(0), nullptr);
+  EXPECT_EQ(shared_.find_gone(0), nullptr);
 }
 
 TEST_F(OwnStatus, MeasuresActivityOverIntervalsOfHalfTheQuietThreshold) {
-  SharedStatusReader reader(shared_, 0);
-  reader.set_quiet_threshold(2);
-  EXPECT_EQ(reader.read(2 * kSecondNs).front().activity, Activity::unknown);
-  EXPECT_EQ(reader.read(5 * kSecondNs / 2).front().activity, Activity::unknown);
-  EXPECT_NE(reader.read(3 * kSecondNs).front().activity, Activity::unknown);
+  shared_.begin(0);
+  shared_.set_quiet_threshold(2);
+  EXPECT_EQ(shared_.read(2 * kSecondNs).front().activity, Activity::unknown);
+  EXPECT_EQ(shared_.read(5 * kSecondNs / 2).front().activity, Activity::unknown);
+  EXPECT_NE(shared_.read(3 * kSecondNs).front().activity, Activity::unknown);
 }
 
 TEST(HostWatch, LetsAnotherRankReportTheEndWhenTheFirstDidNot) {

@@ -42,7 +42,7 @@ TEST_F(StallWatchDeathTest, EndsAProcessWithoutProgress) {
 TEST_F(StallWatchDeathTest, RunsTheEndCallbackAndTheEndActionEvenIfTheyHang) {
   const auto prepare = [](StallWatch& watch) {
     watch.set_end_callback([](const StallReport& report) {
-      write_stderr_line(std::string("reported ") + name_of(report.at.phase));
+      write_stderr_line("reported " + std::string(name_of(report.at.phase)));
       std::this_thread::sleep_for(kLong);
     });
     watch.set_end_action([] {

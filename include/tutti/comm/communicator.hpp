@@ -4,13 +4,16 @@
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
+#include "tutti/base/enum_names.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -39,7 +42,9 @@ enum class AllReduceAlgorithm {
   window,     // through shared memory of one host, for memory from allocate(); otherwise a ring
   automatic,  // the fastest by measurement for each size
 };
-const char* name_of(AllReduceAlgorithm algorithm);
+constexpr std::array<std::string_view, 4> enum_names(AllReduceAlgorithm) {
+  return {"ring", "direct", "window", "automatic"};
+}
 
 struct AllReduceThreshold {
   std::int64_t up_to_bytes = 0;  // the last threshold also applies to all larger sizes
@@ -93,10 +98,6 @@ class Communicator {
 // A single rank, whose sums are its own values. Memory is on `processor` (borrowed), or on the host if it is null.
 std::unique_ptr<Communicator> make_solo_communicator(Backend* processor = nullptr);
 
-// Limits over MPI: the operations in flight, and the bytes of one message.
-constexpr std::size_t kMaxOperationsInFlight = 4;
-constexpr std::int64_t kMaxMessageBytes = std::int64_t{512} << 10;
-
 struct MpiOptions {
   // Make progress in a helper thread, which needs a core of its own.
   bool helper_thread = false;
@@ -107,15 +108,12 @@ struct MpiOptions {
 // requested and the ranks do not share memory. Collective.
 std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptions& options);
 // Uses MPI_Iallreduce, for comparison only: its bits may differ between sizes and MPI libraries, so it is never chosen
-// automatically. bytes_sent() assumes the minimum that an all_reduce must send. Collective.
-std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
+// automatically. bytes_sent() assumes the minimum that an all_reduce must send. With `blocks` it uses MPI_Allreduce:
+// calls return when the sum is complete, and no other operation may be in flight. Collective.
+std::unique_ptr<Communicator> make_mpi_library_communicator(World& world, bool blocks = false);
 
 // On device memory, through a communicator on host memory: values are copied to the host, reduced and copied back, with
 // multiple operations in flight. The bits are those of `host`. `backend` is borrowed.
 std::unique_ptr<Communicator> make_staged_communicator(Backend& backend, std::unique_ptr<Communicator> host);
-
-// Uses the blocking MPI_Allreduce, for measurements: calls return when the sum is complete, and no other operation may
-// be in flight. Collective.
-std::unique_ptr<Communicator> make_mpi_blocking_communicator(World& world);
 
 }  // namespace tutti

@@ -7,10 +7,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -41,12 +44,12 @@ class World {
  public:
   virtual ~World() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
   // The index of this rank among the ranks of its host, and their number.
-  virtual int local_rank() const = 0;
-  virtual int local_size() const = 0;
-  virtual const std::string& host() const = 0;
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  const std::string& host() const { return host_; }
   // For the startup banner: "Open MPI 4.1.4", or "no launcher".
   virtual std::string description() const = 0;
 
@@ -83,7 +86,16 @@ class World {
   // Replaces the counter. Borrowed.
   void set_collective_counter(CollectiveCounter& collectives) { collectives_ = &collectives; }
 
+ protected:
+  explicit World(std::string host) : host_(std::move(host)) {}
+
+  int rank_ = 0;
+  int size_ = 1;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+
  private:
+  std::string host_;
   CollectiveCounter own_collectives_;
   CollectiveCounter* collectives_ = &own_collectives_;
 };
@@ -103,7 +115,17 @@ std::unique_ptr<World> make_mpi_world();
 std::string broadcast_text(World& world, const std::string& text, int root);
 std::vector<std::string> all_gather_text(World& world, const std::string& mine);
 
-// The numbers of all ranks, indexed by rank. Their count may differ. Collective.
+// The values of all ranks, indexed by rank. Their count may differ. Collective.
+template <class Value>
+std::vector<std::vector<Value>> all_gather_values(World& world, std::span<const Value> mine) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::vector<std::vector<Value>> all;
+  for (const auto& bytes : world.all_gather(std::as_bytes(mine))) {
+    std::vector<Value>& theirs = all.emplace_back(bytes.size() / sizeof(Value));
+    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  }
+  return all;
+}
 std::vector<std::vector<double>> all_gather_doubles(World& world, const std::vector<double>& mine);
 // The element-wise maximum over all ranks. The count must be the same on all of them. Collective.
 std::vector<double> max_over_ranks(World& world, std::vector<double> values);

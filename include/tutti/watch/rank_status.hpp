@@ -2,9 +2,13 @@
 // The phase that a rank is in. The training thread reports it, and it is published where other ranks can read it even
 // while this rank is stuck. Listeners (the time account, a trace, injected faults) are called at every phase change.
 
+#include "tutti/base/enum_names.hpp"
+
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -22,8 +26,11 @@ enum class Phase : std::uint32_t {
   reports,     // end-of-step reporting, between two steps
   ending,
 };
-inline constexpr std::size_t kPhases = 11;
-const char* name_of(Phase phase);
+constexpr std::array<std::string_view, 11> enum_names(Phase) {
+  return {"starting", "data",       "forward",    "backward", "exchange", "waiting",
+          "update",   "evaluation", "checkpoint", "reports",  "ending"};
+}
+inline constexpr std::size_t kPhases = enum_names(Phase{}).size();
 
 struct StepPhase {
   std::int64_t step = 0;  // the current step or the last one done, counted from 1; 0: before the first

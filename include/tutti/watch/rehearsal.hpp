@@ -81,10 +81,9 @@ class FaultInjector final : public PhaseListener {
  public:
   using Flip = std::function<void(const BitFlip&)>;
 
-  explicit FaultInjector(const Log& log);
+  explicit FaultInjector(const Log& log) : log_(log) {}
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
-  ~FaultInjector() override;
 
   // A communicator whose collectives are dropped or delayed by the faults; it borrows this injector.
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> communicator);
@@ -95,9 +94,9 @@ class FaultInjector final : public PhaseListener {
 
   void on_begin(const StepPhase& at) override;
 
-  struct LinkFaults;
-
  private:
+  friend class RehearsedCommunicator;
+
   struct Planned {
     Fault fault;
     std::optional<std::int64_t> last_injected{};  // step
@@ -108,7 +107,10 @@ class FaultInjector final : public PhaseListener {
   Log log_;
   Flip flip_;
   std::vector<Planned> planned_;
-  std::unique_ptr<LinkFaults> link_;
+  // In the current step: the number of collectives so far, the index of a dropped one, and the fault of a slow link.
+  std::int64_t collectives_ = 0;
+  std::optional<std::int64_t> dropped_;
+  const Fault* slow_link_ = nullptr;
 };
 
 }  // namespace tutti

@@ -73,21 +73,23 @@ class StallWatch {
   // Whether the job is being ended, by a watch or by a failed rank of this host. Thread-safe.
   bool is_ending() const noexcept;
   // This rank ends the job itself, for a reason that it has reported. Does not return while the watch ends the job.
-  void report_failure() noexcept;
+  void report_failure() noexcept { end(true); }
   // This rank has finished and the world is closed. Does not return while the watch ends the job.
-  void finish() noexcept;
+  void finish() noexcept {
+    end(false);
+    stop();
+  }
 
  private:
   struct EndAction {
     std::mutex mutex;  // held while it runs
     std::function<void()> action;
   };
-  enum class Ending { failure, success };
 
   void run();
   void beat(std::int64_t now, bool on_time);
   void handle_signals(std::int64_t now);
-  void end_as(Ending ending) noexcept;
+  void end(bool failed) noexcept;
   void stop() noexcept;
   void call_end_callback(const StallReport& report) const;
   void run_end_action() const;

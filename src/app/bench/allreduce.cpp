@@ -157,11 +157,11 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   if (!processor.is_gpu()) {
     for (const auto& [algorithm, meaning] : kRingAlgorithms) {
       if (auto communicator = make_if_possible(world, algorithm)) {
-        contenders.push_back({name_of(algorithm), std::move(communicator), meaning});
+        contenders.push_back({std::string(name_of(algorithm)), std::move(communicator), meaning});
       }
     }
     contenders.push_back({"mpi", make_mpi_library_communicator(world), "MPI_Iallreduce"});
-    contenders.push_back({"blocking", make_mpi_blocking_communicator(world), "MPI_Allreduce"});
+    contenders.push_back({"blocking", make_mpi_library_communicator(world, true), "MPI_Allreduce"});
   }
   const bool is_nccl = processor.is_gpu() && invocation.run.comm != Comm::mpi;
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -34,30 +35,27 @@ std::string text_of_bytes(std::int64_t bytes) {
 
 }  // namespace
 
-AlgorithmChoice::AlgorithmChoice(const std::vector<AllReduceThreshold>& thresholds) {
-  for (const AllReduceThreshold& threshold : thresholds) {
-    if (!thresholds_.empty() && thresholds_.back().algorithm == threshold.algorithm) thresholds_.pop_back();
-    thresholds_.push_back(threshold);
-  }
+AllReduceAlgorithm algorithm_for(const std::vector<AllReduceThreshold>& thresholds, std::int64_t bytes) {
+  const auto found = std::ranges::lower_bound(thresholds.begin(), std::prev(thresholds.end()), bytes, {},
+                                              &AllReduceThreshold::up_to_bytes);
+  return found->algorithm;
 }
 
-AllReduceAlgorithm AlgorithmChoice::for_size(std::int64_t bytes) const {
-  const auto found = std::ranges::find_if(
-      thresholds_, [=](const AllReduceThreshold& threshold) { return bytes <= threshold.up_to_bytes; });
-  return found == thresholds_.end() ? thresholds_.back().algorithm : found->algorithm;
-}
-
-std::string AlgorithmChoice::text() const {
+std::string text_of(const std::vector<AllReduceThreshold>& thresholds) {
   std::string text;
-  for (std::size_t i = 0; i + 1 < thresholds_.size(); ++i) {
-    text += fmt::format("{} to {}, ", name_of(thresholds_[i].algorithm), text_of_bytes(thresholds_[i].up_to_bytes));
+  for (std::size_t i = 0; i + 1 < thresholds.size(); ++i) {
+    text += fmt::format("{} to {}, ", name_of(thresholds[i].algorithm), text_of_bytes(thresholds[i].up_to_bytes));
   }
-  return text + name_of(thresholds_.back().algorithm) + (thresholds_.size() > 1 ? " above," : "");
+  return fmt::format("{}{}{}", text, name_of(thresholds.back().algorithm), thresholds.size() > 1 ? " above," : "");
 }
 
-AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates,
-                                const TimeAllReduce& time) {
+std::vector<AllReduceThreshold> measure_thresholds(World& world, const std::vector<AllReduceAlgorithm>& candidates,
+                                                   const TimeAllReduce& time) {
   std::vector<AllReduceThreshold> thresholds;
+  const auto choose = [&](std::int64_t up_to_bytes, AllReduceAlgorithm algorithm) {
+    if (!thresholds.empty() && thresholds.back().algorithm == algorithm) thresholds.pop_back();
+    thresholds.push_back({up_to_bytes, algorithm});
+  };
   const Stopwatch watch;
   bool continues = true;
   std::int64_t bytes = kShortest;
@@ -71,30 +69,12 @@ AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorit
     const double so_far = seconds.back();
     seconds.pop_back();
     // The threshold is the geometric mean of this size and the next.
-    thresholds.push_back({2 * bytes, candidates[clearly_fastest(seconds)]});
+    choose(2 * bytes, candidates[clearly_fastest(seconds)]);
     const double expected = kRounds * kTrials * kGrowth * std::reduce(seconds.begin(), seconds.end());
     continues = so_far + expected < kMaxSeconds;
   }
-  if (bytes <= kMaxMeasuredBytes) thresholds.push_back({0, candidates.front()});
-  return AlgorithmChoice(thresholds);
+  if (bytes <= kMaxMeasuredBytes) choose(0, candidates.front());
+  return thresholds;
 }
 
 }  // namespace tutti::mpi
-
-namespace tutti {
-
-const char* name_of(AllReduceAlgorithm algorithm) {
-  switch (algorithm) {
-    case AllReduceAlgorithm::ring:
-      return "ring";
-    case AllReduceAlgorithm::direct:
-      return "direct";
-    case AllReduceAlgorithm::window:
-      return "window";
-    case AllReduceAlgorithm::automatic:
-      return "automatic";
-  }
-  return "";
-}
-
-}  // namespace tutti

@@ -12,20 +12,10 @@
 
 namespace tutti::mpi {
 
-class AlgorithmChoice {
- public:
-  explicit AlgorithmChoice(AllReduceAlgorithm always) : thresholds_{{.algorithm = always}} {}
-  // `thresholds` are not empty and ascend by size. Neighbours with the same algorithm are merged.
-  explicit AlgorithmChoice(const std::vector<AllReduceThreshold>& thresholds);
-
-  AllReduceAlgorithm for_size(std::int64_t bytes) const;
-  const std::vector<AllReduceThreshold>& thresholds() const { return thresholds_; }
-  // "direct to 64 KiB, ring above," or "ring", to be followed by " over" and the library's name.
-  std::string text() const;
-
- private:
-  std::vector<AllReduceThreshold> thresholds_;
-};
+// Here and below, the thresholds are not empty and ascend by size.
+AllReduceAlgorithm algorithm_for(const std::vector<AllReduceThreshold>& thresholds, std::int64_t bytes);
+// "direct to 64 KiB, ring above," or "ring", to be followed by " over" and the library's name.
+std::string text_of(const std::vector<AllReduceThreshold>& thresholds);
 
 constexpr std::int64_t kMaxMeasuredBytes = std::int64_t{4} << 20;
 
@@ -35,7 +25,7 @@ using TimeAllReduce = std::function<double(AllReduceAlgorithm algorithm, std::in
 
 // Measures sizes up to kMaxMeasuredBytes, for about a tenth of a second. Chooses the first candidate unless another one
 // is clearly faster, and for sizes that were not measured. All ranks get the same result. Collective.
-AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates,
-                                const TimeAllReduce& time);
+std::vector<AllReduceThreshold> measure_thresholds(World& world, const std::vector<AllReduceAlgorithm>& candidates,
+                                                   const TimeAllReduce& time);
 
 }  // namespace tutti::mpi

@@ -16,36 +16,35 @@ namespace {
 // A block of this size stays in a core's cache while it is reduced and sent.
 constexpr std::int64_t kBlockElements = 16384;
 
-SharedValues shared_values(const PeerMemory& peer_memory, const Tensor& values) {
-  return is_empty(values) ? SharedValues{} : peer_memory.find(values).value();
-}
-
-// Sets the default floating-point environment, so that all threads give the same bits: compute threads may flush
-// denormals to zero, a helper thread may not.
-class DefaultFloatMode {
- public:
-  DefaultFloatMode() {
-    std::fegetenv(&callers_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  DefaultFloatMode(const DefaultFloatMode&) = delete;
-  DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
-  ~DefaultFloatMode() { std::fesetenv(&callers_); }
-
- private:
-  std::fenv_t callers_{};
-};
-
 template <class T>
-void add_as(std::byte* to, const std::byte* from, std::size_t bytes) {
-  T* const sums = reinterpret_cast<T*>(to);
-  const T* const terms = reinterpret_cast<const T*>(from);
+void add_as(void* to, const void* from, std::size_t bytes) {
+  T* const sums = static_cast<T*>(to);
+  const T* const terms = static_cast<const T*>(from);
   const std::size_t elements = bytes / sizeof(T);
   for (std::size_t i = 0; i < elements; ++i) sums[i] += terms[i];
 }
 
-}  // namespace
+// to += from, f32 or i64. In the default floating-point environment, so that all threads give the same bits: compute
+// threads may flush denormals to zero, a helper thread may not.
+void add(ElementType type, void* to, const void* from, std::size_t bytes) {
+  std::fenv_t callers{};
+  std::fegetenv(&callers);
+  std::fesetenv(FE_DFL_ENV);
+  if (type == ElementType::f32) {
+    add_as<float>(to, from, bytes);
+  } else {
+    // Unsigned, so that overflow wraps around as in MPI libraries.
+    add_as<std::uint64_t>(to, from, bytes);
+  }
+  std::fesetenv(&callers);
+}
 
+struct RankBytes {
+  int rank;
+  std::size_t bytes;
+};
+
+// Throws unless the other rank has this many bytes; otherwise the ranks enqueued different operations.
 void require_bytes(const RankBytes& other, std::size_t bytes, int rank) {
   if (other.bytes == bytes) return;
   throw Error(ErrorSource::internal,
@@ -54,237 +53,216 @@ void require_bytes(const RankBytes& other, std::size_t bytes, int rank) {
                           other.rank, other.bytes, rank, bytes));
 }
 
-void require_bytes(const MPI_Status& status, std::size_t bytes, int rank) {
-  int count = 0;
-  check(MPI_Get_count(&status, MPI_BYTE, &count));
-  require_bytes(RankBytes{status.MPI_SOURCE, static_cast<std::size_t>(count)}, bytes, rank);
+void transform_chunk(const Reduction& reduction, const ElementRange& chunk) {
+  IdleStream stream;
+  if (reduction.transform_shard && chunk.elements() > 0) reduction.transform_shard(stream, chunk.begin, chunk.end);
 }
 
-void add(ElementType type, std::byte* to, const std::byte* from, std::size_t bytes) {
-  const DefaultFloatMode mode;
-  if (type == ElementType::f32) {
-    add_as<float>(to, from, bytes);
-  } else {
-    // Unsigned, so that overflow wraps around as in MPI libraries.
-    add_as<std::uint64_t>(to, from, bytes);
-  }
-}
-
-DirectOperation::DirectOperation(const MpiRank& self, Reduction reduction, int tag)
-    : self_(self), reduction_(std::move(reduction)), tag_(tag) {}
-
-void DirectOperation::start() {
-  if (is_empty(reduction_.values)) {
-    send_results();
-  } else {
-    send_values();
-  }
-}
-
-void DirectOperation::send_values() {
-  const std::size_t bytes = subtensor(reduction_.values, reduction_.chunk_reduced_at(self_.rank)).bytes();
-  received_ = std::make_unique_for_overwrite<std::byte[]>(bytes * static_cast<std::size_t>(self_.size - 1));
-  for (int distance = 1; distance < self_.size; ++distance) {
-    const int rank = self_.rank_after(distance);
-    post_receive(rank, received_.get() + bytes * static_cast<std::size_t>(distance - 1), bytes);
-    post_send(rank, subtensor(reduction_.values, reduction_.chunk_reduced_at(rank)));
-  }
-}
-
-// Adds in rank order, from the next rank to this one.
-void DirectOperation::add_values() {
-  const Tensor own = subtensor(reduction_.values, reduction_.chunk_reduced_at(self_.rank));
-  const std::size_t bytes = own.bytes();
-  for (int distance = 2; distance < self_.size; ++distance) {
-    add(own.type, received_.get() + bytes * static_cast<std::size_t>(distance - 1),
-        received_.get() + bytes * static_cast<std::size_t>(distance - 2), bytes);
-  }
-  add(own.type, static_cast<std::byte*>(own.data), received_.get() + bytes * static_cast<std::size_t>(self_.size - 2),
-      bytes);
-  received_.reset();
-}
-
-void DirectOperation::send_results() {
-  stage_ = Stage::sending_results;
-  const ElementRange& own = reduction_.chunk_reduced_at(self_.rank);
-  if (reduction_.transform_shard && own.elements() > 0) reduction_.transform_shard(own);
-  if (is_empty(reduction_.results)) return;
-  for (int distance = 1; distance < self_.size; ++distance) {
-    const int rank = self_.rank_after(distance);
-    const Tensor theirs = subtensor(reduction_.results, reduction_.chunk_reduced_at(rank));
-    post_receive(rank, static_cast<std::byte*>(theirs.data), theirs.bytes());
-    post_send(rank, subtensor(reduction_.results, own));
-  }
-}
-
-void DirectOperation::post_send(int rank, const Tensor& piece) {
-  if (piece.bytes() == 0) return;
-  awaited_bytes_.push_back(0);
-  check(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, rank, tag_, self_.comm,
-                  &requests_.emplace_back(MPI_REQUEST_NULL)));
-  self_.bytes_sent.fetch_add(piece.bytes(), std::memory_order_relaxed);
-}
-
-void DirectOperation::post_receive(int rank, std::byte* to, std::size_t bytes) {
-  if (bytes == 0) return;
-  awaited_bytes_.push_back(bytes);
-  check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, rank, tag_, self_.comm,
-                  &requests_.emplace_back(MPI_REQUEST_NULL)));
-}
-
-Operation::State DirectOperation::advance() {
-  for (State state = State::waiting; stage_ != Stage::done; state = State::progressed) {
-    int done = 0;
-    std::vector<MPI_Status> statuses(requests_.size());
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses.data()));
-    if (done == 0) return state;
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (awaited_bytes_[i] > 0) require_bytes(statuses[i], awaited_bytes_[i], self_.rank);
+// An operation in rounds of messages. A round begins when all messages of the previous one are complete.
+class MessageOperation : public Operation {
+ public:
+  void start() final { continues_ = begin_round(round_); }
+  State advance() final {
+    for (State state = State::waiting; continues_; state = State::progressed) {
+      if (!round_is_done()) return state;
+      receives_.clear();
+      sends_.clear();
+      received_ = sent_ = 0;
+      continues_ = begin_round(++round_);
     }
-    requests_.clear();
-    awaited_bytes_.clear();
-    if (stage_ == Stage::sending_results) {
-      stage_ = Stage::done;
+    return State::done;
+  }
+
+ protected:
+  MessageOperation(MpiRank& self, int first_round) : self_(self), tag_(self.next_tag()), round_(first_round) {}
+
+  // Posts the messages of a round; false: the operation is done.
+  virtual bool begin_round(int round) = 0;
+  // Called when all messages that this rank receives in a round have arrived.
+  virtual void on_received() {}
+
+  void post_receive(int rank, void* to, std::size_t bytes) {
+    if (bytes == 0) return;
+    Receive& receive = receives_.emplace_back(Receive{.bytes = bytes});
+    check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, rank, tag_, self_.comm, &receive.request));
+  }
+  void post_send(int rank, const Tensor& piece) {
+    if (piece.bytes() == 0) return;
+    check(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, rank, tag_, self_.comm,
+                    &sends_.emplace_back(MPI_REQUEST_NULL)));
+    self_.bytes_sent.fetch_add(piece.bytes(), std::memory_order_relaxed);
+  }
+
+  MpiRank& self_;
+
+ private:
+  struct Receive {
+    std::size_t bytes = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  bool round_is_done() {
+    int done = 0;
+    while (received_ < receives_.size()) {
+      MPI_Status status;
+      check(MPI_Test(&receives_[received_].request, &done, &status));
+      if (done == 0) return false;
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes));
+      require_bytes({status.MPI_SOURCE, static_cast<std::size_t>(bytes)}, receives_[received_].bytes, self_.rank);
+      if (++received_ == receives_.size()) on_received();
+    }
+    for (; sent_ < sends_.size(); ++sent_) {
+      check(MPI_Test(&sends_[sent_], &done, MPI_STATUS_IGNORE));
+      if (done == 0) return false;
+    }
+    return true;
+  }
+
+  int tag_;
+  int round_;
+  bool continues_ = true;
+  std::vector<Receive> receives_;
+  std::vector<MPI_Request> sends_;
+  std::size_t received_ = 0;  // the first of them, which are complete
+  std::size_t sent_ = 0;
+};
+
+// Round 0 exchanges values, round 1 results.
+class DirectOperation final : public MessageOperation {
+ public:
+  DirectOperation(MpiRank& self, Reduction reduction)
+      : MessageOperation(self, is_empty(reduction.values) ? 1 : 0),
+        reduction_(std::move(reduction)),
+        own_(reduction_.chunk_reduced_at(self.rank)),
+        own_bytes_(static_cast<std::size_t>(own_.elements()) * bytes_of(reduction_.values.type)) {}
+
+ private:
+  bool begin_round(int round) override {
+    if (round == 1) transform_chunk(reduction_, own_);
+    if (round == 2 || (round == 1 && is_empty(reduction_.results))) return false;
+    if (round == 0) {
+      received_ = std::make_unique_for_overwrite<std::byte[]>(own_bytes_ * static_cast<std::size_t>(self_.size - 1));
+    }
+    const Tensor& tensor = round == 0 ? reduction_.values : reduction_.results;
+    for (int distance = 1; distance < self_.size; ++distance) {
+      const int rank = self_.rank_after(distance);
+      const Tensor theirs = subtensor(tensor, reduction_.chunk_reduced_at(rank));
+      if (round == 0) {
+        post_receive(rank, received_from(distance), own_bytes_);
+        post_send(rank, theirs);
+      } else {
+        post_receive(rank, theirs.data, theirs.bytes());
+        post_send(rank, subtensor(tensor, own_));
+      }
+    }
+    return true;
+  }
+
+  // Adds in rank order, from the next rank to this one.
+  void on_received() override {
+    if (!received_) return;
+    const Tensor own = subtensor(reduction_.values, own_);
+    for (int distance = 2; distance < self_.size; ++distance) {
+      add(own.type, received_from(distance), received_from(distance - 1), own_bytes_);
+    }
+    add(own.type, own.data, received_from(self_.size - 1), own_bytes_);
+    received_.reset();
+  }
+
+  std::byte* received_from(int distance) const {
+    return received_.get() + own_bytes_ * static_cast<std::size_t>(distance - 1);
+  }
+
+  Reduction reduction_;
+  ElementRange own_;  // the chunk that this rank reduces
+  std::size_t own_bytes_;
+  std::unique_ptr<std::byte[]> received_;  // other ranks' values of this rank's chunk, beginning with the next rank
+};
+
+class RingOperation final : public MessageOperation {
+ public:
+  RingOperation(MpiRank& self, Reduction reduction)
+      : MessageOperation(self, is_empty(reduction.values) ? self.size - 1 : 0), reduction_(std::move(reduction)) {}
+
+ private:
+  bool begin_round(int round) override {
+    const int steps = self_.size - 1;
+    if (round == steps) {
+      scratch_.reset();
+      transform_chunk(reduction_, reduction_.chunk_reduced_at(self_.rank));
+    }
+    if (round == 2 * steps || (round == steps && is_empty(reduction_.results))) return false;
+    const bool adds = round < steps;
+    if (adds && !scratch_) {
+      const auto longest = std::ranges::max(reduction_.chunks, {}, &ElementRange::elements);
+      scratch_ = std::make_unique_for_overwrite<std::byte[]>(subtensor(reduction_.values, longest).bytes());
+    }
+    const Tensor& tensor = adds ? reduction_.values : reduction_.results;
+    const auto chunk = [&](int index) {
+      return subtensor(tensor, reduction_.chunks[static_cast<std::size_t>((index + 2 * self_.size) % self_.size)]);
+    };
+    incoming_ = chunk(self_.rank - round - 1);
+    post_receive(self_.rank_after(steps), adds ? scratch_.get() : incoming_.data, incoming_.bytes());
+    post_send(self_.rank_after(1), chunk(self_.rank - round));
+    return true;
+  }
+
+  void on_received() override {
+    if (scratch_) add(incoming_.type, incoming_.data, scratch_.get(), incoming_.bytes());
+  }
+
+  Reduction reduction_;
+  Tensor incoming_;
+  std::unique_ptr<std::byte[]> scratch_;  // null once the values are added
+};
+
+// A round is a message between rank 0 and one other rank.
+class RootOperation final : public MessageOperation {
+ public:
+  RootOperation(MpiRank& self, const Tensor& values, RootDirection direction)
+      : MessageOperation(self, 1), values_(values), direction_(direction) {}
+
+ private:
+  bool begin_round(int round) override {
+    const bool at_root = self_.rank == 0;
+    if (round > (at_root ? self_.size - 1 : 1)) return false;
+    const int peer = at_root ? round : 0;
+    if (at_root != (direction_ == RootDirection::reduce_to_root)) {
+      post_send(peer, values_);
     } else {
-      add_values();
-      send_results();
+      if (at_root && !scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(values_.bytes());
+      post_receive(peer, at_root ? scratch_.get() : values_.data, values_.bytes());
     }
+    return true;
   }
-  return State::done;
-}
 
-RingOperation::RingOperation(const MpiRank& self, Reduction reduction, int tag)
-    : self_(self),
-      reduction_(std::move(reduction)),
-      tag_(tag),
-      step_(is_empty(reduction_.values) ? self.size - 1 : 0),
-      end_((is_empty(reduction_.results) ? 1 : 2) * (self.size - 1)) {}
-
-RingOperation::Chunk RingOperation::chunk(int index) const {
-  const ElementRange& range = reduction_.chunks[static_cast<std::size_t>((index + 2 * self_.size) % self_.size)];
-  const Tensor piece = subtensor(adding() ? reduction_.values : reduction_.results, range);
-  return {.data = static_cast<std::byte*>(piece.data), .bytes = piece.bytes()};
-}
-
-void RingOperation::start() {
-  if (adding()) {
-    const auto longest = std::ranges::max(reduction_.chunks, {}, &ElementRange::elements);
-    scratch_ = std::make_unique_for_overwrite<std::byte[]>(subtensor(reduction_.values, longest).bytes());
+  void on_received() override {
+    if (scratch_) add(values_.type, values_.data, scratch_.get(), values_.bytes());
   }
-  begin_step();
-}
 
-void RingOperation::begin_step() {
-  if (step_ == self_.size - 1) {
-    scratch_.reset();
-    const ElementRange& whole = reduction_.chunk_reduced_at(self_.rank);
-    if (reduction_.transform_shard && whole.elements() > 0) reduction_.transform_shard(whole);
+  Tensor values_;
+  RootDirection direction_;
+  std::unique_ptr<std::byte[]> scratch_;  // only at the root of a reduction
+};
+
+class WindowOperation final : public Operation {
+ public:
+  WindowOperation(MpiRank& self, PeerMemory& peer_memory, std::vector<Reduction> pieces, std::uint64_t number)
+      : self_(self), peer_memory_(peer_memory), pieces_(std::move(pieces)), number_(number) {}
+
+  void start() override {
+    const auto location = [this](const Tensor& values) {
+      return is_empty(values) ? SharedValues{} : peer_memory_.find(values).value();
+    };
+    OperationSlot& slot = peer_memory_.own_slot(number_);
+    slot.published = {location(pieces_.front().values), location(pieces_.front().results)};
+    slot.ready.store(number_, std::memory_order_release);
   }
-  if (step_ < end_) post();
-}
 
-void RingOperation::post() {
-  const Chunk in = incoming();
-  const Chunk out = outgoing();
-  const int next = self_.rank_after(1);
-  const int previous = self_.rank_after(self_.size - 1);
-  received_ = false;
-  if (in.bytes > 0) {
-    check(MPI_Irecv(adding() ? scratch_.get() : in.data, static_cast<int>(in.bytes), MPI_BYTE, previous, tag_,
-                    self_.comm, &receiving_));
-  }
-  if (out.bytes > 0) {
-    check(MPI_Isend(out.data, static_cast<int>(out.bytes), MPI_BYTE, next, tag_, self_.comm, &sending_));
-    self_.bytes_sent.fetch_add(out.bytes, std::memory_order_relaxed);
-  }
-}
-
-Operation::State RingOperation::advance() {
-  State state = State::waiting;
-  while (step_ < end_) {
-    if (!step_is_done()) return state;
-    state = State::progressed;
-    ++step_;
-    begin_step();
-  }
-  return State::done;
-}
-
-bool RingOperation::step_is_done() {
-  int done = 0;
-  if (!received_) {
-    MPI_Status status;
-    check(MPI_Test(&receiving_, &done, &status));
-    if (done == 0) return false;
-    on_received(status);
-    received_ = true;
-  }
-  check(MPI_Test(&sending_, &done, MPI_STATUS_IGNORE));
-  return done != 0;
-}
-
-void RingOperation::on_received(const MPI_Status& status) {
-  const Chunk in = incoming();
-  if (in.bytes == 0) return;
-  require_bytes(status, in.bytes, self_.rank);
-  if (adding()) add(reduction_.values.type, in.data, scratch_.get(), in.bytes);
-}
-
-RootOperation::RootOperation(const MpiRank& self, const Tensor& values, RootDirection direction, int tag)
-    : self_(self),
-      values_(values),
-      direction_(direction),
-      tag_(tag),
-      peer_(first() ? 1 : 0),
-      last_peer_(first() ? self.size - 1 : 0) {}
-
-void RootOperation::start() {
-  if (first() && receiving()) scratch_ = std::make_unique_for_overwrite<std::byte[]>(values_.bytes());
-  post();
-}
-
-void RootOperation::post() {
-  const auto bytes = static_cast<int>(values_.bytes());
-  if (receiving()) {
-    void* const to = first() ? scratch_.get() : values_.data;
-    check(MPI_Irecv(to, bytes, MPI_BYTE, peer_, tag_, self_.comm, &request_));
-  } else {
-    check(MPI_Isend(values_.data, bytes, MPI_BYTE, peer_, tag_, self_.comm, &request_));
-    self_.bytes_sent.fetch_add(values_.bytes(), std::memory_order_relaxed);
-  }
-}
-
-Operation::State RootOperation::advance() {
-  for (State state = State::waiting;; state = State::progressed) {
-    int done = 0;
-    MPI_Status status;
-    check(MPI_Test(&request_, &done, &status));
-    if (done == 0) return state;
-    if (receiving()) on_received(status);
-    if (peer_ == last_peer_) return State::done;
-    ++peer_;
-    post();
-  }
-}
-
-void RootOperation::on_received(const MPI_Status& status) {
-  require_bytes(status, values_.bytes(), self_.rank);
-  if (first()) add(values_.type, static_cast<std::byte*>(values_.data), scratch_.get(), values_.bytes());
-}
-
-WindowOperation::WindowOperation(PeerMemory& peer_memory, const MpiRank& self, std::vector<Reduction> pieces,
-                                 std::uint64_t number)
-    : peer_memory_(peer_memory), self_(self), pieces_(std::move(pieces)), number_(number) {}
-
-void WindowOperation::start() {
-  OperationSlot& slot = peer_memory_.own_slot(number_);
-  slot.published = {shared_values(peer_memory_, pieces_.front().values),
-                    shared_values(peer_memory_, pieces_.front().results)};
-  slot.ready.store(number_, std::memory_order_release);
-}
-
-Operation::State WindowOperation::advance() {
-  if (next_piece_ < pieces_.size()) {
+  // Processes one piece per call.
+  State advance() override {
+    if (next_piece_ == pieces_.size()) return all_ranks_reached(&OperationSlot::done) ? State::done : State::waiting;
     if (values_.empty()) {
       if (!all_ranks_reached(&OperationSlot::ready)) return State::waiting;
       look_up_memory();
@@ -295,85 +273,116 @@ Operation::State WindowOperation::advance() {
     seen_ = 0;
     return all_ranks_reached(&OperationSlot::done) ? State::done : State::progressed;
   }
-  return all_ranks_reached(&OperationSlot::done) ? State::done : State::waiting;
-}
 
-bool WindowOperation::all_ranks_reached(std::atomic<std::uint64_t> OperationSlot::*flag) {
-  while (seen_ < self_.size && (peer_memory_.slot(seen_, number_).*flag).load(std::memory_order_acquire) >= number_) {
-    ++seen_;
+ private:
+  // Whether all ranks have set this flag of their slots for this operation.
+  bool all_ranks_reached(std::atomic<std::uint64_t> OperationSlot::*flag) {
+    while (seen_ < self_.size && (peer_memory_.slot(seen_, number_).*flag).load(std::memory_order_acquire) >= number_) {
+      ++seen_;
+    }
+    return seen_ == self_.size;
   }
-  return seen_ == self_.size;
-}
 
-void WindowOperation::look_up_memory() {
-  const Reduction& reduction = pieces_.front();
-  const std::array<SharedValues, 2>& own = peer_memory_.own_slot(number_).published;
-  for (int rank = 0; rank < self_.size; ++rank) {
-    const std::array<SharedValues, 2>& published = peer_memory_.slot(rank, number_).published;
-    for (std::size_t i = 0; i < own.size(); ++i)
-      require_bytes(RankBytes{rank, published[i].bytes}, own[i].bytes, self_.rank);
-    const auto in_memory = [&](const Tensor& tensor, const SharedValues& theirs) {
-      if (rank == self_.rank || is_empty(tensor)) return static_cast<std::byte*>(tensor.data);
-      return peer_memory_.map(rank, theirs);
-    };
-    values_.push_back(in_memory(reduction.values, published[0]));
-    results_.push_back(in_memory(reduction.results, published[1]));
-  }
-  if (self_.size > 2)
+  void look_up_memory() {
+    const std::array<SharedValues, 2>& own = peer_memory_.own_slot(number_).published;
+    for (int rank = 0; rank < self_.size; ++rank) {
+      const std::array<SharedValues, 2>& published = peer_memory_.slot(rank, number_).published;
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        require_bytes({rank, published[i].bytes}, own[i].bytes, self_.rank);
+      }
+      const auto in_memory = [&](const Tensor& tensor, const SharedValues& theirs) {
+        if (rank == self_.rank || is_empty(tensor)) return static_cast<std::byte*>(tensor.data);
+        return peer_memory_.map(rank, theirs);
+      };
+      values_.push_back(in_memory(pieces_.front().values, published[0]));
+      results_.push_back(in_memory(pieces_.front().results, published[1]));
+    }
+    if (self_.size == 2) return;
     partial_sums_ = std::make_unique_for_overwrite<std::byte[]>(kBlockElements * sizeof(std::int64_t));
+  }
+
+  void run_piece(const Reduction& piece) {
+    const ElementRange& own = piece.chunk_reduced_at(self_.rank);
+    const bool at_once = !piece.transform_shard;
+    for (std::int64_t begin = own.begin; begin < own.end; begin += kBlockElements) {
+      const ElementRange block{begin, std::min(begin + kBlockElements, own.end)};
+      if (!is_empty(piece.values)) add_values(block);
+      if (at_once) send_results(block);
+    }
+    transform_chunk(piece, own);
+    if (!at_once) send_results(own);
+    count_bytes(piece);
+  }
+
+  // Adds in rank order, from the next rank to this one.
+  void add_values(const ElementRange& range) {
+    const Tensor own = subtensor(pieces_.front().values, range);
+    const std::size_t bytes = own.bytes();
+    const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
+    const auto values_of = [&](int distance) {
+      return values_[static_cast<std::size_t>(self_.rank_after(distance))] + offset;
+    };
+    const std::byte* sum = values_of(1);
+    for (int distance = 2; distance < self_.size; ++distance) {
+      if (distance == 2) std::memcpy(partial_sums_.get(), sum, bytes);
+      sum = partial_sums_.get();
+      add(own.type, partial_sums_.get(), values_of(distance), bytes);
+    }
+    add(own.type, own.data, sum, bytes);
+  }
+
+  void send_results(const ElementRange& range) {
+    if (is_empty(pieces_.front().results) || range.elements() == 0) return;
+    const Tensor own = subtensor(pieces_.front().results, range);
+    const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
+    for (int distance = 1; distance < self_.size; ++distance) {
+      std::memcpy(results_[static_cast<std::size_t>(self_.rank_after(distance))] + offset, own.data, own.bytes());
+    }
+  }
+
+  // Counts the bytes that others read from this rank's memory and those that it writes into theirs.
+  void count_bytes(const Reduction& piece) {
+    const std::int64_t own = piece.chunk_reduced_at(self_.rank).elements();
+    std::int64_t all = 0;
+    for (const ElementRange& chunk : piece.chunks) all += chunk.elements();
+    std::size_t bytes = 0;
+    if (!is_empty(piece.values)) bytes += static_cast<std::size_t>(all - own) * bytes_of(piece.values.type);
+    if (!is_empty(piece.results)) {
+      bytes += static_cast<std::size_t>(own * (self_.size - 1)) * bytes_of(piece.results.type);
+    }
+    self_.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  MpiRank& self_;
+  PeerMemory& peer_memory_;
+  std::vector<Reduction> pieces_;
+  std::uint64_t number_;
+
+  std::size_t next_piece_ = 0;
+  int seen_ = 0;  // ranks whose current flag has been seen
+  // The addresses of the tensors, by rank.
+  std::vector<std::byte*> values_;
+  std::vector<std::byte*> results_;
+  std::unique_ptr<std::byte[]> partial_sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_direct_operation(MpiRank& self, Reduction reduction) {
+  return std::make_unique<DirectOperation>(self, std::move(reduction));
 }
 
-void WindowOperation::run_piece(const Reduction& piece) {
-  const ElementRange& own = piece.chunk_reduced_at(self_.rank);
-  const bool at_once = !piece.transform_shard;
-  for (std::int64_t begin = own.begin; begin < own.end; begin += kBlockElements) {
-    const ElementRange block{begin, std::min(begin + kBlockElements, own.end)};
-    if (!is_empty(piece.values)) add_values(block);
-    if (at_once && !is_empty(piece.results)) send_results(block);
-  }
-  if (!at_once && own.elements() > 0) {
-    piece.transform_shard(own);
-    if (!is_empty(piece.results)) send_results(own);
-  }
-  count_bytes(piece);
+std::unique_ptr<Operation> make_ring_operation(MpiRank& self, Reduction reduction) {
+  return std::make_unique<RingOperation>(self, std::move(reduction));
 }
 
-// Adds in rank order, from the next rank to this one.
-void WindowOperation::add_values(const ElementRange& range) {
-  const Tensor own = subtensor(pieces_.front().values, range);
-  const std::size_t bytes = own.bytes();
-  const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
-  const auto values_of = [&](int distance) {
-    return values_[static_cast<std::size_t>(self_.rank_after(distance))] + offset;
-  };
-  const std::byte* sum = values_of(1);
-  for (int distance = 2; distance < self_.size; ++distance) {
-    if (distance == 2) std::memcpy(partial_sums_.get(), sum, bytes);
-    sum = partial_sums_.get();
-    add(own.type, partial_sums_.get(), values_of(distance), bytes);
-  }
-  add(own.type, static_cast<std::byte*>(own.data), sum, bytes);
+std::unique_ptr<Operation> make_root_operation(MpiRank& self, const Tensor& values, RootDirection direction) {
+  return std::make_unique<RootOperation>(self, values, direction);
 }
 
-void WindowOperation::send_results(const ElementRange& range) {
-  const Tensor own = subtensor(pieces_.front().results, range);
-  const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
-  for (int distance = 1; distance < self_.size; ++distance) {
-    std::memcpy(results_[static_cast<std::size_t>(self_.rank_after(distance))] + offset, own.data, own.bytes());
-  }
-}
-
-// Counts the bytes that others read from this rank's memory and those that it writes into theirs.
-void WindowOperation::count_bytes(const Reduction& piece) {
-  const std::int64_t own = piece.chunk_reduced_at(self_.rank).elements();
-  std::int64_t all = 0;
-  for (const ElementRange& chunk : piece.chunks) all += chunk.elements();
-  std::size_t bytes = 0;
-  if (!is_empty(piece.values)) bytes += static_cast<std::size_t>(all - own) * bytes_of(piece.values.type);
-  if (!is_empty(piece.results)) {
-    bytes += static_cast<std::size_t>(own * (self_.size - 1)) * bytes_of(piece.results.type);
-  }
-  self_.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+std::unique_ptr<Operation> make_window_operation(MpiRank& self, PeerMemory& peer_memory, std::vector<Reduction> pieces,
+                                                 std::uint64_t number) {
+  return std::make_unique<WindowOperation>(self, peer_memory, std::move(pieces), number);
 }
 
 }  // namespace tutti::mpi

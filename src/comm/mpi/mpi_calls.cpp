@@ -35,20 +35,6 @@ void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep, std
   }
 }
 
-std::string library_name() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  check(MPI_Get_library_version(text.data(), &length));
-  // "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
-  std::string name(text.data(), static_cast<std::size_t>(length));
-  name.resize(std::min(name.find_first_of(",\n"), name.size()));
-  for (const auto& [from, to] : {std::pair{" v", " "}, std::pair{" Version:\t", " "}}) {
-    const std::string_view marker(from);
-    if (const auto at = name.find(marker); at != std::string::npos) name.replace(at, marker.size(), to);
-  }
-  return name;
-}
-
 }  // namespace tutti::mpi
 
 namespace tutti {
@@ -103,6 +89,18 @@ bool mpi::started_by_slurm_without_pmix() {
          !first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS"});
 }
 
-std::string mpi_library_version() { return mpi::library_name(); }
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  mpi::check(MPI_Get_library_version(text.data(), &length));
+  // "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+  std::string name(text.data(), static_cast<std::size_t>(length));
+  name.resize(std::min(name.find_first_of(",\n"), name.size()));
+  for (const auto& [from, to] : {std::pair{" v", " "}, std::pair{" Version:\t", " "}}) {
+    const std::string_view marker(from);
+    if (const auto at = name.find(marker); at != std::string::npos) name.replace(at, marker.size(), to);
+  }
+  return name;
+}
 
 }  // namespace tutti

@@ -9,7 +9,6 @@
 
 #include <chrono>
 #include <source_location>
-#include <string>
 
 namespace tutti::mpi {
 
@@ -24,8 +23,5 @@ void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep,
 // collective and destructors must not communicate; MPI_Finalize releases it. Throws for a world without MPI.
 // Collective.
 MPI_Comm duplicate_communicator(World& world);
-
-// "Open MPI 4.1.4"; usable before MPI is initialised.
-std::string library_name();
 
 }  // namespace tutti::mpi

@@ -1,28 +1,25 @@
 #include "operation_queue.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/comm/communicator.hpp"
 
 #include "../backoff.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 namespace tutti::mpi {
-namespace {
 
-using Memory = std::span<const std::byte>;
-
-bool overlap(const Memory& one, const Memory& other) {
-  const std::less<const std::byte*> before;
-  return before(one.data(), other.data() + other.size()) && before(other.data(), one.data() + one.size());
-}
-
-}  // namespace
-
-OperationQueue::OperationQueue(bool helper_thread) {
-  if (helper_thread) helper_ = std::jthread([this](const std::stop_token& stop) { progress_loop(stop); });
+OperationQueue::OperationQueue(bool helper_thread, CollectiveCounter& collectives) : collectives_(collectives) {
+  if (!helper_thread) return;
+  helper_ = std::jthread([this](const std::stop_token& stop) {
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait(lock, stop, [this] { return unfinished_ > 0 && !failure_; })) return;
+      }
+      advance_until_idle(stop);
+    }
+  });
 }
 
 void OperationQueue::push(const OperationMemory& memory, Operations operations) {
@@ -30,7 +27,7 @@ void OperationQueue::push(const OperationMemory& memory, Operations operations) 
     const std::lock_guard lock(mutex_);
     ++pushes_;
     unfinished_ += operations.size();
-    collectives_->begun.fetch_add(operations.size(), std::memory_order_relaxed);
+    collectives_.begun.fetch_add(operations.size(), std::memory_order_relaxed);
     for (auto& operation : operations) {
       waiting_.push_back({.operation = std::move(operation), .memory = memory, .push = pushes_});
     }
@@ -64,7 +61,10 @@ void OperationQueue::abort() noexcept {
 
 bool OperationQueue::advance_all() noexcept {
   try {
-    if (has_failed()) return false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) return false;
+    }
     bool progressed = start_pending();
     for (QueuedOperation& active : in_flight_) {
       if (active.done) continue;
@@ -74,7 +74,11 @@ bool OperationQueue::advance_all() noexcept {
     }
     std::size_t retired = 0;
     for (; !in_flight_.empty() && in_flight_.front().done; ++retired) in_flight_.pop_front();
-    if (retired > 0) retire(retired);
+    if (retired == 0) return progressed;
+    const std::lock_guard lock(mutex_);
+    unfinished_ -= retired;
+    collectives_.done.fetch_add(retired, std::memory_order_relaxed);
+    if (unfinished_ == 0) changed_.notify_all();
     return progressed;
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -101,23 +105,8 @@ bool OperationQueue::start_pending() {
 
 bool OperationQueue::may_start(const QueuedOperation& next) const {
   return std::ranges::none_of(in_flight_, [&](const QueuedOperation& active) {
-    if (active.done || active.push == next.push) return false;
-    return std::ranges::any_of(active.memory, [&](const Memory& used) {
-      return std::ranges::any_of(next.memory, [&](const Memory& wanted) { return overlap(used, wanted); });
-    });
+    return !active.done && active.push != next.push && overlap(active.memory, next.memory);
   });
-}
-
-void OperationQueue::retire(std::size_t retired) {
-  const std::lock_guard lock(mutex_);
-  unfinished_ -= retired;
-  collectives_->done.fetch_add(retired, std::memory_order_relaxed);
-  if (unfinished_ == 0) changed_.notify_all();
-}
-
-bool OperationQueue::has_failed() {
-  const std::lock_guard lock(mutex_);
-  return failure_ != nullptr;
 }
 
 void OperationQueue::advance_until_idle(const std::stop_token& stop) {
@@ -137,16 +126,6 @@ void OperationQueue::advance_until_idle(const std::stop_token& stop) {
     } else {
       backoff.wait();
     }
-  }
-}
-
-void OperationQueue::progress_loop(const std::stop_token& stop) {
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [this] { return unfinished_ > 0 && !failure_; })) return;
-    }
-    advance_until_idle(stop);
   }
 }
 

@@ -4,7 +4,8 @@
 
 #include "tutti/comm/world.hpp"
 
-#include <array>
+#include "../arguments.hpp"
+
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -32,8 +32,7 @@ class Operation {
 };
 
 using Operations = std::vector<std::unique_ptr<Operation>>;
-// The memory of up to two tensors that an operation uses; borrowed.
-using OperationMemory = std::array<std::span<const std::byte>, 2>;
+constexpr std::size_t kMaxOperationsInFlight = 4;
 
 // At most kMaxOperationsInFlight consecutive operations are in flight. Operations pushed together must use disjoint
 // memory; operations of different pushes on overlapping memory run one after the other. An exception in any thread
@@ -41,9 +40,8 @@ using OperationMemory = std::array<std::span<const std::byte>, 2>;
 // with pending operations only before aborting the process.
 class OperationQueue {
  public:
-  explicit OperationQueue(bool helper_thread);
-  // Call this before the first push. Operations count as begun when they are pushed. Borrowed.
-  void set_collective_counter(CollectiveCounter& collectives) { collectives_ = &collectives; }
+  // Operations count as begun when they are pushed. The counter is borrowed.
+  OperationQueue(bool helper_thread, CollectiveCounter& collectives);
 
   // Without a helper thread, this also calls progress(), so that the first messages are sent at once.
   void push(const OperationMemory& memory, Operations operations);
@@ -66,14 +64,10 @@ class OperationQueue {
   bool advance_all() noexcept;
   bool start_pending();
   bool may_start(const QueuedOperation& next) const;
-  void retire(std::size_t retired);
-  bool has_failed();
   // Returns when no operation is left or a stop is requested.
   void advance_until_idle(const std::stop_token& stop);
-  void progress_loop(const std::stop_token& stop);
 
-  CollectiveCounter own_collectives_;
-  CollectiveCounter* collectives_ = &own_collectives_;
+  CollectiveCounter& collectives_;
 
   std::mutex advancing_;
   std::deque<QueuedOperation> in_flight_;  // guarded by advancing_

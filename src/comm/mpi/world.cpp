@@ -50,10 +50,16 @@ std::string processor_name() {
   return {name.data(), static_cast<std::size_t>(length)};
 }
 
+// What the other ranks of a host need to open the memory of local rank 0.
+struct NodeMemoryInfo {
+  std::uint64_t bytes = 0;
+  std::array<char, 32> name{};
+};
+
 class MpiWorld final : public World {
  public:
   // Takes ownership of `comm`. Collective.
-  MpiWorld(MPI_Comm comm, Extent extent) : comm_(comm), extent_(extent), host_(processor_name()) {
+  MpiWorld(MPI_Comm comm, Extent extent) : World(processor_name()), comm_(comm), extent_(extent) {
     check(MPI_Comm_rank(comm_, &rank_));
     check(MPI_Comm_size(comm_, &size_));
     sleeping_barrier(comm_);
@@ -65,190 +71,164 @@ class MpiWorld final : public World {
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  int local_rank() const override { return local_rank_; }
-  int local_size() const override { return local_size_; }
-  const std::string& host() const override { return host_; }
-  std::string description() const override { return library_name(); }
+  std::string description() const override { return mpi_library_version(); }
 
-  bool all_true(bool mine) override;
-  void start_max(std::int64_t mine) override;
-  std::int64_t finish_max() override;
+  bool all_true(bool mine) override {
+    const CollectiveScope here(collectives());
+    int all = mine ? 1 : 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
+    wait_for(request, kMaxArrivalSleep);
+    return all != 0;
+  }
+
+  void start_max(std::int64_t mine) override {
+    if (max_) throw Error(ErrorSource::internal, "start_max is already pending");
+    max_ = std::make_unique<std::int64_t>(mine);
+    check(MPI_Iallreduce(MPI_IN_PLACE, max_.get(), 1, MPI_INT64_T, MPI_MAX, comm_, &max_request_));
+  }
+
+  // Uses the short sleep, since all ranks have started the operation or are about to.
+  std::int64_t finish_max() override {
+    if (!max_) throw Error(ErrorSource::internal, "finish_max without a start_max");
+    const CollectiveScope here(collectives());
+    wait_for(max_request_, kMaxTransferSleep);
+    return *std::exchange(max_, nullptr);
+  }
+
   void barrier() override {
     const CollectiveScope here(collectives());
     sleeping_barrier(comm_);
   }
-  void broadcast(std::span<std::byte> bytes, int root) override;
-  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
-  Buffer node_memory(std::size_t bytes) override;
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    const CollectiveScope here(collectives());
+    require_same_broadcast(bytes.size(), root);
+    while (!bytes.empty()) {
+      const std::span<std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, comm_, &request));
+      wait_for(request, kMaxTransferSleep);
+      bytes = bytes.subspan(piece.size());
+    }
+  }
+
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    const CollectiveScope here(collectives());
+    const auto ranks = static_cast<std::size_t>(size_);
+    const std::uint64_t length = mine.size();
+    std::vector<std::uint64_t> lengths(ranks);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_, &request));
+    wait_for(request, kMaxArrivalSleep);
+
+    const std::uint64_t total = std::reduce(lengths.begin(), lengths.end(), std::uint64_t{0});
+    if (total > INT_MAX) {
+      throw Error(ErrorSource::internal,
+                  fmt::format("all_gather of {} bytes in total; the limit is 2 GiB, use broadcast", total))
+          .on_all_ranks();
+    }
+    std::vector<int> counts(lengths.begin(), lengths.end());
+    std::vector<int> offsets(ranks);
+    std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
+    std::vector<std::byte> all(total);
+    check(MPI_Iallgatherv(mine.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), offsets.data(),
+                          MPI_BYTE, comm_, &request));
+    wait_for(request, kMaxTransferSleep);
+
+    std::vector<std::vector<std::byte>> by_rank;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const auto begin = all.begin() + offsets[rank];
+      by_rank.emplace_back(begin, begin + counts[rank]);
+    }
+    return by_rank;
+  }
+
+  Buffer node_memory(std::size_t bytes) override {
+    std::optional<NodeMemory> created;
+    Buffer memory;
+    run_or_throw_on_all(*this, [&] {
+      if (local_size_ == 1) {
+        memory = allocate_host(bytes);  // a single rank on its host does not need /dev/shm
+      } else if (local_rank_ == 0) {
+        memory = created.emplace(bytes).take();
+      }
+    });
+    NodeMemoryInfo info{.bytes = bytes};
+    if (created) created->name().copy(info.name.data(), info.name.size() - 1);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(&info, sizeof info, MPI_BYTE, 0, node_, &request));
+    wait_for(request, kMaxArrivalSleep);
+    run_or_throw_on_all(*this, [&] {
+      if (local_rank_ != 0) memory = open_node_memory(info.name.data(), info.bytes);
+    });
+    created.reset();
+    node_barrier();  // no rank returns before the name is removed
+    return memory;
+  }
+
   void node_barrier() override {
     const CollectiveScope here(collectives());
     sleeping_barrier(node_);
   }
-  std::unique_ptr<World> split(int colour) override;
-  [[noreturn]] void abort(int status) noexcept override;
-  void close() override;
+
+  std::unique_ptr<World> split(int colour) override {
+    const CollectiveScope here(collectives());
+    sleeping_barrier(comm_);
+    MPI_Comm group = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
+    if (group == MPI_COMM_NULL) return nullptr;
+    auto made = std::make_unique<MpiWorld>(group, Extent::some_ranks);
+    made->set_collective_counter(collectives());
+    return made;
+  }
+
+  [[noreturn]] void abort(int status) noexcept override {
+    int closed = 0;
+    // If MPI_Abort fails, at least this process exits.
+    if (MPI_Finalized(&closed) == MPI_SUCCESS && closed == 0) MPI_Abort(MPI_COMM_WORLD, status);
+    std::_Exit(status);
+  }
+
+  void close() override {
+    const CollectiveScope here(collectives());
+    if (max_) finish_max();
+    sleeping_barrier(comm_);
+    check(MPI_Comm_free(&node_));
+    check(MPI_Comm_free(&comm_));
+    if (extent_ == Extent::whole_job) check(MPI_Finalize());
+  }
 
   MPI_Comm native() const { return comm_; }
 
  private:
-  void require_same_broadcast(std::size_t bytes, int root);
+  // This also synchronises the ranks, so that the following transfer needs no long sleeps.
+  void require_same_broadcast(std::size_t bytes, int root) {
+    const auto length = static_cast<std::int64_t>(bytes);
+    std::array<std::int64_t, 4> extremes{length, -length, root, -root};
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(MPI_IN_PLACE, extremes.data(), static_cast<int>(extremes.size()), MPI_INT64_T, MPI_MAX, comm_,
+                         &request));
+    wait_for(request, kMaxArrivalSleep);
+    const auto [longest, minus_shortest, last_root, minus_first_root] = extremes;
+    if (longest != -minus_shortest || last_root != -minus_first_root) {
+      throw Error(ErrorSource::internal, fmt::format("ranks called broadcast with different arguments: {} to {} bytes, "
+                                                     "root {} to {}",
+                                                     -minus_shortest, longest, -minus_first_root, last_root))
+          .on_all_ranks();
+    }
+    if (root < 0 || root >= size_) {
+      throw Error(ErrorSource::internal, fmt::format("broadcast from rank {} in a world of {} ranks", root, size_))
+          .on_all_ranks();
+    }
+  }
 
   MPI_Comm comm_;
   MPI_Comm node_ = MPI_COMM_NULL;  // this host's ranks
   Extent extent_;
-  std::string host_;
-  int rank_ = 0;
-  int size_ = 1;
-  int local_rank_ = 0;
-  int local_size_ = 1;
   std::unique_ptr<std::int64_t> max_;  // between start_max and finish_max
   MPI_Request max_request_ = MPI_REQUEST_NULL;
 };
-
-bool MpiWorld::all_true(bool mine) {
-  const CollectiveScope here(collectives());
-  int all = mine ? 1 : 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
-  wait_for(request, kMaxArrivalSleep);
-  return all != 0;
-}
-
-void MpiWorld::start_max(std::int64_t mine) {
-  if (max_) throw Error(ErrorSource::internal, "start_max is already pending");
-  max_ = std::make_unique<std::int64_t>(mine);
-  check(MPI_Iallreduce(MPI_IN_PLACE, max_.get(), 1, MPI_INT64_T, MPI_MAX, comm_, &max_request_));
-}
-
-// Uses the short sleep, since all ranks have started the operation or are about to.
-std::int64_t MpiWorld::finish_max() {
-  if (!max_) throw Error(ErrorSource::internal, "finish_max without a start_max");
-  const CollectiveScope here(collectives());
-  wait_for(max_request_, kMaxTransferSleep);
-  return *std::exchange(max_, nullptr);
-}
-
-// This also synchronises the ranks, so that the following transfer needs no long sleeps.
-void MpiWorld::require_same_broadcast(std::size_t bytes, int root) {
-  const auto length = static_cast<std::int64_t>(bytes);
-  std::array<std::int64_t, 4> extremes{length, -length, root, -root};
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(MPI_IN_PLACE, extremes.data(), static_cast<int>(extremes.size()), MPI_INT64_T, MPI_MAX, comm_,
-                       &request));
-  wait_for(request, kMaxArrivalSleep);
-  const auto [longest, minus_shortest, last_root, minus_first_root] = extremes;
-  if (longest != -minus_shortest || last_root != -minus_first_root) {
-    throw Error(ErrorSource::internal, fmt::format("ranks called broadcast with different arguments: {} to {} bytes, "
-                                                   "root {} to {}",
-                                                   -minus_shortest, longest, -minus_first_root, last_root))
-        .on_all_ranks();
-  }
-  if (root < 0 || root >= size_) {
-    throw Error(ErrorSource::internal, fmt::format("broadcast from rank {} in a world of {} ranks", root, size_))
-        .on_all_ranks();
-  }
-}
-
-void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
-  const CollectiveScope here(collectives());
-  require_same_broadcast(bytes.size(), root);
-  while (!bytes.empty()) {
-    const std::span<std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, comm_, &request));
-    wait_for(request, kMaxTransferSleep);
-    bytes = bytes.subspan(piece.size());
-  }
-}
-
-std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::byte> mine) {
-  const CollectiveScope here(collectives());
-  const auto ranks = static_cast<std::size_t>(size_);
-  const std::uint64_t length = mine.size();
-  std::vector<std::uint64_t> lengths(ranks);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_, &request));
-  wait_for(request, kMaxArrivalSleep);
-
-  const std::uint64_t total = std::reduce(lengths.begin(), lengths.end(), std::uint64_t{0});
-  if (total > INT_MAX) {
-    throw Error(ErrorSource::internal,
-                fmt::format("all_gather of {} bytes in total; the limit is 2 GiB, use broadcast", total))
-        .on_all_ranks();
-  }
-  std::vector<int> counts(lengths.begin(), lengths.end());
-  std::vector<int> offsets(ranks);
-  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
-  std::vector<std::byte> all(total);
-  check(MPI_Iallgatherv(mine.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), offsets.data(),
-                        MPI_BYTE, comm_, &request));
-  wait_for(request, kMaxTransferSleep);
-
-  std::vector<std::vector<std::byte>> by_rank;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto begin = all.begin() + offsets[rank];
-    by_rank.emplace_back(begin, begin + counts[rank]);
-  }
-  return by_rank;
-}
-
-// What the other ranks of a host need to open the memory of local rank 0.
-struct NodeMemoryInfo {
-  std::uint64_t bytes = 0;
-  std::array<char, 32> name{};
-};
-
-Buffer MpiWorld::node_memory(std::size_t bytes) {
-  std::optional<NodeMemory> memory;
-  Buffer alone;  // a single rank on its host does not need /dev/shm
-  run_or_throw_on_all(*this, [&] {
-    if (local_size_ == 1) {
-      alone = allocate_host(bytes);
-    } else if (local_rank_ == 0) {
-      memory.emplace(bytes);
-    }
-  });
-  NodeMemoryInfo info{.bytes = bytes};
-  if (memory) memory->name().copy(info.name.data(), info.name.size() - 1);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibcast(&info, sizeof info, MPI_BYTE, 0, node_, &request));
-  wait_for(request, kMaxArrivalSleep);
-  run_or_throw_on_all(*this, [&] {
-    if (local_rank_ != 0) memory.emplace(info.name.data(), info.bytes);
-  });
-  if (memory) memory->unlink();
-  node_barrier();  // no rank returns before the name is removed
-  return memory ? memory->take() : std::move(alone);
-}
-
-std::unique_ptr<World> MpiWorld::split(int colour) {
-  const CollectiveScope here(collectives());
-  sleeping_barrier(comm_);
-  MPI_Comm group = MPI_COMM_NULL;
-  check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
-  if (group == MPI_COMM_NULL) return nullptr;
-  auto made = std::make_unique<MpiWorld>(group, Extent::some_ranks);
-  made->set_collective_counter(collectives());
-  return made;
-}
-
-void MpiWorld::abort(int status) noexcept {
-  int closed = 0;
-  // If MPI_Abort fails, at least this process exits.
-  if (MPI_Finalized(&closed) == MPI_SUCCESS && closed == 0) MPI_Abort(MPI_COMM_WORLD, status);
-  std::_Exit(status);
-}
-
-void MpiWorld::close() {
-  const CollectiveScope here(collectives());
-  if (max_) finish_max();
-  sleeping_barrier(comm_);
-  check(MPI_Comm_free(&node_));
-  check(MPI_Comm_free(&comm_));
-  if (extent_ == Extent::whole_job) check(MPI_Finalize());
-}
 
 // In MPI_Init and MPI_Finalize, Open MPI waits in its own loop, which must yield if there are more ranks than cores.
 // (This also applies to ranks bound to one core each, where it does no harm.)
@@ -272,7 +252,7 @@ void require_full_threads(int provided) {
   check(MPI_Finalize());
   throw Error(ErrorSource::usage, fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
                                               "use a build of the MPI library with full thread support",
-                                              library_name(), provided, int{MPI_THREAD_MULTIPLE}))
+                                              mpi_library_version(), provided, int{MPI_THREAD_MULTIPLE}))
       .on_all_ranks();
 }
 
@@ -285,7 +265,7 @@ std::string launchers_of(const std::string& library) {
 
 // Without PMIx, Open MPI terminates the process in MPI_Init with unhelpful advice, so this warns before.
 void warn_missing_pmix() {
-  const std::string library = library_name();
+  const std::string library = mpi_library_version();
   if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
   write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. If {} fails to start: {}", program_name(),
                                 mpi::launched_size().value_or(0), library, launchers_of(library)));
@@ -298,7 +278,7 @@ void require_own_launcher() {
   check(MPI_Comm_size(MPI_COMM_WORLD, &size));
   const int launched = mpi::launched_size().value_or(size);
   if (size > 1 || launched <= 1) return;
-  const std::string library = library_name();
+  const std::string library = mpi_library_version();
   check(MPI_Finalize());
   throw Error(ErrorSource::usage, fmt::format("{} started {} processes, but {} sees only this one: {}",
                                               mpi::launcher_name(), launched, library, launchers_of(library)));

@@ -62,21 +62,6 @@ std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
   return bounds.back() - bounds[bounds.size() - 2] < count ? 0 : count;
 }
 
-struct SingleShard {
-  int rank;
-  ElementRange range;
-};
-
-// The shards that need separate calls: the remainder of the last one, or all.
-std::vector<SingleShard> single_shards(const ReduceScatterGather& sum) {
-  const int ranks = static_cast<int>(sum.bounds.size()) - 1;
-  const std::int64_t count = equal_count(sum.bounds);
-  if (count > 0) return {{ranks - 1, {ranks * count, sum.bounds.back()}}};
-  std::vector<SingleShard> shards;
-  for (int rank = 0; rank < ranks; ++rank) shards.push_back({rank, shard_of(sum, rank)});
-  return shards;
-}
-
 // Enqueues collectives as NCCL calls on a stream. Each function returns the payload bytes that this rank sends,
 // assuming a ring where NCCL chooses the algorithm. The values have been checked and are not empty. All functions are
 // collective and asynchronous; they return when the calls are on the stream.
@@ -85,119 +70,114 @@ struct NcclCalls {
   CudaStream& stream;
   const std::string& name;  // for messages
 
-  std::uint64_t all_reduce(const Tensor& values) const;
-  std::uint64_t reduce_scatter_gather(const ReduceScatterGather& sum) const;
-  std::uint64_t reduce_to_root(const Tensor& values) const;
-  std::uint64_t broadcast(const Tensor& values) const;
+  std::uint64_t all_reduce(const Tensor& values) const {
+    wait_for(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()), type_of(values),
+                           ncclSum, connection.native(), native()));
+    return 2 * static_cast<std::uint64_t>(connection.size() - 1) * values.bytes() /
+           static_cast<std::uint64_t>(connection.size());
+  }
+
+  std::uint64_t reduce_scatter_gather(const ReduceScatterGather& sum) const {
+    const int rank = connection.rank();
+    std::uint64_t bytes = 0;
+    if (!is_empty(sum.values)) {
+      const ncclDataType_t type = type_of(sum.values);
+      const auto reduce_scatter = [&](void* all, void* mine, std::size_t count) {
+        return ncclReduceScatter(all, mine, count, type, ncclSum, connection.native(), native());
+      };
+      const auto reduce = [&](void* shard, std::size_t count, int owner) {
+        return ncclReduce(shard, shard, count, type, ncclSum, owner, connection.native(), native());
+      };
+      call_for_shards(sum.bounds, sum.values, reduce_scatter, reduce);
+      bytes += bytes_outside(shard_of(sum, rank), sum.values);
+    }
+    transform_piece(sum, shard_of(sum, rank), stream);
+    if (!is_empty(sum.results)) {
+      const ncclDataType_t type = type_of(sum.results);
+      const auto all_gather = [&](void* all, void* mine, std::size_t count) {
+        return ncclAllGather(mine, all, count, type, connection.native(), native());
+      };
+      const auto broadcast = [&](void* shard, std::size_t count, int owner) {
+        return ncclBroadcast(shard, shard, count, type, owner, connection.native(), native());
+      };
+      call_for_shards(sum.bounds, sum.results, all_gather, broadcast);
+      bytes += bytes_outside(shard_of(sum, (rank + 1) % connection.size()), sum.results);
+    }
+    return bytes;
+  }
+
+  std::uint64_t reduce_to_root(const Tensor& values) const {
+    const std::int64_t elements = values.elements();
+    const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / std::int64_t{sizeof(float)});
+    for (std::int64_t begin = 0; begin < elements; begin += longest) {
+      const Tensor piece = subtensor(values, {begin, std::min(begin + longest, elements)});
+      if (connection.rank() == 0) {
+        add_other_ranks(piece);
+      } else {
+        wait_for(ncclSend(piece.data, static_cast<std::size_t>(piece.elements()), ncclFloat32, 0, connection.native(),
+                          native()));
+      }
+    }
+    return connection.rank() == 0 ? 0 : values.bytes();
+  }
+
+  std::uint64_t broadcast(const Tensor& values) const {
+    const auto count = static_cast<std::size_t>(values.elements());
+    const ncclDataType_t type = type_of(values);
+    if (connection.rank() != 0) {
+      wait_for(ncclRecv(values.data, count, type, 0, connection.native(), native()));
+      return 0;
+    }
+    Group group;
+    for (int rank = 1; rank < connection.size(); ++rank) {
+      group.add(ncclSend(values.data, count, type, rank, connection.native(), native()));
+    }
+    wait_for(group.end());
+    return static_cast<std::uint64_t>(connection.size() - 1) * values.bytes();
+  }
 
  private:
-  std::uint64_t reduce_scatter(const ReduceScatterGather& sum) const;
-  std::uint64_t all_gather(const ReduceScatterGather& sum) const;
-  void add_other_ranks(const Tensor& piece) const;
+  void wait_for(ncclResult_t result) const { connection.wait_until_done(result, name); }
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream.native()); }
-};
 
-std::uint64_t NcclCalls::all_reduce(const Tensor& values) const {
-  connection.wait_until_done(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
-                                           type_of(values), ncclSum, connection.native(), native()),
-                             name);
-  return 2 * static_cast<std::uint64_t>(connection.size() - 1) * values.bytes() /
-         static_cast<std::uint64_t>(connection.size());
-}
-
-std::uint64_t NcclCalls::reduce_scatter_gather(const ReduceScatterGather& sum) const {
-  std::uint64_t bytes = 0;
-  if (!is_empty(sum.values)) bytes += reduce_scatter(sum);
-  transform_piece(sum, shard_of(sum, connection.rank()), stream);
-  if (!is_empty(sum.results)) bytes += all_gather(sum);
-  return bytes;
-}
-
-std::uint64_t NcclCalls::reduce_scatter(const ReduceScatterGather& sum) const {
-  const Tensor& values = sum.values;
-  const ncclDataType_t type = type_of(values);
-  Group group;
-  if (const std::int64_t count = equal_count(sum.bounds); count > 0) {
-    void* const mine = subtensor(values, {count * connection.rank(), values.elements()}).data;
-    group.add(ncclReduceScatter(values.data, mine, static_cast<std::size_t>(count), type, ncclSum, connection.native(),
-                                native()));
-  }
-  for (const SingleShard& shard : single_shards(sum)) {
-    if (shard.range.elements() == 0) continue;
-    void* const theirs = subtensor(values, shard.range).data;
-    group.add(ncclReduce(theirs, theirs, static_cast<std::size_t>(shard.range.elements()), type, ncclSum, shard.rank,
-                         connection.native(), native()));
-  }
-  connection.wait_until_done(group.end(), name);
-  return bytes_outside(shard_of(sum, connection.rank()), values);
-}
-
-std::uint64_t NcclCalls::all_gather(const ReduceScatterGather& sum) const {
-  const Tensor& results = sum.results;
-  const ncclDataType_t type = type_of(results);
-  Group group;
-  if (const std::int64_t count = equal_count(sum.bounds); count > 0) {
-    void* const mine = subtensor(results, {count * connection.rank(), results.elements()}).data;
-    group.add(ncclAllGather(mine, results.data, static_cast<std::size_t>(count), type, connection.native(), native()));
-  }
-  for (const SingleShard& shard : single_shards(sum)) {
-    if (shard.range.elements() == 0) continue;
-    void* const theirs = subtensor(results, shard.range).data;
-    group.add(ncclBroadcast(theirs, theirs, static_cast<std::size_t>(shard.range.elements()), type, shard.rank,
-                            connection.native(), native()));
-  }
-  connection.wait_until_done(group.end(), name);
-  return bytes_outside(shard_of(sum, (connection.rank() + 1) % connection.size()), results);
-}
-
-std::uint64_t NcclCalls::reduce_to_root(const Tensor& values) const {
-  const std::int64_t elements = values.elements();
-  const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / static_cast<std::int64_t>(sizeof(float)));
-  for (std::int64_t begin = 0; begin < elements; begin += longest) {
-    const Tensor piece = subtensor(values, {begin, std::min(begin + longest, elements)});
-    if (connection.rank() == 0) {
-      add_other_ranks(piece);
-    } else {
-      connection.wait_until_done(ncclSend(piece.data, static_cast<std::size_t>(piece.elements()), ncclFloat32, 0,
-                                          connection.native(), native()),
-                                 name);
-    }
-  }
-  return connection.rank() == 0 ? 0 : values.bytes();
-}
-
-void NcclCalls::add_other_ranks(const Tensor& piece) const {
-  constexpr std::size_t kAlignment = 64;
-  const std::size_t stride = (piece.bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  const int at_once = std::min(kRanksAtOnce, connection.size() - 1);
-  auto* const received = static_cast<std::byte*>(stream.scratch(stride * static_cast<std::size_t>(at_once)));
-  for (int first = 1; first < connection.size(); first += at_once) {
-    std::vector<Tensor> addends;
+  // One call can handle shards of equal length, except a remainder of the last one. A remainder, or shards of different
+  // lengths, need a call each.
+  template <class CallForAll, class CallForOne>
+  void call_for_shards(const std::vector<std::int64_t>& bounds, const Tensor& tensor, const CallForAll& call_for_all,
+                       const CallForOne& call_for_one) const {
     Group group;
-    for (int rank = first; rank < std::min(first + at_once, connection.size()); ++rank) {
-      addends.push_back({received + stride * addends.size(), piece.shape, piece.type, piece.space});
-      group.add(ncclRecv(addends.back().data, static_cast<std::size_t>(piece.elements()), ncclFloat32, rank,
-                         connection.native(), native()));
+    const std::int64_t count = equal_count(bounds);
+    if (count > 0) {
+      void* const mine = subtensor(tensor, {count * connection.rank(), tensor.elements()}).data;
+      group.add(call_for_all(tensor.data, mine, static_cast<std::size_t>(count)));
     }
-    connection.wait_until_done(group.end(), name);
-    for (const Tensor& addend : addends) add_on_cuda(stream, piece, addend);
+    for (int rank = count > 0 ? connection.size() - 1 : 0; rank < connection.size(); ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      const ElementRange shard{count > 0 ? connection.size() * count : bounds[at], bounds[at + 1]};
+      if (shard.elements() == 0) continue;
+      group.add(call_for_one(subtensor(tensor, shard).data, static_cast<std::size_t>(shard.elements()), rank));
+    }
+    wait_for(group.end());
   }
-}
 
-std::uint64_t NcclCalls::broadcast(const Tensor& values) const {
-  const auto count = static_cast<std::size_t>(values.elements());
-  const ncclDataType_t type = type_of(values);
-  if (connection.rank() != 0) {
-    connection.wait_until_done(ncclRecv(values.data, count, type, 0, connection.native(), native()), name);
-    return 0;
+  void add_other_ranks(const Tensor& piece) const {
+    constexpr std::size_t kAlignment = 64;
+    const std::size_t stride = (piece.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    const int at_once = std::min(kRanksAtOnce, connection.size() - 1);
+    auto* const received = static_cast<std::byte*>(stream.scratch(stride * static_cast<std::size_t>(at_once)));
+    for (int first = 1; first < connection.size(); first += at_once) {
+      std::vector<Tensor> addends;
+      Group group;
+      for (int rank = first; rank < std::min(first + at_once, connection.size()); ++rank) {
+        addends.push_back({received + stride * addends.size(), piece.shape, piece.type, piece.space});
+        group.add(ncclRecv(addends.back().data, static_cast<std::size_t>(piece.elements()), ncclFloat32, rank,
+                           connection.native(), native()));
+      }
+      wait_for(group.end());
+      for (const Tensor& addend : addends) add_on_cuda(stream, piece, addend);
+    }
   }
-  Group group;
-  for (int rank = 1; rank < connection.size(); ++rank) {
-    group.add(ncclSend(values.data, count, type, rank, connection.native(), native()));
-  }
-  connection.wait_until_done(group.end(), name);
-  return static_cast<std::uint64_t>(connection.size() - 1) * values.bytes();
-}
+};
 
 // An operation in flight.
 struct PendingOperation {
