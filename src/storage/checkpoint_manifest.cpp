@@ -31,7 +31,7 @@ std::optional<StepName> parse_step_name(std::string_view name) {
   if (rest.ec != std::errc() || rest.ptr == end) return std::nullopt;
   std::from_chars(rest.ptr + 1, end, parsed.file);
   parsed.bad = name.ends_with(".bad");
-  if (name.find(".json") != std::string_view::npos) parsed.kind = StepName::Kind::manifest;
+  parsed.is_manifest = name.find(".json") != std::string_view::npos;
   if (parsed.step < 0 || parsed.file < 0 || parsed.text() != name) return std::nullopt;
   return parsed;
 }
@@ -97,7 +97,7 @@ std::int64_t integer_in(const Json& json, const char* field) {
 std::set<std::int64_t> StepFolder::complete() const {
   std::set<std::int64_t> steps;
   for (const StepName& file : files) {
-    if (file.kind == StepName::Kind::manifest && file.file == 0) steps.insert(file.step);
+    if (file.is_manifest && file.file == 0) steps.insert(file.step);
   }
   return steps;
 }
