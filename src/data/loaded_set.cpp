@@ -1,10 +1,6 @@
-#include "loaded_set.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
-#include "tutti/data/dataset.hpp"
-#include "tutti/data/open_data.hpp"
 
 #include "sources.hpp"
 
@@ -64,7 +60,13 @@ std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_
 std::uint64_t digest_of(const LoadedSet& set) {
   if (set.digest) return *set.digest;
   const std::span<const std::int32_t> labels(set.labels);
-  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) return digest_of(*files, labels);
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    std::vector<std::int64_t> hashes;
+    for (const auto& [name, bytes] : files->files) {
+      hashes.push_back(static_cast<std::int64_t>(hash64(name) ^ mix64(static_cast<std::uint64_t>(bytes))));
+    }
+    return digest("files", std::span<const std::int64_t>(hashes)) + digest("labels", labels);
+  }
   if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) return stored->digest;
   const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
   return digest("images", images) + digest("labels", labels);
@@ -74,8 +76,7 @@ LoadedSet extract_samples(LoadedSet& set, std::span<const std::size_t> chosen) {
   set.label_files.clear();
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    taken.pixels =
-        ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen), files->upright};
+    taken.pixels = ImageFiles{files->folder, take_rows(files->files, chosen), files->upright};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
     taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
                                 take_rows(stored->checksums, chosen)};
