@@ -99,7 +99,12 @@ void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
   if (batch.samples.data == nullptr) return write_pixels(rows, batch);
   std::int64_t row = rows.first_row;
   for (const std::int64_t sample : rows.samples) {
-    write_tables(row++, {.sample = sample, .epoch = rows.epoch}, batch);
+    const ImagePlan plan = plan_image(recipe_, data_.info().image, {.sample = sample, .epoch = rows.epoch});
+    rows_.plan(plan.rows);
+    columns_.plan(plan.columns);
+    *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(sample);
+    store_row(rows_, batch.rows, row);
+    store_row(columns_, batch.columns, row++);
   }
 }
 
@@ -119,15 +124,6 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
       classes[first + i] = samples_.labels[i];
     }
   }
-}
-
-void BatchWriter::write_tables(std::int64_t row, const SampleKey& key, const ImageGather& batch) {
-  const ImagePlan plan = plan_image(recipe_, data_.info().image, key);
-  rows_.plan(plan.rows);
-  columns_.plan(plan.columns);
-  *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(key.sample);
-  store_row(rows_, batch.rows, row);
-  store_row(columns_, batch.columns, row);
 }
 
 TransferContext::TransferContext(const Dataset& data, Backend& on, const ImageRecipe& recipe)

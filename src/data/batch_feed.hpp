@@ -66,7 +66,6 @@ class BatchWriter {
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
-  void write_tables(std::int64_t row, const SampleKey& key, const ImageGather& batch);
 
   const Dataset& data_;
   ImageRecipe recipe_;
