@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -31,34 +30,30 @@ void write_colour(const ImageView& gray, std::span<std::uint8_t> colour) {
   for (std::size_t i = 0; i < colour.size(); ++i) colour[i] = gray.pixels[i % plane];
 }
 
-// The network's label for each of the data's labels; empty if they are equal.
+// The network's label for each of the data's labels; empty if one of the two has no class names.
 std::vector<std::int32_t> network_labels(const DatasetInfo& data, const TrainedOn& network) {
-  if (data.class_names.empty() || network.class_names.empty()) return {};
   std::vector<std::int32_t> labels;
+  if (network.class_names.empty()) return labels;
   for (const std::string& name : data.class_names) {
     labels.push_back(
         static_cast<std::int32_t>(std::ranges::find(network.class_names, name) - network.class_names.begin()));
   }
-  std::vector<std::int32_t> same(labels.size());
-  std::iota(same.begin(), same.end(), 0);
-  return labels == same ? std::vector<std::int32_t>{} : labels;
+  return labels;
 }
 
 class FittedDataset final : public Dataset {
  public:
-  FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of)
+  // `label_of` maps the data's labels; empty: they are unchanged.
+  FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of,
+                bool keeps_labels)
       : data_(std::move(data)), info_(data_->info()), label_of_(std::move(label_of)) {
+    info_.labelled &= keeps_labels;
     info_.image = Shape{network.image[0], info_.image[1], info_.image[2]};
     const bool same_count = info_.classes == network.classes && network.class_names.empty();
     if (!same_count) info_.class_names = network.class_names;
     info_.classes = network.classes;
     info_.statistics = {};
     info_.class_samples.clear();
-  }
-  // For data whose labels do not match the network's classes.
-  void drop_labels() {
-    info_.labelled = false;
-    label_of_.assign(static_cast<std::size_t>(data_->info().classes), 0);
   }
 
   const DatasetInfo& info() const override { return info_; }
@@ -121,7 +116,6 @@ std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Data
   const DatasetInfo& info = data->info();
   refuse_channels(info, network.image[0]);
   const std::string fault = label_mismatch(info, network);
-  auto labels = fault.empty() ? network_labels(info, network) : std::vector<std::int32_t>{};
   const bool same_channels = info.image[0] == network.image[0];
   const bool same_classes =
       info.classes == network.classes && (network.class_names.empty() || info.class_names == network.class_names);
@@ -131,9 +125,9 @@ std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Data
     notes.push_back(info.image[0] == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
                                        : fmt::format("{}: in colour, converted to gray for the network", info.name));
   }
-  auto fitted = std::make_unique<FittedDataset>(network, std::move(data), std::move(labels));
-  if (!fault.empty()) fitted->drop_labels();
-  return fitted;
+  auto labels = fault.empty() ? network_labels(info, network)
+                              : std::vector<std::int32_t>(static_cast<std::size_t>(info.classes), 0);
+  return std::make_unique<FittedDataset>(network, std::move(data), std::move(labels), fault.empty());
 }
 
 }  // namespace tutti
