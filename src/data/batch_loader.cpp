@@ -112,10 +112,7 @@ class BatchLoader::Prefetcher {
   const StepBatches& next(Stream& stream) {
     Slot& slot = await_prepared(stream);
     for (std::size_t i = 0; i < slot.step.batches.size(); ++i) {
-      Batch& batch = slot.step.batches[i];
-      const Batch delivered = feeds_[i].enqueue_copy(stream, slot.index, batch.samples);
-      batch.images = delivered.images;
-      batch.labels = delivered.labels;
+      feeds_[i].enqueue_copy(stream, slot.index, slot.step.batches[i]);
     }
     return slot.step;
   }
