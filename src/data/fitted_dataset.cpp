@@ -88,14 +88,6 @@ class FittedDataset final : public Dataset {
   std::vector<std::int32_t> label_of_;
 };
 
-void refuse_channels(const DatasetInfo& data, std::int64_t wanted) {
-  const std::int64_t found = data.image[0];
-  if (found == wanted || (found == 1 && wanted == kColour) || (found == kColour && wanted == 1)) return;
-  throw Error(ErrorSource::input, fmt::format("the images of {} have {} channels, and the network takes {}: only gray "
-                                              "(1) and colour (3) can be converted into each other",
-                                              data.name, found, wanted));
-}
-
 }  // namespace
 
 std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
@@ -114,16 +106,23 @@ std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
 std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
                                   std::vector<std::string>& notes) {
   const DatasetInfo& info = data->info();
-  refuse_channels(info, network.image[0]);
+  const std::int64_t found = info.image[0];
+  const std::int64_t wanted = network.image[0];
+  const bool same_channels = found == wanted;
+  if (!same_channels && !(found == 1 && wanted == kColour) && !(found == kColour && wanted == 1)) {
+    throw Error(ErrorSource::input,
+                fmt::format("the images of {} have {} channels, and the network takes {}: only gray (1) and colour (3) "
+                            "can be converted into each other",
+                            info.name, found, wanted));
+  }
   const std::string fault = label_mismatch(info, network);
-  const bool same_channels = info.image[0] == network.image[0];
   const bool same_classes =
       info.classes == network.classes && (network.class_names.empty() || info.class_names == network.class_names);
   if (fault.empty() && same_channels && same_classes) return data;
   if (!fault.empty()) notes.push_back(fmt::format("labels are ignored: {}", fault));
   if (!same_channels) {
-    notes.push_back(info.image[0] == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
-                                       : fmt::format("{}: in colour, converted to gray for the network", info.name));
+    notes.push_back(found == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
+                               : fmt::format("{}: in colour, converted to gray for the network", info.name));
   }
   auto labels = fault.empty() ? network_labels(info, network)
                               : std::vector<std::int32_t>(static_cast<std::size_t>(info.classes), 0);

@@ -193,7 +193,7 @@ LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& no
 }
 
 // Leaves out these files, given by index and problem, unless all are bad.
-void leave_out(LoadedSet& set, std::span<std::pair<std::size_t, std::string>> bad, std::vector<std::string>& notes) {
+void leave_out(LoadedSet& set, std::span<std::pair<std::int64_t, std::string>> bad, std::vector<std::string>& notes) {
   const auto& files = std::get<ImageFiles>(set.pixels);
   const std::size_t all = files.files.size();
   const std::string& first = bad.front().second;
@@ -201,10 +201,10 @@ void leave_out(LoadedSet& set, std::span<std::pair<std::size_t, std::string>> ba
     throw Error(ErrorSource::input, fmt::format("all {} images of {} are bad: first {}", all, set.info.name, first));
   }
   notes.push_back(fmt::format("{} of {} images of {} skipped: first {}", bad.size(), all, set.info.name, first));
-  std::vector<std::size_t> indices;
+  std::vector<std::int64_t> indices;
   for (auto& [file, problem] : bad) {
-    set.info.skipped.push_back({.before = static_cast<std::int64_t>(file - indices.size()),
-                                .name = files.path_of(file),
+    set.info.skipped.push_back({.before = file - std::ssize(indices),
+                                .name = files.path_of(static_cast<std::size_t>(file)),
                                 .problem = std::move(problem)});
     indices.push_back(file);
   }

@@ -70,7 +70,7 @@ std::vector<std::byte> write_block(LoadedPair pair);
 
 // Removes the samples with these ascending indices from `set` and returns them as a set with the same metadata; both
 // keep their order.
-LoadedSet extract_samples(LoadedSet& set, std::span<const std::size_t> chosen);
+LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen);
 
 // Removes a ratio of the samples, chosen by the seed, from `set` and returns them. Both digests are computed from the
 // whole set's digest and the chosen indices, so they do not depend on how the pixels are stored. Throws a usage error
@@ -152,8 +152,8 @@ struct FolderListing {
 FolderListing list_folder(const std::filesystem::path& folder);
 
 struct ImageFindings {
-  Shape image;                                           // C, H, W of all images; H and W are 0 if they differ
-  std::vector<std::pair<std::size_t, std::string>> bad;  // index and problem of each file that cannot be decoded
+  Shape image;                                            // C, H, W of all images; H and W are 0 if they differ
+  std::vector<std::pair<std::int64_t, std::string>> bad;  // index and problem of each file that cannot be decoded
 };
 
 // Determines the images' shape and verifies the files as `verification` says. Throws an input error for files that

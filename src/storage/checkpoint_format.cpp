@@ -12,7 +12,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <type_traits>
 #include <utility>
 
@@ -104,7 +103,7 @@ class DigestList {
   }
   bool covers(std::vector<std::string> paths) const {
     std::erase(paths, kDigests);
-    return std::ranges::equal(paths, std::views::keys(digests_));
+    return std::ranges::equal(paths, digests_, {}, {}, &std::pair<const std::string, std::uint64_t>::first);
   }
 
  private:

@@ -36,17 +36,6 @@ std::optional<StepName> parse_step_name(std::string_view name) {
   return parsed;
 }
 
-void add(StepFolder& listing, const std::string& name) {
-  const auto file = parse_step_name(name);
-  if (file && file->bad) {
-    listing.any_bad = true;
-  } else if (file) {
-    listing.files.push_back(*file);
-  } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
-    listing.temporary.push_back(name);
-  }
-}
-
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
@@ -110,7 +99,15 @@ StepFolder list_steps(const std::string& folder) {
     entry = fs::directory_iterator(folder, error);
   } while (error == std::errc::interrupted);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    add(listing, entry->path().filename().string());
+    const std::string name = entry->path().filename().string();
+    const auto file = parse_step_name(name);
+    if (file && file->bad) {
+      listing.any_bad = true;
+    } else if (file) {
+      listing.files.push_back(*file);
+    } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
+      listing.temporary.push_back(name);
+    }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw Error(ErrorSource::io,
