@@ -1,7 +1,7 @@
 #pragma once
 // From the user's options to an assembled training, for `trainer train` and `trainer check`: finds the checkpoint to
 // start from, and writes and reads its description of the training data, so that other data can be converted to the
-// same form and changed data are detected. storage/checkpoint_store.hpp describes that text.
+// same form and changed data are detected. docs/formats.md describes that text.
 
 #include "tutti/data/fitted_dataset.hpp"
 #include "tutti/data/open_data.hpp"

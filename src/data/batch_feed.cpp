@@ -99,7 +99,12 @@ void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
   if (batch.samples.data == nullptr) return write_pixels(rows, batch);
   std::int64_t row = rows.first_row;
   for (const std::int64_t sample : rows.samples) {
-    write_tables(row++, {.sample = sample, .epoch = rows.epoch}, batch);
+    const ImagePlan plan = plan_image(recipe_, data_.info().image, {.sample = sample, .epoch = rows.epoch});
+    rows_.plan(plan.rows);
+    columns_.plan(plan.columns);
+    *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(sample);
+    store_row(rows_, batch.rows, row);
+    store_row(columns_, batch.columns, row++);
   }
 }
 
@@ -119,15 +124,6 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
       classes[first + i] = samples_.labels[i];
     }
   }
-}
-
-void BatchWriter::write_tables(std::int64_t row, const SampleKey& key, const ImageGather& batch) {
-  const ImagePlan plan = plan_image(recipe_, data_.info().image, key);
-  rows_.plan(plan.rows);
-  columns_.plan(plan.columns);
-  *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(key.sample);
-  store_row(rows_, batch.rows, row);
-  store_row(columns_, batch.columns, row);
 }
 
 TransferContext::TransferContext(const Dataset& data, Backend& on, const ImageRecipe& recipe)
@@ -159,20 +155,18 @@ BatchFeed::BatchFeed(const TransferContext& context, std::int64_t most_samples, 
   delivered_ = backend.allocate(context.batch_layout.bytes(most));
 }
 
-Batch BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, std::int64_t samples) {
+void BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, Batch& batch) {
   const auto& [memory, copied] = slots_[slot];
-  const ImageGather whole = context_.batch_layout.view(context_.copy_stream ? delivered_ : memory, samples);
-  Batch batch;
-  batch.samples = samples;
+  const ImageGather whole = context_.batch_layout.view(context_.copy_stream ? delivered_ : memory, batch.samples);
   batch.images = whole.images;
   batch.labels = whole.labels;
-  if (!context_.copy_stream || samples == 0) return batch;
-  const std::size_t bytes = context_.staged_layout.bytes(samples);
+  if (!context_.copy_stream || batch.samples == 0) return;
+  const std::size_t bytes = context_.staged_layout.bytes(batch.samples);
   context_.copy_stream->wait_event(*device_staging_free_);
   context_.backend.copy(*context_.copy_stream, bytes_view(device_staging_, bytes), bytes_view(memory, bytes));
   context_.copy_stream->record(*copied);
   stream.wait_event(*copied);
-  ImageGather arrived = context_.staged_layout.view(device_staging_, samples);
+  ImageGather arrived = context_.staged_layout.view(device_staging_, batch.samples);
   if (context_.store) {
     const Shape channels{batch.images.shape[1]};
     arrived.means = context_.means.view(channels, ElementType::f32);
@@ -185,35 +179,17 @@ Batch BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, std::int64_t sam
     context_.backend.copy(stream, batch.labels, arrived.labels);
   }
   stream.record(*device_staging_free_);
-  return batch;
 }
 
-class ChunkReader::Pipeline {
- public:
-  Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples)
-      : most_samples_(most_samples),
-        writer_(data, recipe),
-        context_(data, backend, recipe),
-        feed_(context_, most_samples, 1) {}
+struct ChunkReader::Pipeline {
+  Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most)
+      : most_samples(most), writer(data, recipe), context(data, backend, recipe), feed(context, most, 1) {}
 
-  Batch read(Stream& stream, std::int64_t first, std::int64_t count) {
-    if (count < 0 || count > most_samples_) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples_));
-    }
-    samples_.resize(static_cast<std::size_t>(count));
-    std::iota(samples_.begin(), samples_.end(), first);
-    feed_.wait_until_copied(stream, 0);
-    feed_.write(writer_, {.samples = samples_}, 0, count);
-    return feed_.enqueue_copy(stream, 0, count);
-  }
-
- private:
-  std::int64_t most_samples_;
-  BatchWriter writer_;
-  TransferContext context_;
-  BatchFeed feed_;
-  std::vector<std::int64_t> samples_;
+  std::int64_t most_samples;
+  BatchWriter writer;
+  TransferContext context;
+  BatchFeed feed;
+  std::vector<std::int64_t> samples{};
 };
 
 ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
@@ -225,7 +201,19 @@ ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecip
 ChunkReader::~ChunkReader() = default;
 
 Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) {
-  return pipeline_->read(stream, first, count);
+  auto& [most_samples, writer, context, feed, samples] = *pipeline_;
+  if (count < 0 || count > most_samples) {
+    throw Error(ErrorSource::internal,
+                fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples));
+  }
+  samples.resize(static_cast<std::size_t>(count));
+  std::iota(samples.begin(), samples.end(), first);
+  feed.wait_until_copied(stream, 0);
+  feed.write(writer, {.samples = samples}, 0, count);
+  Batch batch;
+  batch.samples = count;
+  feed.enqueue_copy(stream, 0, batch);
+  return batch;
 }
 
 }  // namespace tutti

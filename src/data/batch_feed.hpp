@@ -66,7 +66,6 @@ class BatchWriter {
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
-  void write_tables(std::int64_t row, const SampleKey& key, const ImageGather& batch);
 
   const Dataset& data_;
   ImageRecipe recipe_;
@@ -100,8 +99,9 @@ class BatchFeed {
     writer.write(rows, context_.staged_layout.view(slots_[slot].memory, samples));
   }
   // Enqueues the copy of all rows of a slot to the device, ordered before the work enqueued in `stream` from now on.
-  // The stream must be the same at every call. Batch::part and first_position are 0. Asynchronous.
-  Batch enqueue_copy(Stream& stream, std::size_t slot, std::int64_t samples);
+  // Sets the images and labels of `batch`, which has this number of samples. The stream must be the same at every call.
+  // Asynchronous.
+  void enqueue_copy(Stream& stream, std::size_t slot, Batch& batch);
   // Waits until the slot may be written again. Waits by stream.await(), so that the stream's wait callback is called.
   void wait_until_copied(Stream& stream, std::size_t slot) {
     if (context_.copy_stream) stream.await(*slots_[slot].copied);

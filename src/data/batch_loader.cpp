@@ -40,16 +40,6 @@ std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const Load
 }  // namespace
 
 class BatchLoader::Prefetcher {
- public:
-  Prefetcher(const Dataset& data, Backend& backend, const LoaderPlan& plan);
-
-  const SplitBatchSampler& sampler() const { return sampler_; }
-  std::vector<std::int64_t> part_batch_sizes() const { return {part_batch_sizes_.begin(), part_batch_sizes_.end()}; }
-  void seek(std::int64_t epoch, std::int64_t step);
-  void assign(IndexRange parts);
-  const StepBatches& next(Stream& stream);
-
- private:
   struct Position {
     std::int64_t epoch = 0;
     std::int64_t step = 0;
@@ -57,8 +47,7 @@ class BatchLoader::Prefetcher {
   // The unit of work of a reader.
   struct Piece {
     std::size_t part = 0;  // of this rank's
-    std::int64_t first_row = 0;
-    std::int64_t rows = 0;
+    BatchRows rows;
   };
   struct Slot {
     std::size_t index = 0;
@@ -75,22 +64,199 @@ class BatchLoader::Prefetcher {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  bool has_steps() const;
-  void stop();
-  void start(Position first);
-  Position first_from(Position position) const;
-  void plan_step(Slot& slot, Position position);
-  void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece);
-  Slot& prepare_now(Stream& stream);
-  Slot& await_prepared(Stream& stream);
-  // Waits until the slot's batches have been copied out of it.
-  void wait_until_copied(Stream& stream, const Slot& slot);
+ public:
+  Prefetcher(const Dataset& data, Backend& backend, const LoaderPlan& plan)
+      : plan_(plan),
+        recipe_(with_image_shape(plan.recipe, data.info())),
+        length_(data.info().samples),
+        sampler_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
+        part_batch_sizes_(possible_part_batch_sizes(length_, plan)),
+        context_(data, backend, recipe_) {
+    if (plan.steps_ahead < 0 || plan.readers < 1) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("{} steps prepared ahead by {} readers: give 0 or more, and 1 or more", plan.steps_ahead,
+                              plan.readers));
+    }
+    position_ = first_from({0, 0});
+    slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
+    for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].index = i;
+    for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
+    assign(plan.parts);
+  }
 
-  void run(const std::stop_token& stop, BatchWriter& writer);
-  Slot* next_slot_with_work();
-  bool may_begin_step() const;
-  void begin_step(Lock& lock);
-  void process_piece(Slot& slot, BatchWriter& writer, Lock& lock);
+  const SplitBatchSampler& sampler() const { return sampler_; }
+  std::vector<std::int64_t> part_batch_sizes() const { return {part_batch_sizes_.begin(), part_batch_sizes_.end()}; }
+
+  void seek(std::int64_t epoch, std::int64_t step) {
+    if (step < 0) throw Error(ErrorSource::internal, fmt::format("step {} of epoch {}", step, epoch));
+    const Position target = first_from({epoch, step});
+    stop();
+    start(target);
+  }
+
+  // Everything that may throw comes first. Then the step that next() would have returned is opened again.
+  void assign(IndexRange parts) {
+    auto samplers =
+        SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
+    const std::int64_t most = part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin();
+    std::vector<BatchFeed> more;
+    while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(context_, most, slots_.size());
+
+    stop();
+    parts_ = parts;
+    samplers_ = std::move(samplers);
+    std::ranges::move(more, std::back_inserter(feeds_));
+    start(queue_.empty() ? position_ : Position{queue_.front()->step.epoch, queue_.front()->step.step});
+  }
+
+  const StepBatches& next(Stream& stream) {
+    Slot& slot = await_prepared(stream);
+    for (std::size_t i = 0; i < slot.step.batches.size(); ++i) {
+      feeds_[i].enqueue_copy(stream, slot.index, slot.step.batches[i]);
+    }
+    return slot.step;
+  }
+
+ private:
+  bool has_steps() const {
+    return length_ > 0 && (plan_.last_batch != LastBatch::discard || length_ >= plan_.batch_size);
+  }
+
+  // The position itself, or the first step of the next epoch with steps.
+  Position first_from(Position position) const {
+    if (!has_steps()) return {position.epoch, 0};
+    while (position.step >= sampler_.steps(position.epoch)) position = {position.epoch + 1, 0};
+    return position;
+  }
+
+  void plan_step(Slot& slot, Position position) {
+    if (!has_steps()) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("{} samples do not fill a batch of {}: give a smaller --batch-size or "
+                              "--last-batch keep",
+                              length_, plan_.batch_size));
+    }
+    const std::int64_t global = sampler_.batch_samples(position.epoch, position.step);
+    slot.step = {position.epoch, position.step, global, {}};
+    slot.samples.clear();
+    slot.pieces.clear();
+    for (std::size_t i = 0; i < samplers_.size(); ++i) {
+      const auto& samples = slot.samples.emplace_back(samplers_[i].indices(position.epoch, position.step));
+      const auto count = static_cast<std::int64_t>(samples.size());
+      Batch& batch = slot.step.batches.emplace_back();
+      batch.part = static_cast<int>(parts_.begin) + static_cast<int>(i);
+      batch.samples = count;
+      batch.first_position = part_positions(global, plan_.num_parts, batch.part).begin;
+      for (std::int64_t row = 0; row < count; row += kRowsPerPiece) {
+        const auto rows = static_cast<std::size_t>(std::min(kRowsPerPiece, count - row));
+        slot.pieces.push_back(
+            {i, {.samples = {samples.data() + row, rows}, .epoch = position.epoch, .first_row = row}});
+      }
+    }
+  }
+
+  // Returns when every reader has finished its current piece.
+  void stop() {
+    for (std::jthread& reader : readers_) reader.request_stop();
+    readers_.clear();
+  }
+
+  // Drops the prefetched steps.
+  void start(Position first) {
+    position_ = first;
+    queue_.clear();
+    free_.clear();
+    for (Slot& slot : slots_) {
+      if (&slot != in_use_) free_.push_back(&slot);
+    }
+    if (plan_.steps_ahead == 0) return;
+    for (BatchWriter& writer : writers_) {
+      readers_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
+    }
+  }
+
+  // Without readers, prepares the step in this thread.
+  Slot& await_prepared(Stream& stream) {
+    if (in_use_ != nullptr) {
+      for (BatchFeed& feed : feeds_) feed.wait_until_copied(stream, in_use_->index);
+    }
+    Lock lock(mutex_);
+    if (in_use_ != nullptr) free_.push_back(std::exchange(in_use_, nullptr));
+    changed_.notify_all();
+    const auto is_prepared = [this] { return !queue_.empty() && queue_.front()->is_complete(); };
+    while (plan_.steps_ahead == 0 && !is_prepared()) work(writers_.front(), lock);
+    changed_.wait(lock, is_prepared);
+    if (queue_.front()->failure != nullptr) std::rethrow_exception(queue_.front()->failure);
+    in_use_ = queue_.front();
+    queue_.pop_front();
+    return *in_use_;
+  }
+
+  void run(const std::stop_token& stop, BatchWriter& writer) {
+    lower_priority();
+    Lock lock(mutex_);
+    const auto has_work = [this] { return next_slot_with_work() != nullptr || may_begin_step(); };
+    while (changed_.wait(lock, stop, has_work) && !stop.stop_requested()) work(writer, lock);
+  }
+
+  void work(BatchWriter& writer, Lock& lock) {
+    if (Slot* const slot = next_slot_with_work()) {
+      process_piece(*slot, writer, lock);
+    } else {
+      begin_step(lock);
+    }
+  }
+
+  Slot* next_slot_with_work() {
+    const auto slot = std::ranges::find_if(queue_, &Slot::has_pieces_left);
+    return slot == queue_.end() ? nullptr : *slot;
+  }
+
+  // After a failure the later steps are not needed.
+  bool may_begin_step() const {
+    return !is_beginning_ && !free_.empty() &&
+           std::ranges::none_of(queue_, [](const Slot* slot) { return slot->failure != nullptr; });
+  }
+
+  void begin_step(Lock& lock) {
+    Slot* const slot = free_.back();
+    free_.pop_back();
+    is_beginning_ = true;
+    lock.unlock();
+    slot->begun = slot->done = 0;
+    slot->failure = nullptr;
+    try {
+      plan_step(*slot, position_);
+      position_ = first_from({position_.epoch, position_.step + 1});
+    } catch (...) {
+      slot->failure = std::current_exception();
+    }
+    lock.lock();
+    is_beginning_ = false;
+    queue_.push_back(slot);
+    changed_.notify_all();
+  }
+
+  void process_piece(Slot& slot, BatchWriter& writer, Lock& lock) {
+    const std::size_t piece = slot.begun++;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      const auto& [part, rows] = slot.pieces[piece];
+      feeds_[part].write(writer, rows, slot.index, slot.step.batches[part].samples);
+      plan_.after_piece();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    ++slot.done;
+    // The failure of the first piece in order is reported, independent of thread timing.
+    if (failure != nullptr && (slot.failure == nullptr || piece < slot.failed_piece)) {
+      slot.failure = failure;
+      slot.failed_piece = piece;
+    }
+    if (slot.is_complete()) changed_.notify_all();
+  }
 
   const LoaderPlan plan_;
   const ImageRecipe recipe_;
@@ -114,206 +280,6 @@ class BatchLoader::Prefetcher {
 
   std::vector<std::jthread> readers_;  // the last member, so that it is joined before the others are destroyed
 };
-
-BatchLoader::Prefetcher::Prefetcher(const Dataset& data, Backend& backend, const LoaderPlan& plan)
-    : plan_(plan),
-      recipe_(with_image_shape(plan.recipe, data.info())),
-      length_(data.info().samples),
-      sampler_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
-      part_batch_sizes_(possible_part_batch_sizes(length_, plan)),
-      context_(data, backend, recipe_) {
-  if (plan.steps_ahead < 0 || plan.readers < 1) {
-    throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead by {} readers: give 0 or more, and 1 or more",
-                                                plan.steps_ahead, plan.readers));
-  }
-  position_ = first_from({0, 0});
-  slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].index = i;
-  for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
-  assign(plan.parts);
-}
-
-bool BatchLoader::Prefetcher::has_steps() const {
-  return length_ > 0 && (plan_.last_batch != LastBatch::discard || length_ >= plan_.batch_size);
-}
-
-// The position itself, or the first step of the next epoch with steps.
-BatchLoader::Prefetcher::Position BatchLoader::Prefetcher::first_from(Position position) const {
-  if (!has_steps()) return {position.epoch, 0};
-  while (position.step >= sampler_.steps(position.epoch)) position = {position.epoch + 1, 0};
-  return position;
-}
-
-void BatchLoader::Prefetcher::plan_step(Slot& slot, Position position) {
-  if (!has_steps()) {
-    throw Error(ErrorSource::usage, fmt::format("{} samples do not fill a batch of {}: give a smaller --batch-size or "
-                                                "--last-batch keep",
-                                                length_, plan_.batch_size));
-  }
-  const std::int64_t global = sampler_.batch_samples(position.epoch, position.step);
-  slot.step = {position.epoch, position.step, global, {}};
-  slot.samples.clear();
-  slot.pieces.clear();
-  for (std::size_t i = 0; i < samplers_.size(); ++i) {
-    const auto& samples = slot.samples.emplace_back(samplers_[i].indices(position.epoch, position.step));
-    const auto count = static_cast<std::int64_t>(samples.size());
-    Batch& batch = slot.step.batches.emplace_back();
-    batch.part = static_cast<int>(parts_.begin) + static_cast<int>(i);
-    batch.samples = count;
-    batch.first_position = part_positions(global, plan_.num_parts, batch.part).begin;
-    for (std::int64_t row = 0; row < count; row += kRowsPerPiece) {
-      slot.pieces.push_back({i, row, std::min(kRowsPerPiece, count - row)});
-    }
-  }
-}
-
-void BatchLoader::Prefetcher::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) {
-  const auto samples = std::span(slot.samples[piece.part])
-                           .subspan(static_cast<std::size_t>(piece.first_row), static_cast<std::size_t>(piece.rows));
-  feeds_[piece.part].write(writer, {.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row},
-                           slot.index, slot.step.batches[piece.part].samples);
-  plan_.after_piece();
-}
-
-void BatchLoader::Prefetcher::seek(std::int64_t epoch, std::int64_t step) {
-  if (step < 0) throw Error(ErrorSource::internal, fmt::format("step {} of epoch {}", step, epoch));
-  const Position target = first_from({epoch, step});
-  stop();
-  start(target);
-}
-
-// Everything that may throw comes first. Then the step that next() would have returned is opened again.
-void BatchLoader::Prefetcher::assign(IndexRange parts) {
-  auto samplers =
-      SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
-  const std::int64_t most = part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin();
-  std::vector<BatchFeed> more;
-  while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(context_, most, slots_.size());
-
-  stop();
-  parts_ = parts;
-  samplers_ = std::move(samplers);
-  std::ranges::move(more, std::back_inserter(feeds_));
-  start(queue_.empty() ? position_ : Position{queue_.front()->step.epoch, queue_.front()->step.step});
-}
-
-// Returns when every reader has finished its current piece.
-void BatchLoader::Prefetcher::stop() {
-  for (std::jthread& reader : readers_) reader.request_stop();
-  readers_.clear();
-}
-
-// Drops the prefetched steps.
-void BatchLoader::Prefetcher::start(Position first) {
-  position_ = first;
-  queue_.clear();
-  free_.clear();
-  for (Slot& slot : slots_) {
-    if (&slot != in_use_) free_.push_back(&slot);
-  }
-  if (plan_.steps_ahead == 0) return;
-  for (BatchWriter& writer : writers_) {
-    readers_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
-  }
-}
-
-const StepBatches& BatchLoader::Prefetcher::next(Stream& stream) {
-  Slot& slot = plan_.steps_ahead == 0 ? prepare_now(stream) : await_prepared(stream);
-  for (std::size_t i = 0; i < slot.step.batches.size(); ++i) {
-    Batch& batch = slot.step.batches[i];
-    const Batch delivered = feeds_[i].enqueue_copy(stream, slot.index, batch.samples);
-    batch.images = delivered.images;
-    batch.labels = delivered.labels;
-  }
-  return slot.step;
-}
-
-void BatchLoader::Prefetcher::wait_until_copied(Stream& stream, const Slot& slot) {
-  for (BatchFeed& feed : feeds_) feed.wait_until_copied(stream, slot.index);
-}
-
-BatchLoader::Prefetcher::Slot& BatchLoader::Prefetcher::prepare_now(Stream& stream) {
-  Slot& only = slots_.front();
-  wait_until_copied(stream, only);
-  plan_step(only, position_);
-  for (const Piece& piece : only.pieces) write_piece(writers_.front(), only, piece);
-  position_ = first_from({position_.epoch, position_.step + 1});
-  return only;
-}
-
-BatchLoader::Prefetcher::Slot& BatchLoader::Prefetcher::await_prepared(Stream& stream) {
-  if (in_use_ != nullptr) wait_until_copied(stream, *in_use_);
-  Lock lock(mutex_);
-  if (in_use_ != nullptr) free_.push_back(std::exchange(in_use_, nullptr));
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !queue_.empty() && queue_.front()->is_complete(); });
-  if (queue_.front()->failure != nullptr) std::rethrow_exception(queue_.front()->failure);
-  in_use_ = queue_.front();
-  queue_.pop_front();
-  return *in_use_;
-}
-
-void BatchLoader::Prefetcher::run(const std::stop_token& stop, BatchWriter& writer) {
-  lower_priority();
-  Lock lock(mutex_);
-  const auto has_work = [this] { return next_slot_with_work() != nullptr || may_begin_step(); };
-  while (changed_.wait(lock, stop, has_work) && !stop.stop_requested()) {
-    if (Slot* const slot = next_slot_with_work()) {
-      process_piece(*slot, writer, lock);
-    } else {
-      begin_step(lock);
-    }
-  }
-}
-
-BatchLoader::Prefetcher::Slot* BatchLoader::Prefetcher::next_slot_with_work() {
-  const auto slot = std::ranges::find_if(queue_, &Slot::has_pieces_left);
-  return slot == queue_.end() ? nullptr : *slot;
-}
-
-// After a failure the later steps are not needed.
-bool BatchLoader::Prefetcher::may_begin_step() const {
-  return !is_beginning_ && !free_.empty() &&
-         std::ranges::none_of(queue_, [](const Slot* slot) { return slot->failure != nullptr; });
-}
-
-void BatchLoader::Prefetcher::begin_step(Lock& lock) {
-  Slot* const slot = free_.back();
-  free_.pop_back();
-  is_beginning_ = true;
-  lock.unlock();
-  slot->begun = slot->done = 0;
-  slot->failure = nullptr;
-  try {
-    plan_step(*slot, position_);
-    position_ = first_from({position_.epoch, position_.step + 1});
-  } catch (...) {
-    slot->failure = std::current_exception();
-  }
-  lock.lock();
-  is_beginning_ = false;
-  queue_.push_back(slot);
-  changed_.notify_all();
-}
-
-void BatchLoader::Prefetcher::process_piece(Slot& slot, BatchWriter& writer, Lock& lock) {
-  const std::size_t piece = slot.begun++;
-  lock.unlock();
-  std::exception_ptr failure;
-  try {
-    write_piece(writer, slot, slot.pieces[piece]);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  lock.lock();
-  ++slot.done;
-  // The failure of the first piece in order is reported, independent of thread timing.
-  if (failure != nullptr && (slot.failure == nullptr || piece < slot.failed_piece)) {
-    slot.failure = failure;
-    slot.failed_piece = piece;
-  }
-  if (slot.is_complete()) changed_.notify_all();
-}
 
 BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan& plan)
     : prefetcher_(std::make_unique<Prefetcher>(data, backend, plan)) {}

@@ -13,9 +13,11 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <source_location>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -33,8 +35,22 @@ constexpr std::int64_t kBestCompression = 1032;
 // A file read sequentially, gzip-compressed or raw as its first bytes say.
 class GzFile {
  public:
-  // Throws an io error when the file cannot be opened.
-  explicit GzFile(fs::path path);
+  explicit GzFile(fs::path path) : path_(std::move(path)) {
+    std::error_code failure;
+    const auto size = fs::file_size(path_, failure);
+    if (failure) {
+      throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path_.string(), failure.message()));
+    }
+    errno = 0;
+    file_ = UniqueHandle<gzFile_s*, Close>(gzopen(path_.c_str(), "rb"));
+    if (!file_) {
+      const char* reason = errno != 0 ? std::strerror(errno) : "out of memory";
+      throw Error(ErrorSource::io, fmt::format("cannot open '{}': {}", path_.string(), reason));
+    }
+    gzbuffer(file_.get(), kZlibBufferBytes);
+    is_raw_ = gzdirect(file_.get()) == 1;
+    most_bytes_ = static_cast<std::int64_t>(size) * (is_raw_ ? 1 : kBestCompression);
+  }
 
   bool is_raw() const noexcept { return is_raw_; }
   // Bytes read so far, after decompression.
@@ -42,25 +58,76 @@ class GzFile {
   // Upper bound of the content's size: exact for a raw file; for a compressed one, at the best possible compression.
   std::int64_t most_bytes() const noexcept { return most_bytes_; }
 
-  // Fills the span; throws an input error if the content is too short.
-  void read(std::span<std::uint8_t> bytes);
   // Fills as much of the span as content is left; returns the number of bytes.
-  std::size_t read_some(std::span<std::uint8_t> bytes);
-  // Appends `count` bytes. Allocates only as content arrives, so that a false header costs no memory.
-  void append(std::vector<std::uint8_t>& bytes, std::int64_t count);
-  // Throws an input error if any content is left.
-  void expect_end();
+  std::size_t read_some(std::span<std::uint8_t> bytes) {
+    std::size_t filled = 0;
+    while (filled < bytes.size()) {
+      const std::size_t wanted = std::min(bytes.size() - filled, kMaxPerCall);
+      const int got = gzread(file_.get(), bytes.data() + filled, static_cast<unsigned>(wanted));
+      if (got < 0) fail();
+      filled += static_cast<std::size_t>(got);
+      offset_ += got;
+      if (static_cast<std::size_t>(got) == wanted) continue;
+      int status = Z_OK;
+      gzerror(file_.get(), &status);
+      if (status != Z_OK && status != Z_STREAM_END) fail();
+      break;
+    }
+    return filled;
+  }
+
+  // Fills the span; throws an input error if the content is too short.
+  void read(std::span<std::uint8_t> bytes) {
+    const std::int64_t begin = offset_;
+    if (read_some(bytes) == bytes.size()) return;
+    refuse(offset_, fmt::format("the content ends here; {} bytes were expected from byte {} on", bytes.size(), begin));
+  }
+
+  // Reads all `count` bytes that are left. Allocates only as content arrives, so that a false header costs no memory.
+  // Throws an input error if the content has another size.
+  std::vector<std::uint8_t> read_rest(std::int64_t count) {
+    const std::int64_t most = most_bytes_ - offset_;
+    if (count > most) {
+      refuse(offset_, fmt::format("the header announces {} more bytes, but the file has at most {}", count, most));
+    }
+    std::vector<std::uint8_t> bytes;
+    const auto target = static_cast<std::size_t>(count);
+    while (bytes.size() < target) {
+      const std::size_t size = bytes.size();
+      const std::size_t next = is_raw_ ? target : std::min(target, size + std::max(size, kLeastGrowth));
+      bytes.reserve(next);
+      bytes.resize(next);
+      read(std::span(bytes).subspan(size));
+    }
+    std::array<std::uint8_t, 1> extra{};
+    const std::int64_t end = offset_;
+    if (read_some(extra) != 0) refuse(end, "there is more content than the header promises");
+    return bytes;
+  }
 
   // Throws an input error that names the file, the offset and the reason.
   [[noreturn]] void refuse(std::int64_t offset, const std::string& reason,
-                           std::source_location where = std::source_location::current()) const;
+                           std::source_location where = std::source_location::current()) const {
+    throw Error(ErrorSource::input,
+                fmt::format("'{}' is malformed at byte {}{}: {}", path_.string(), offset,
+                            is_raw_ ? "" : " of its uncompressed content", reason),
+                where);
+  }
 
  private:
   struct Close {
     void operator()(gzFile_s* file) const noexcept { gzclose(file); }
   };
 
-  [[noreturn]] void fail() const;
+  [[noreturn]] void fail() const {
+    int status = Z_OK;
+    const char* reason = gzerror(file_.get(), &status);
+    if (status == Z_ERRNO) {
+      throw Error(ErrorSource::io,
+                  fmt::format("cannot read '{}' at byte {}: {}", path_.string(), offset_, std::strerror(errno)));
+    }
+    refuse(offset_, fmt::format("the compressed data are damaged or cut off ({})", reason));
+  }
 
   fs::path path_;
   UniqueHandle<gzFile_s*, Close> file_;
@@ -68,86 +135,6 @@ class GzFile {
   std::int64_t most_bytes_ = 0;
   std::int64_t offset_ = 0;
 };
-
-GzFile::GzFile(fs::path path) : path_(std::move(path)) {
-  std::error_code failure;
-  const auto size = fs::file_size(path_, failure);
-  if (failure) {
-    throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path_.string(), failure.message()));
-  }
-  errno = 0;
-  file_ = UniqueHandle<gzFile_s*, Close>(gzopen(path_.c_str(), "rb"));
-  if (!file_) {
-    const char* reason = errno != 0 ? std::strerror(errno) : "out of memory";
-    throw Error(ErrorSource::io, fmt::format("cannot open '{}': {}", path_.string(), reason));
-  }
-  gzbuffer(file_.get(), kZlibBufferBytes);
-  is_raw_ = gzdirect(file_.get()) == 1;
-  most_bytes_ = static_cast<std::int64_t>(size) * (is_raw_ ? 1 : kBestCompression);
-}
-
-std::size_t GzFile::read_some(std::span<std::uint8_t> bytes) {
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const std::size_t wanted = std::min(bytes.size() - filled, kMaxPerCall);
-    const int got = gzread(file_.get(), bytes.data() + filled, static_cast<unsigned>(wanted));
-    if (got < 0) fail();
-    filled += static_cast<std::size_t>(got);
-    offset_ += got;
-    if (static_cast<std::size_t>(got) == wanted) continue;
-    int status = Z_OK;
-    gzerror(file_.get(), &status);
-    if (status != Z_OK && status != Z_STREAM_END) fail();
-    break;
-  }
-  return filled;
-}
-
-void GzFile::read(std::span<std::uint8_t> bytes) {
-  const std::int64_t begin = offset_;
-  const std::size_t got = read_some(bytes);
-  if (got < bytes.size()) {
-    refuse(offset_, fmt::format("the content ends here; {} bytes were expected from byte {} on", bytes.size(), begin));
-  }
-}
-
-void GzFile::append(std::vector<std::uint8_t>& bytes, std::int64_t count) {
-  const std::int64_t most = most_bytes_ - offset_;
-  if (count > most) {
-    refuse(offset_, fmt::format("the header announces {} more bytes, but the file has at most {}", count, most));
-  }
-  const std::size_t target = bytes.size() + static_cast<std::size_t>(count);
-  while (bytes.size() < target) {
-    const std::size_t size = bytes.size();
-    const std::size_t next = is_raw_ ? target : std::min(target, size + std::max(size, kLeastGrowth));
-    bytes.reserve(next);
-    bytes.resize(next);
-    read(std::span(bytes).subspan(size));
-  }
-}
-
-void GzFile::expect_end() {
-  std::array<std::uint8_t, 1> extra{};
-  const std::int64_t end = offset_;
-  if (read_some(extra) != 0) refuse(end, "there is more content than the header promises");
-}
-
-void GzFile::refuse(std::int64_t offset, const std::string& reason, std::source_location where) const {
-  throw Error(ErrorSource::input,
-              fmt::format("'{}' is malformed at byte {}{}: {}", path_.string(), offset,
-                          is_raw_ ? "" : " of its uncompressed content", reason),
-              where);
-}
-
-void GzFile::fail() const {
-  int status = Z_OK;
-  const char* reason = gzerror(file_.get(), &status);
-  if (status == Z_ERRNO) {
-    throw Error(ErrorSource::io,
-                fmt::format("cannot read '{}' at byte {}: {}", path_.string(), offset_, std::strerror(errno)));
-  }
-  refuse(offset_, fmt::format("the compressed data are damaged or cut off ({})", reason));
-}
 
 constexpr std::uint32_t kLabelMagic = 0x00000801;
 constexpr std::uint32_t kGreyMagic = 0x00000803;
@@ -172,48 +159,9 @@ std::int64_t read_extent(GzFile& file, std::string_view what, std::int64_t& prod
   return extent;
 }
 
-struct ImageBlock {
-  std::int64_t count = 0;
-  Shape image;
-  std::vector<std::uint8_t> pixels;
-};
-
-ImageBlock read_images(GzFile& file) {
-  const std::uint32_t magic = read_word(file);
-  if (magic != kGreyMagic && magic != kChannelMagic) {
-    file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx images (0x{:08x} or 0x{:08x})", magic, kGreyMagic,
-                               kChannelMagic));
-  }
-  ImageBlock block;
-  std::int64_t bytes = 1;
-  block.count = read_extent(file, "the number of images", bytes);
-  const std::int64_t channels = magic == kChannelMagic ? read_extent(file, "the number of channels", bytes) : 1;
-  const std::int64_t height = read_extent(file, "the height", bytes);
-  const std::int64_t width = read_extent(file, "the width", bytes);
-  block.image = Shape{channels, height, width};
-  file.append(block.pixels, bytes);
-  file.expect_end();
-  return block;
-}
-
-std::vector<std::uint8_t> read_labels(GzFile& file, const ImageBlock& block, const fs::path& images) {
-  const std::uint32_t magic = read_word(file);
-  if (magic != kLabelMagic) {
-    file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx labels (0x{:08x})", magic, kLabelMagic));
-  }
-  const std::int64_t count = read_word(file);
-  if (count != block.count) {
-    file.refuse(kWordBytes,
-                fmt::format("{} labels do not match the {} images of '{}'", count, block.count, images.string()));
-  }
-  std::vector<std::uint8_t> labels;
-  file.append(labels, count);
-  file.expect_end();
-  return labels;
-}
-
-std::optional<fs::path> find_file(const fs::path& folder, std::string_view set, std::string_view content,
-                                  std::span<const std::string_view> types) {
+// The file of one set ("train", "t10k") in a folder under any of its usual names; empty if there is none.
+fs::path find_file(const fs::path& folder, std::string_view set, std::string_view content,
+                   std::initializer_list<std::string_view> types) {
   for (const std::string_view type : types) {
     for (const std::string_view separator : {"-", "."}) {
       for (const std::string_view ending : {"", ".gz"}) {
@@ -222,7 +170,7 @@ std::optional<fs::path> find_file(const fs::path& folder, std::string_view set, 
       }
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 constexpr int kCifarClasses = 10;
@@ -230,7 +178,6 @@ constexpr std::int64_t kChannels = 3;
 constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kImageBytes = kChannels * kSide * kSide;
 constexpr std::int64_t kRecordBytes = 1 + kImageBytes;
-constexpr std::size_t kRecordsAtOnce = 16;
 constexpr std::size_t kMaxNameBytes = 4096;
 
 std::int64_t number_in(std::string_view text) {
@@ -238,39 +185,6 @@ std::int64_t number_in(std::string_view text) {
   std::int64_t number = 0;
   std::from_chars(first, text.end(), number);
   return number;
-}
-
-void append_records(std::vector<std::uint8_t>& images, std::vector<std::int32_t>& labels, GzFile& file,
-                    std::span<const std::uint8_t> records) {
-  std::int64_t offset = file.offset() - static_cast<std::int64_t>(records.size());
-  for (; !records.empty(); records = records.subspan(kRecordBytes), offset += kRecordBytes) {
-    if (records.size() < kRecordBytes) {
-      file.refuse(offset, fmt::format("a record has {} bytes, not {}", records.size(), kRecordBytes));
-    }
-    const int label = records[0];
-    if (label >= kCifarClasses) {
-      file.refuse(offset, fmt::format("label {} is not one of 0 .. {}", label, kCifarClasses - 1));
-    }
-    const auto pixels = records.subspan(1, kImageBytes);
-    images.insert(images.end(), pixels.begin(), pixels.end());
-    labels.push_back(label);
-  }
-}
-
-// The files of one set ("train", "t10k") in a folder, under any of their usual names. Throws an io error if one of the
-// two is missing.
-std::optional<IdxFiles> find_idx_files(const fs::path& folder, std::string_view set) {
-  constexpr std::array<std::string_view, 2> kImageTypes{"idx3", "idx4"};
-  constexpr std::array<std::string_view, 1> kLabelTypes{"idx1"};
-  const auto images = find_file(folder, set, "images", kImageTypes);
-  const auto labels = find_file(folder, set, "labels", kLabelTypes);
-  if (!images && !labels) return std::nullopt;
-  if (!images || !labels) {
-    throw Error(ErrorSource::io,
-                fmt::format("'{}' exists, but its {}-{}-ubyte (or .gz) is missing",
-                            (images ? *images : *labels).string(), set, images ? "labels-idx1" : "images-idx3"));
-  }
-  return IdxFiles{*images, *labels};
 }
 
 // The files "<prefix>*.bin" and "<prefix>*.bin.gz" of a folder in the order of their numbers, each batch once.
@@ -296,15 +210,12 @@ std::vector<std::string> read_cifar_class_names(const fs::path& folder) {
   GzFile file(path);
   std::vector<std::uint8_t> text(kMaxNameBytes);
   text.resize(file.read_some(text));
-  std::vector<std::string> names(1);
-  for (const std::uint8_t byte : text) {
-    if (byte == '\n') {
-      if (!names.back().empty()) names.emplace_back();
-    } else if (byte != '\r') {
-      names.back().push_back(static_cast<char>(byte));
-    }
+  std::istringstream lines(std::string(text.begin(), text.end()));
+  std::vector<std::string> names;
+  for (std::string name; std::getline(lines, name);) {
+    std::erase(name, '\r');
+    if (!name.empty()) names.push_back(name);
   }
-  if (names.back().empty()) names.pop_back();
   if (names.size() != kCifarClasses) {
     file.refuse(0, fmt::format("there are {} class names, not {}", names.size(), kCifarClasses));
   }
@@ -313,16 +224,35 @@ std::vector<std::string> read_cifar_class_names(const fs::path& folder) {
 
 }  // namespace
 
-LoadedSet read_idx(const IdxFiles& files) {
-  GzFile image_file(files.images);
-  ImageBlock block = read_images(image_file);
-  GzFile label_file(files.labels);
-  const std::vector<std::uint8_t> labels = read_labels(label_file, block, files.images);
+LoadedSet read_idx(const fs::path& images, const fs::path& labels) {
   LoadedSet set;
-  set.info.image = block.image;
-  set.labels.assign(labels.begin(), labels.end());
-  set.pixels = std::move(block.pixels);
-  set.label_files.push_back({files.labels.string(), block.count});
+  GzFile image_file(images);
+  const std::uint32_t image_magic = read_word(image_file);
+  if (image_magic != kGreyMagic && image_magic != kChannelMagic) {
+    image_file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx images (0x{:08x} or 0x{:08x})", image_magic,
+                                     kGreyMagic, kChannelMagic));
+  }
+  std::int64_t bytes = 1;
+  const auto extent = [&](std::string_view what) { return read_extent(image_file, what, bytes); };
+  const std::int64_t count = extent("the number of images");
+  const std::int64_t channels = image_magic == kChannelMagic ? extent("the number of channels") : 1;
+  const std::int64_t height = extent("the height");
+  set.info.image = Shape{channels, height, extent("the width")};
+  set.pixels = image_file.read_rest(bytes);
+
+  GzFile label_file(labels);
+  const std::uint32_t label_magic = read_word(label_file);
+  if (label_magic != kLabelMagic) {
+    label_file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx labels (0x{:08x})", label_magic, kLabelMagic));
+  }
+  const std::int64_t label_count = read_word(label_file);
+  if (label_count != count) {
+    label_file.refuse(kWordBytes,
+                      fmt::format("{} labels do not match the {} images of '{}'", label_count, count, images.string()));
+  }
+  const std::vector<std::uint8_t> read = label_file.read_rest(count);
+  set.labels.assign(read.begin(), read.end());
+  set.label_files.push_back({labels.string(), count});
   return set;
 }
 
@@ -331,15 +261,22 @@ LoadedSet read_cifar(const std::vector<fs::path>& files) {
   set.info.image = Shape{kChannels, kSide, kSide};
   set.info.classes = kCifarClasses;
   std::vector<std::uint8_t> images;
-  std::vector<std::uint8_t> buffer(kRecordsAtOnce * kRecordBytes);
+  std::array<std::uint8_t, kRecordBytes> record{};
   for (const auto& path : files) {
     GzFile file(path);
     if (file.is_raw()) {
       const std::int64_t pixels = file.most_bytes() / kRecordBytes * kImageBytes;
       images.reserve(images.size() + static_cast<std::size_t>(pixels));
     }
-    while (const std::size_t got = file.read_some(buffer)) {
-      append_records(images, set.labels, file, std::span(buffer).first(got));
+    while (const std::size_t got = file.read_some(record)) {
+      const std::int64_t offset = file.offset() - static_cast<std::int64_t>(got);
+      if (got < record.size()) file.refuse(offset, fmt::format("a record has {} bytes, not {}", got, kRecordBytes));
+      const int label = record[0];
+      if (label >= kCifarClasses) {
+        file.refuse(offset, fmt::format("label {} is not one of 0 .. {}", label, kCifarClasses - 1));
+      }
+      images.insert(images.end(), record.begin() + 1, record.end());
+      set.labels.push_back(label);
     }
     if (file.offset() == 0) file.refuse(0, "the file contains no records");
     set.label_files.push_back({path.string(), file.offset() / kRecordBytes});
@@ -353,7 +290,13 @@ LoadedSet read_cifar(const std::vector<fs::path>& files) {
 std::optional<LoadedSet> read_binary_set(const fs::path& folder, std::initializer_list<std::string_view> idx_sets,
                                          std::string_view cifar_prefix) {
   for (const std::string_view set : idx_sets) {
-    if (const auto files = find_idx_files(folder, set)) return read_idx(*files);
+    const fs::path images = find_file(folder, set, "images", {"idx3", "idx4"});
+    const fs::path labels = find_file(folder, set, "labels", {"idx1"});
+    if (!images.empty() && !labels.empty()) return read_idx(images, labels);
+    if (images.empty() && labels.empty()) continue;
+    throw Error(ErrorSource::io, fmt::format("'{}' exists, but its {}-{}-ubyte (or .gz) is missing",
+                                             (images.empty() ? labels : images).string(), set,
+                                             images.empty() ? "images-idx3" : "labels-idx1"));
   }
   const auto files = find_cifar_files(folder, cifar_prefix);
   if (files.empty()) return std::nullopt;

@@ -5,7 +5,6 @@
 #include "tutti/data/open_data.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "loaded_set.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>
@@ -45,30 +44,6 @@ constexpr std::size_t kExpectedMetadataBytes = 4096;
 
 std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// What all data sets of a block have. Spans are borrowed.
-struct BlockSet {
-  DatasetInfo info;
-  std::span<const std::int32_t> labels;
-  std::uint64_t digest = 0;
-};
-
-// The concatenated names of image files, and the end of each.
-struct FileNames {
-  std::string folder;
-  bool upright = true;  // as in ImageFiles
-  std::span<const char> letters;
-  std::span<const std::uint64_t> ends;
-};
-
-// Rows of an array in a data file.
-struct StoredRows {
-  std::string path;
-  std::string array;
-  std::uint64_t digest = 0;                 // as in the file
-  std::span<const std::int64_t> rows;       // by sample
-  std::span<const std::int32_t> checksums;  // by sample; empty in a file of an early version
-};
-
 class BlockWriter {
  public:
   explicit BlockWriter(std::size_t expected_bytes) { bytes_.reserve(expected_bytes); }
@@ -79,7 +54,6 @@ class BlockWriter {
     append(std::as_bytes(std::span(&count, 1)));
     append(std::as_bytes(std::span(values)));
   }
-  void add_metadata(const nlohmann::json& metadata) { add(nlohmann::json::to_msgpack(metadata)); }
   std::vector<std::byte> finish() { return std::move(bytes_); }
 
  private:
@@ -117,30 +91,27 @@ class BlockReader {
 void write_set(BlockWriter& block, const LoadedSet& set) {
   nlohmann::json metadata{{"info", set.info}, {"digest", digest_of(set)}};
   metadata["info"]["samples"] = set.labels.size();
-  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    metadata["folder"] = files->folder.string();
-    metadata["upright"] = files->upright;
+  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  const auto* stored = std::get_if<StoredImages>(&set.pixels);
+  if (files != nullptr) metadata.update({{"folder", files->folder.string()}, {"upright", files->upright}});
+  if (stored != nullptr) {
+    metadata.update({{"path", stored->path}, {"array", stored->array}, {"stored_digest", stored->digest}});
+  }
+  block.add(nlohmann::json::to_msgpack(metadata));
+  block.add(set.labels);
+  if (files != nullptr) {
     std::vector<char> letters;
     std::vector<std::uint64_t> ends;
-    for (const std::string& name : files->names) {
+    for (const auto& [name, bytes] : files->files) {
       letters.insert(letters.end(), name.begin(), name.end());
       ends.push_back(letters.size());
     }
-    block.add_metadata(metadata);
-    block.add(set.labels);
     block.add(letters);
     block.add(ends);
-  } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    metadata["path"] = stored->path;
-    metadata["array"] = stored->array;
-    metadata["stored_digest"] = stored->digest;
-    block.add_metadata(metadata);
-    block.add(set.labels);
+  } else if (stored != nullptr) {
     block.add(stored->rows);
     block.add(stored->checksums);
   } else {
-    block.add_metadata(metadata);
-    block.add(set.labels);
     block.add(std::get<std::vector<std::uint8_t>>(set.pixels));
   }
 }
@@ -148,23 +119,33 @@ void write_set(BlockWriter& block, const LoadedSet& set) {
 // A data set whose images are read from files lazily.
 class FileSet : public Dataset {
  public:
-  explicit FileSet(BlockSet set) : set_(std::move(set)) {
-    set_.info.class_samples = count_classes(set_.info, set_.labels);
+  FileSet(const nlohmann::json& metadata, BlockReader& block)
+      : info_(metadata.at("info").get<DatasetInfo>()),
+        labels_(block.next<std::int32_t>()),
+        digest_(metadata.at("digest").get<std::uint64_t>()) {
+    info_.class_samples = count_classes(info_, labels_);
   }
-  const DatasetInfo& info() const override { return set_.info; }
+  const DatasetInfo& info() const override { return info_; }
   std::size_t resident_bytes() const override { return 0; }
-  std::uint64_t digest() const override { return set_.digest; }
+  std::uint64_t digest() const override { return digest_; }
 
  protected:
-  std::int32_t label(std::size_t sample) const { return set_.labels[sample]; }
+  std::int32_t label(std::size_t sample) const { return labels_[sample]; }
 
  private:
-  BlockSet set_;
+  DatasetInfo info_;
+  std::span<const std::int32_t> labels_;  // borrowed, as all spans of a block
+  std::uint64_t digest_;
 };
 
 class ImageFolder final : public FileSet {
  public:
-  ImageFolder(BlockSet set, FileNames names) : FileSet(std::move(set)), names_(std::move(names)) {}
+  ImageFolder(const nlohmann::json& metadata, BlockReader& block)
+      : FileSet(metadata, block),
+        folder_(metadata.at("folder").get<std::string>()),
+        upright_(metadata.at("upright").get<bool>()),
+        letters_(block.next<char>()),
+        ends_(block.next<std::uint64_t>()) {}
 
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
     batch.images.clear();
@@ -172,7 +153,7 @@ class ImageFolder final : public FileSet {
     batch.buffers.resize(std::max(batch.buffers.size(), samples.size()));
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::string path = file_of(samples[i]);
-      const Shape shape = read_image(path, info().image[0], names_.upright, batch.buffers[i]);
+      const Shape shape = read_image(path, info().image[0], upright_, batch.buffers[i]);
       if (!info().sizes_differ() && shape != info().image) {
         throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened",
                                                     path, shape.text(), info().image.text()));
@@ -184,13 +165,16 @@ class ImageFolder final : public FileSet {
 
   std::string file_of(std::int64_t sample) const override {
     const std::size_t index = info().index_of(sample);
-    const std::uint64_t begin = index == 0 ? 0 : names_.ends[index - 1];
-    const auto name = names_.letters.subspan(begin, names_.ends[index] - begin);
-    return (std::filesystem::path(names_.folder) / std::string(name.begin(), name.end())).string();
+    const std::uint64_t begin = index == 0 ? 0 : ends_[index - 1];
+    const auto name = letters_.subspan(begin, ends_[index] - begin);
+    return (folder_ / std::string(name.begin(), name.end())).string();
   }
 
  private:
-  FileNames names_;
+  std::filesystem::path folder_;
+  bool upright_;                         // as in ImageFiles
+  std::span<const char> letters_;        // the concatenated names
+  std::span<const std::uint64_t> ends_;  // of each name
 };
 
 ArrayFile open_sealed(const std::string& path) {
@@ -201,77 +185,69 @@ ArrayFile open_sealed(const std::string& path) {
 // Images in a data file (tutti/data/data_file.hpp).
 class StoredSet final : public FileSet {
  public:
-  StoredSet(BlockSet set, StoredRows stored)
-      : FileSet(std::move(set)), stored_(std::move(stored)), file_(open_sealed(stored_.path)) {
-    const std::string group = stored_.array.substr(0, stored_.array.rfind('/'));
-    if (file_.shape(stored_.array).without_first() != info().image ||
-        file_.read_text(group + "/digest") != digest_text(stored_.digest)) {
-      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was opened", stored_.path));
+  StoredSet(const nlohmann::json& metadata, BlockReader& block)
+      : FileSet(metadata, block),
+        array_(metadata.at("array").get<std::string>()),
+        rows_(block.next<std::int64_t>()),
+        checksums_(block.next<std::int32_t>()),
+        file_(open_sealed(metadata.at("path").get<std::string>())) {
+    const std::string group = array_.substr(0, array_.rfind('/'));
+    if (file_.shape(array_).without_first() != info().image ||
+        file_.read_text(group + "/digest") != digest_text(metadata.at("stored_digest").get<std::uint64_t>())) {
+      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was opened", file_.path()));
     }
   }
 
-  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  // Consecutive rows are read with one call.
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
+    const auto image_bytes = static_cast<std::size_t>(info().image.elements());
+    batch.images.clear();
+    batch.labels.clear();
+    std::size_t runs = 0;
+    for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+      const auto row_of = [&](std::size_t i) { return rows_[info().index_of(samples[i])]; };
+      const std::int64_t first = row_of(begin);
+      const auto next_row = [&] { return first + static_cast<std::int64_t>(end - begin); };
+      for (end = begin + 1; end < samples.size() && row_of(end) == next_row();) ++end;
+      batch.buffers.resize(std::max(batch.buffers.size(), runs + 1));
+      auto& buffer = batch.buffers[runs++];
+      buffer.resize((end - begin) * image_bytes);
+      file_.read_rows(array_, first, static_cast<std::int64_t>(end - begin), buffer);
+      for (std::size_t i = begin; i < end; ++i) {
+        const auto image = std::span(buffer).subspan((i - begin) * image_bytes, image_bytes);
+        verify(static_cast<std::size_t>(samples[i]), image);
+        batch.images.push_back({image.data(), info().image});
+        batch.labels.push_back(label(static_cast<std::size_t>(samples[i])));
+      }
+    }
+  }
 
  private:
   // Throws an input error unless the sample's image has the stored checksum.
-  void verify(std::size_t sample, std::span<const std::uint8_t> image) const;
+  void verify(std::size_t sample, std::span<const std::uint8_t> image) const {
+    if (checksums_.empty()) return;
+    const std::uint32_t found = crc32c(std::as_bytes(image));
+    const auto expected = static_cast<std::uint32_t>(checksums_[sample]);
+    if (found == expected) return;
+    throw Error(ErrorSource::input,
+                fmt::format("'{}' is damaged: row {} of {} has the checksum {:08x} instead of {:08x}; restore the file "
+                            "from a copy, or {} data convert its source again",
+                            file_.path(), rows_[sample], array_, found, expected, program_call()));
+  }
 
-  StoredRows stored_;
+  std::string array_;
+  std::span<const std::int64_t> rows_;       // by sample
+  std::span<const std::int32_t> checksums_;  // by sample; empty in a file of an early version
   ArrayFile file_;
 };
 
-void StoredSet::verify(std::size_t sample, std::span<const std::uint8_t> image) const {
-  if (stored_.checksums.empty()) return;
-  const std::uint32_t found = crc32c(std::as_bytes(image));
-  const auto expected = static_cast<std::uint32_t>(stored_.checksums[sample]);
-  if (found == expected) return;
-  throw Error(ErrorSource::input,
-              fmt::format("'{}' is damaged: row {} of {} has the checksum {:08x} instead of {:08x}; restore the file "
-                          "from a copy, or {} data convert its source again",
-                          stored_.path, stored_.rows[sample], stored_.array, found, expected, program_call()));
-}
-
-// Consecutive rows are read with one call.
-void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
-  const auto image_bytes = static_cast<std::size_t>(info().image.elements());
-  batch.images.clear();
-  batch.labels.clear();
-  std::size_t runs = 0;
-  for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
-    const auto row_of = [&](std::size_t i) { return stored_.rows[info().index_of(samples[i])]; };
-    const std::int64_t first = row_of(begin);
-    const auto next_row = [&] { return first + static_cast<std::int64_t>(end - begin); };
-    for (end = begin + 1; end < samples.size() && row_of(end) == next_row();) ++end;
-    batch.buffers.resize(std::max(batch.buffers.size(), runs + 1));
-    auto& buffer = batch.buffers[runs++];
-    buffer.resize((end - begin) * image_bytes);
-    file_.read_rows(stored_.array, first, static_cast<std::int64_t>(end - begin), buffer);
-    for (std::size_t i = begin; i < end; ++i) {
-      const auto image = std::span(buffer).subspan((i - begin) * image_bytes, image_bytes);
-      verify(static_cast<std::size_t>(samples[i]), image);
-      batch.images.push_back({image.data(), info().image});
-      batch.labels.push_back(label(static_cast<std::size_t>(samples[i])));
-    }
-  }
-}
-
 std::unique_ptr<Dataset> open_set(BlockReader& block) {
   const nlohmann::json metadata = block.next_metadata();
-  BlockSet set{metadata.at("info"), block.next<std::int32_t>(), metadata.at("digest")};
-  if (metadata.contains("folder")) {
-    return std::make_unique<ImageFolder>(std::move(set), FileNames{.folder = metadata["folder"],
-                                                                   .upright = metadata.at("upright"),
-                                                                   .letters = block.next<char>(),
-                                                                   .ends = block.next<std::uint64_t>()});
-  }
-  if (metadata.contains("array")) {
-    return std::make_unique<StoredSet>(std::move(set), StoredRows{.path = metadata.at("path"),
-                                                                  .array = metadata["array"],
-                                                                  .digest = metadata.at("stored_digest"),
-                                                                  .rows = block.next<std::int64_t>(),
-                                                                  .checksums = block.next<std::int32_t>()});
-  }
-  return std::make_unique<MemoryDataset>(std::move(set.info), block.next<std::uint8_t>(), set.labels, set.digest);
+  if (metadata.contains("folder")) return std::make_unique<ImageFolder>(metadata, block);
+  if (metadata.contains("array")) return std::make_unique<StoredSet>(metadata, block);
+  const auto labels = block.next<std::int32_t>();
+  return std::make_unique<MemoryDataset>(metadata.at("info").get<DatasetInfo>(), block.next<std::uint8_t>(), labels,
+                                         metadata.at("digest").get<std::uint64_t>());
 }
 
 std::size_t bytes_of(const LoadedSet& set) {
@@ -283,7 +259,7 @@ std::size_t bytes_of(const LoadedSet& set) {
 
 std::vector<std::byte> write_block(LoadedPair pair) {
   BlockWriter block(kExpectedMetadataBytes + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
-  block.add_metadata({{"notes", pair.notes}, {"has_test", pair.test.has_value()}});
+  block.add(nlohmann::json::to_msgpack({{"notes", pair.notes}, {"has_test", pair.test.has_value()}}));
   write_set(block, pair.train);
   pair.train = {};
   if (pair.test) write_set(block, *pair.test);

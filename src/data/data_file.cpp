@@ -10,7 +10,6 @@
 
 #include "image_codec.hpp"
 #include "image_geometry.hpp"
-#include "loaded_set.hpp"
 #include "pixel_writer.hpp"
 #include "sources.hpp"
 
@@ -25,6 +24,7 @@
 #include <functional>
 #include <future>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <semaphore>
 #include <sstream>
@@ -99,87 +99,51 @@ FittedBlock make_block(const Dataset& set, const ImageRecipe& recipe, std::int64
   return block;
 }
 
-// RAII for one of a limited number of workers.
-class SemaphoreGuard {
- public:
-  explicit SemaphoreGuard(std::counting_semaphore<>& workers) : workers_(workers) { workers_.acquire(); }
-  ~SemaphoreGuard() { workers_.release(); }
-  SemaphoreGuard(const SemaphoreGuard&) = delete;
-  SemaphoreGuard& operator=(const SemaphoreGuard&) = delete;
-
- private:
-  std::counting_semaphore<>& workers_;
-};
-
-// Writes a data file, set by set.
-class DataFileWriter {
- public:
-  DataFileWriter(const std::string& path, const DatasetInfo& info, const DataFileOptions& options)
-      : options_(options),
-        recipe_(make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0}, info)),
-        file_(path) {
-    file_.add_text("/format", kFormat);
-    file_.add_text("/name", info.name);
-    file_.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
-    const std::array<std::int32_t, 1> classes{info.classes};
-    file_.add("/classes", Shape{1}, classes);
-  }
-
-  // Returns the sums of the set's pixels.
-  ChannelSums write_set(const std::string& group, const Dataset& set) {
-    const std::int64_t samples = set.info().samples;
-    ChannelSums sums(recipe_.image);
-    std::vector<std::int32_t> labels;
-    std::vector<std::int32_t> checksums;
-    std::uint64_t images_digest = 0;
-    file_.begin_rows(group + "/images", recipe_.image.batch_of(samples));
-    for_each_block(set, [&](const FittedBlock& block) {
-      file_.append_rows(block.pixels);
-      sums.add(block.sums);
-      images_digest += block.digest;
-      labels.insert(labels.end(), block.labels.begin(), block.labels.end());
-      checksums.insert(checksums.end(), block.checksums.begin(), block.checksums.end());
-      options_.after_samples(std::ssize(block.labels));
-    });
-    const std::span<const std::int32_t> all_labels(labels);
-    file_.add(group + "/labels", Shape{samples}, all_labels);
-    file_.add(group + "/checksums", Shape{samples}, std::span<const std::int32_t>(checksums));
-    file_.add_text(group + "/digest", digest_text(images_digest + digest("labels", all_labels)));
-    return sums;
-  }
-
-  void finish(const ChannelStatistics& statistics) {
-    const Shape channels{recipe_.image[0]};
-    file_.add("/mean", channels, statistics.mean);
-    file_.add("/deviation", channels, statistics.deviation);
-    file_.commit();
-  }
-
- private:
-  // Makes blocks in threads and passes them to `use` in the order of the set. Throws the first error in that order.
-  void for_each_block(const Dataset& set, const std::function<void(const FittedBlock&)>& use) const {
-    const std::int64_t samples = set.info().samples;
-    const std::int64_t per_block = samples_per_block(set, recipe_.image);
-    std::counting_semaphore<> workers(options_.threads);
-    std::deque<std::future<FittedBlock>> pending;
-    for (std::int64_t first = 0; first < samples || !pending.empty();) {
-      if (first < samples && std::ssize(pending) < kBlocksPerThread * options_.threads) {
-        pending.push_back(std::async(std::launch::async, [&, first] {
-          const SemaphoreGuard turn(workers);
-          return make_block(set, recipe_, first, std::min(per_block, samples - first));
-        }));
-        first += per_block;
-      } else {
-        use(pending.front().get());
-        pending.pop_front();
-      }
+// Makes blocks in threads and passes them to `use` in the order of the set. Throws the first error in that order.
+void for_each_block(const Dataset& set, const ImageRecipe& recipe, int threads,
+                    const std::function<void(const FittedBlock&)>& use) {
+  const std::int64_t samples = set.info().samples;
+  const std::int64_t per_block = samples_per_block(set, recipe.image);
+  std::counting_semaphore<> workers(threads);
+  std::deque<std::future<FittedBlock>> pending;
+  for (std::int64_t first = 0; first < samples || !pending.empty();) {
+    if (first < samples && std::ssize(pending) < kBlocksPerThread * threads) {
+      pending.push_back(std::async(std::launch::async, [&, first] {
+        workers.acquire();
+        const std::shared_ptr<void> turn(nullptr, [&](void*) { workers.release(); });
+        return make_block(set, recipe, first, std::min(per_block, samples - first));
+      }));
+      first += per_block;
+    } else {
+      use(pending.front().get());
+      pending.pop_front();
     }
   }
+}
 
-  const DataFileOptions& options_;
-  ImageRecipe recipe_;
-  RowFileWriter file_;
-};
+// Returns the sums of the set's pixels.
+ChannelSums write_set(RowFileWriter& file, const std::string& group, const Dataset& set, const ImageRecipe& recipe,
+                      const DataFileOptions& options) {
+  const std::int64_t samples = set.info().samples;
+  ChannelSums sums(recipe.image);
+  std::vector<std::int32_t> labels;
+  std::vector<std::int32_t> checksums;
+  std::uint64_t images_digest = 0;
+  file.begin_rows(group + "/images", recipe.image.batch_of(samples));
+  for_each_block(set, recipe, options.threads, [&](const FittedBlock& block) {
+    file.append_rows(block.pixels);
+    sums.add(block.sums);
+    images_digest += block.digest;
+    labels.insert(labels.end(), block.labels.begin(), block.labels.end());
+    checksums.insert(checksums.end(), block.checksums.begin(), block.checksums.end());
+    options.after_samples(std::ssize(block.labels));
+  });
+  file.add(group + "/labels", Shape{samples}, labels);
+  file.add(group + "/checksums", Shape{samples}, checksums);
+  file.add_text(group + "/digest",
+                digest_text(images_digest + digest("labels", std::span<const std::int32_t>(labels))));
+  return sums;
+}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -195,17 +159,15 @@ class DataFileReader {
     if (!file_.contains("/format") || file_.read_text("/format") != kFormat) {
       refuse(fmt::format("its format is not '{}'", kFormat));
     }
-    std::array<std::int32_t, 1> classes{};
-    file_.read("/classes", Shape{1}, classes);
     info_.name = file_.read_text("/name");
-    info_.classes = classes[0];
+    info_.classes = read_all<std::int32_t>("/classes", 1).front();
     info_.class_names = lines_of(file_.read_text("/class_names"));
-    if (classes[0] < 1 || (!info_.class_names.empty() && std::ssize(info_.class_names) != classes[0])) {
-      refuse(fmt::format("it has {} classes and names {}", classes[0], info_.class_names.size()));
+    if (info_.classes < 1 || (!info_.class_names.empty() && std::ssize(info_.class_names) != info_.classes)) {
+      refuse(fmt::format("it has {} classes and names {}", info_.classes, info_.class_names.size()));
     }
     const Shape images = shape_of("/train/images");
-    info_.statistics.mean = read_statistic("/mean", images[1]);
-    info_.statistics.deviation = read_statistic("/deviation", images[1]);
+    info_.statistics.mean = read_all<double>("/mean", images[1]);
+    info_.statistics.deviation = read_all<double>("/deviation", images[1]);
   }
 
   bool has_checksums() const { return file_.contains("/train/checksums"); }
@@ -217,11 +179,10 @@ class DataFileReader {
     LoadedSet set;
     set.info = info_;
     set.info.image = images.without_first();
-    set.labels.resize(static_cast<std::size_t>(images[0]));
-    file_.read(group + "/labels", Shape{images[0]}, std::span<std::int32_t>(set.labels));
+    set.labels = read_all<std::int32_t>(group + "/labels", images[0]);
     if (!resident) {
-      StoredImages stored{
-          file_.path(), group + "/images", {}, read_digest(group + "/digest"), read_checksums(group, images[0])};
+      StoredImages stored{file_.path(), group + "/images", {}, read_digest(group + "/digest")};
+      if (has_checksums()) stored.checksums = read_all<std::int32_t>(group + "/checksums", images[0]);
       stored.rows.resize(set.labels.size());
       std::iota(stored.rows.begin(), stored.rows.end(), 0);
       set.pixels = std::move(stored);
@@ -269,14 +230,6 @@ class DataFileReader {
                        digest_text(found), digest_text(expected)));
   }
 
-  std::vector<std::int32_t> read_checksums(const std::string& group, std::int64_t rows) const {
-    std::vector<std::int32_t> checksums;
-    if (!has_checksums()) return checksums;
-    checksums.resize(static_cast<std::size_t>(rows));
-    file_.read(group + "/checksums", Shape{rows}, std::span<std::int32_t>(checksums));
-    return checksums;
-  }
-
   Shape shape_of(const std::string& name) const {
     const Shape shape = file_.shape(name);
     if (shape.ndim() != 4 || shape.elements() < 1) {
@@ -292,9 +245,10 @@ class DataFileReader {
     refuse(fmt::format("{} is '{}'", name, text));
   }
 
-  std::vector<double> read_statistic(const std::string& name, std::int64_t channels) const {
-    std::vector<double> values(static_cast<std::size_t>(channels));
-    file_.read(name, Shape{channels}, std::span<double>(values));
+  template <class T>
+  std::vector<T> read_all(const std::string& name, std::int64_t count) const {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    file_.read(name, Shape{count}, values);
     return values;
   }
 
@@ -327,10 +281,18 @@ void refuse_foreign_file(const std::string& path) {
 void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options) {
   const DatasetInfo& info = data.train->info();
   refuse_broken_names(info);
-  DataFileWriter writer(path, info, options);
-  const ChannelSums sums = writer.write_set("/train", *data.train);
-  if (data.test) writer.write_set("/test", *data.test);
-  writer.finish(sums.statistics());
+  const ImageRecipe recipe = make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0}, info);
+  RowFileWriter file(path);
+  file.add_text("/format", kFormat);
+  file.add_text("/name", info.name);
+  file.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
+  file.add("/classes", Shape{1}, std::array<std::int32_t, 1>{info.classes});
+  const ChannelStatistics statistics = write_set(file, "/train", *data.train, recipe, options).statistics();
+  if (data.test) write_set(file, "/test", *data.test, recipe, options);
+  const Shape channels{recipe.image[0]};
+  file.add("/mean", channels, statistics.mean);
+  file.add("/deviation", channels, statistics.deviation);
+  file.commit();
 }
 
 LoadedPair read_data_file(const std::string& path, const DataRequest& request) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -31,34 +30,30 @@ void write_colour(const ImageView& gray, std::span<std::uint8_t> colour) {
   for (std::size_t i = 0; i < colour.size(); ++i) colour[i] = gray.pixels[i % plane];
 }
 
-// The network's label for each of the data's labels; empty if they are equal.
+// The network's label for each of the data's labels; empty if one of the two has no class names.
 std::vector<std::int32_t> network_labels(const DatasetInfo& data, const TrainedOn& network) {
-  if (data.class_names.empty() || network.class_names.empty()) return {};
   std::vector<std::int32_t> labels;
+  if (network.class_names.empty()) return labels;
   for (const std::string& name : data.class_names) {
     labels.push_back(
         static_cast<std::int32_t>(std::ranges::find(network.class_names, name) - network.class_names.begin()));
   }
-  std::vector<std::int32_t> same(labels.size());
-  std::iota(same.begin(), same.end(), 0);
-  return labels == same ? std::vector<std::int32_t>{} : labels;
+  return labels;
 }
 
 class FittedDataset final : public Dataset {
  public:
-  FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of)
+  // `label_of` maps the data's labels; empty: they are unchanged.
+  FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of,
+                bool keeps_labels)
       : data_(std::move(data)), info_(data_->info()), label_of_(std::move(label_of)) {
+    info_.labelled &= keeps_labels;
     info_.image = Shape{network.image[0], info_.image[1], info_.image[2]};
     const bool same_count = info_.classes == network.classes && network.class_names.empty();
     if (!same_count) info_.class_names = network.class_names;
     info_.classes = network.classes;
     info_.statistics = {};
     info_.class_samples.clear();
-  }
-  // For data whose labels do not match the network's classes.
-  void drop_labels() {
-    info_.labelled = false;
-    label_of_.assign(static_cast<std::size_t>(data_->info().classes), 0);
   }
 
   const DatasetInfo& info() const override { return info_; }
@@ -93,14 +88,6 @@ class FittedDataset final : public Dataset {
   std::vector<std::int32_t> label_of_;
 };
 
-void refuse_channels(const DatasetInfo& data, std::int64_t wanted) {
-  const std::int64_t found = data.image[0];
-  if (found == wanted || (found == 1 && wanted == kColour) || (found == kColour && wanted == 1)) return;
-  throw Error(ErrorSource::input, fmt::format("the images of {} have {} channels, and the network takes {}: only gray "
-                                              "(1) and colour (3) can be converted into each other",
-                                              data.name, found, wanted));
-}
-
 }  // namespace
 
 std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
@@ -119,21 +106,27 @@ std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
 std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
                                   std::vector<std::string>& notes) {
   const DatasetInfo& info = data->info();
-  refuse_channels(info, network.image[0]);
+  const std::int64_t found = info.image[0];
+  const std::int64_t wanted = network.image[0];
+  const bool same_channels = found == wanted;
+  if (!same_channels && !(found == 1 && wanted == kColour) && !(found == kColour && wanted == 1)) {
+    throw Error(ErrorSource::input,
+                fmt::format("the images of {} have {} channels, and the network takes {}: only gray (1) and colour (3) "
+                            "can be converted into each other",
+                            info.name, found, wanted));
+  }
   const std::string fault = label_mismatch(info, network);
-  auto labels = fault.empty() ? network_labels(info, network) : std::vector<std::int32_t>{};
-  const bool same_channels = info.image[0] == network.image[0];
   const bool same_classes =
       info.classes == network.classes && (network.class_names.empty() || info.class_names == network.class_names);
   if (fault.empty() && same_channels && same_classes) return data;
   if (!fault.empty()) notes.push_back(fmt::format("labels are ignored: {}", fault));
   if (!same_channels) {
-    notes.push_back(info.image[0] == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
-                                       : fmt::format("{}: in colour, converted to gray for the network", info.name));
+    notes.push_back(found == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
+                               : fmt::format("{}: in colour, converted to gray for the network", info.name));
   }
-  auto fitted = std::make_unique<FittedDataset>(network, std::move(data), std::move(labels));
-  if (!fault.empty()) fitted->drop_labels();
-  return fitted;
+  auto labels = fault.empty() ? network_labels(info, network)
+                              : std::vector<std::int32_t>(static_cast<std::size_t>(info.classes), 0);
+  return std::make_unique<FittedDataset>(network, std::move(data), std::move(labels), fault.empty());
 }
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -22,15 +23,16 @@ namespace {
 
 // The ideal shapes of the ten digits as pen strokes.
 
-// Offset from the digit's centre in eighths of a pixel, x to the right and y down.
-struct OutlinePoint {
+// Outlines: the offset from the digit's centre in eighths of a pixel, x to the right and y down. Canvas: kUnit to a
+// pixel, from its corner.
+struct Point {
   std::int32_t x = 0;
   std::int32_t y = 0;
 };
 
 struct Stroke {
   bool is_curved = false;
-  std::vector<OutlinePoint> points;
+  std::vector<Point> points;
 };
 
 using Writing = std::vector<Stroke>;
@@ -85,10 +87,6 @@ constexpr int kCurveSteps = 4;
 
 using Image = std::span<std::uint8_t, kPixels>;
 
-struct Point {
-  std::int32_t x = 0;
-  std::int32_t y = 0;
-};
 using Path = std::vector<Point>;
 
 // Full ink within `core` of a stroke's middle line, fading to none at `reach`.
@@ -162,7 +160,7 @@ struct Pose {
   std::int32_t shift_x = 0;
   std::int32_t shift_y = 0;
 
-  Point place(OutlinePoint p) const {
+  Point place(Point p) const {
     const std::int32_t y = p.y * height / 16;
     const std::int32_t x = p.x * width / 16 - y * slant / 256;
     return {kCentre + shift_x + (x * cosine - y * sine) / 16384, kCentre + shift_y + (x * sine + y * cosine) / 16384};
@@ -212,9 +210,9 @@ Path curve_through(const Path& points) {
 
 // A stroke with this sample's pose and wobbles. Equal points stay equal, so that closed curves stay closed and
 // strokes that meet still meet.
-Path draw_stroke(const Stroke& stroke, const Pose& pose, std::span<const OutlinePoint> wobbles) {
+Path draw_stroke(const Stroke& stroke, const Pose& pose, std::span<const Point> wobbles) {
   Path points;
-  for (const OutlinePoint& p : stroke.points) {
+  for (const Point& p : stroke.points) {
     const auto key = static_cast<std::size_t>(p.x * 7 + p.y * 13 + 4096) % wobbles.size();
     points.push_back(pose.place({p.x + wobbles[key].x, p.y + wobbles[key].y}));
   }
@@ -231,8 +229,8 @@ void draw_digit(Image image, std::span<const Writing> writings, RandomSequence& 
   const Writing& writing = writings[random.below(static_cast<std::uint32_t>(writings.size()))];
   const Pose pose = draw_pose(random);
   const Pen pen = draw_pen(random, 160, 255);
-  std::array<OutlinePoint, 31> wobbles;
-  for (OutlinePoint& wobble : wobbles) wobble = {random.between(-6, 6), random.between(-6, 6)};
+  std::array<Point, 31> wobbles;
+  for (Point& wobble : wobbles) wobble = {random.between(-6, 6), random.between(-6, 6)};
   DistanceField field;
   for (const Stroke& stroke : writing) field.add(draw_stroke(stroke, pose, wobbles), pen.reach);
   field.ink(image, pen);
@@ -311,32 +309,9 @@ void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<co
   }
 }
 
-}  // namespace
-
-LoadedSet draw_glyphs(std::string name, std::int64_t first, std::int64_t count) {
-  std::vector<std::vector<Writing>> writings;
-  for (const char* const outlines : kOutlines) writings.push_back(writings_of(outlines));
-  LoadedSet set;
-  set.info.name = std::move(name);
-  set.info.image = Shape{1, kSide, kSide};
-  set.info.classes = 10;
-  set.info.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count) * kPixels);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t sample = first + i;
-    const Image image(pixels.data() + i * kPixels, kPixels);
-    const int digit = digit_of(sample);
-    RandomSequence random(kGlyphSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
-    draw_digit(image, writings[static_cast<std::size_t>(digit)], random);
-    draw_distractors(image, random);
-    draw_noise(image, random);
-    set.labels.push_back(digit);
-  }
-  set.pixels = std::move(pixels);
-  return set;
-}
-
-SyntheticSpec parse_synthetic(std::string_view text) {
+// The training set of "synthetic:NxCxHxW:classes".
+DatasetInfo parse_synthetic(const std::string& name) {
+  const std::string_view text = std::string_view(name).substr(kSyntheticPrefix.size());
   std::array<std::int64_t, 5> numbers{};  // N, C, H, W, classes
   constexpr std::string_view kSigns = "xxx:";
   const char* const end = text.data() + text.size();
@@ -359,29 +334,66 @@ SyntheticSpec parse_synthetic(std::string_view text) {
                             "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
                             text, kMaxClasses, kMaxBytes));
   }
-  return {samples, Shape{channels, height, width}, static_cast<int>(classes)};
+  return {
+      .name = name, .image = Shape{channels, height, width}, .classes = static_cast<int>(classes), .samples = samples};
 }
 
-LoadedSet draw_synthetic(std::string name, const SyntheticSpec& spec, std::int64_t first, std::int64_t count) {
-  std::vector<std::vector<std::uint8_t>> cells_of_class;
-  for (int label = 0; label < spec.classes; ++label) cells_of_class.push_back(draw_cells(label, spec.image[0]));
+// Fills the pixels of a sample and returns its label.
+using Draw = std::function<int(std::int64_t sample, std::span<std::uint8_t> pixels)>;
 
+// Samples first .. first + count - 1 of an infinite series.
+LoadedSet draw_set(DatasetInfo info, std::int64_t first, std::int64_t count, const Draw& draw) {
   LoadedSet set;
-  set.info.name = std::move(name);
-  set.info.image = spec.image;
-  set.info.classes = spec.classes;
-  const auto image_bytes = static_cast<std::size_t>(spec.image.elements());
+  const auto image_bytes = static_cast<std::size_t>(info.image.elements());
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count) * image_bytes);
   for (std::int64_t i = 0; i < count; ++i) {
-    RandomSequence random(kSyntheticSeed,
-                          {.item = static_cast<std::uint32_t>(first + i), .purpose = random_purpose("synthetic")});
-    const auto label = static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.classes)));
-    draw_image(std::span(pixels).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes), spec.image,
-               cells_of_class[static_cast<std::size_t>(label)], random);
-    set.labels.push_back(label);
+    set.labels.push_back(
+        draw(first + i, std::span(pixels).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes)));
   }
+  set.info = std::move(info);
   set.pixels = std::move(pixels);
   return set;
+}
+
+LoadedPair draw_sets(const DatasetInfo& info, std::int64_t test_samples, const Draw& draw) {
+  DatasetInfo test = info;
+  test.name += " (test)";
+  return {draw_set(info, 0, info.samples, draw), draw_set(test, info.samples, test_samples, draw), {}};
+}
+
+}  // namespace
+
+LoadedPair draw_glyphs() {
+  std::vector<std::vector<Writing>> writings;
+  for (const char* const outlines : kOutlines) writings.push_back(writings_of(outlines));
+  const DatasetInfo info{.name = "glyphs",
+                         .image = Shape{1, kSide, kSide},
+                         .classes = 10,
+                         .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+                         .samples = 20'000};
+  return draw_sets(info, 4'000, [&](std::int64_t sample, std::span<std::uint8_t> pixels) {
+    const Image image(pixels.data(), kPixels);
+    const int digit = digit_of(sample);
+    RandomSequence random(kGlyphSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
+    draw_digit(image, writings[static_cast<std::size_t>(digit)], random);
+    draw_distractors(image, random);
+    draw_noise(image, random);
+    return digit;
+  });
+}
+
+LoadedPair draw_synthetic(const std::string& name) {
+  const DatasetInfo info = parse_synthetic(name);
+  std::vector<std::vector<std::uint8_t>> cells;  // by class
+  for (int label = 0; label < info.classes; ++label) cells.push_back(draw_cells(label, info.image[0]));
+  const std::int64_t test_samples = std::max<std::int64_t>(1, info.samples / 10);
+  return draw_sets(info, test_samples, [&](std::int64_t sample, std::span<std::uint8_t> pixels) {
+    RandomSequence random(kSyntheticSeed,
+                          {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("synthetic")});
+    const std::uint32_t label = random.below(static_cast<std::uint32_t>(info.classes));
+    draw_image(pixels, info.image, cells[label], random);
+    return static_cast<int>(label);
+  });
 }
 
 }  // namespace tutti

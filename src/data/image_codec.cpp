@@ -96,15 +96,9 @@ struct ErrorTrap {
 };
 
 template <class Step>
-bool succeeds(ErrorTrap& trap, const Step& step) {
-  if (setjmp(trap.target) != 0) return false;
-  step();
-  return true;
-}
-
-template <class Step>
 void perform(const ImageFile& file, ErrorTrap& trap, const Step& step) {
-  if (!succeeds(trap, step)) refuse(file, trap.reason.data());
+  if (setjmp(trap.target) != 0) refuse(file, trap.reason.data());
+  step();
 }
 
 bool is_damage(int warning) {

@@ -1,7 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
-#include "loaded_set.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>
@@ -20,23 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_class_folders(const fs::path& folder) {
-  if (!fs::is_directory(folder)) return false;
-  return std::ranges::any_of(list_folder(folder).folders,
-                             [&](const std::string& name) { return !list_folder(folder / name).images.names.empty(); });
-}
-
-void add_file(ImageFiles& files, const fs::path& path, std::int64_t bytes) {
-  files.names.push_back(path.string());
-  files.bytes.push_back(bytes);
-}
-
 // Adds the images in a folder and below it. Other files go to `others`, as do links to folders, which may be circular.
 void add_folder(ImageFiles& files, const fs::path& folder, std::vector<std::string>& others) {
   const FolderListing listing = list_folder(folder);
-  for (std::size_t i = 0; i < listing.images.names.size(); ++i) {
-    add_file(files, folder / listing.images.names[i], listing.images.bytes[i]);
-  }
+  for (const auto& [name, bytes] : listing.images.files) files.files.push_back({(folder / name).string(), bytes});
   for (const std::string& name : listing.others) others.push_back((folder / name).string());
   for (const std::string& name : listing.folders) {
     if (fs::is_symlink(folder / name)) {
@@ -120,9 +106,9 @@ class CsvReader {
 class ImageIndex {
  public:
   explicit ImageIndex(const ImageFiles& images) {
-    for (std::size_t i = 0; i < images.names.size(); ++i) {
-      by_name_[images.names[i]].push_back(i);
-      by_stem_[fs::path(images.names[i]).stem().string()].push_back(i);
+    for (std::size_t i = 0; i < images.files.size(); ++i) {
+      by_name_[images.files[i].name].push_back(i);
+      by_stem_[fs::path(images.files[i].name).stem().string()].push_back(i);
     }
   }
   // Zero or one image, or more if the name without extension is ambiguous.
@@ -139,9 +125,8 @@ class ImageIndex {
 };
 
 bool is_header(const Row& row, const ImageIndex& index) {
-  std::string word = row.fields.front();
-  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return std::ranges::find(kHeaderWords, word) != kHeaderWords.end() && index.find(row.fields.front()).empty();
+  return std::ranges::find(kHeaderWords, in_lower_case(row.fields.front())) != kHeaderWords.end() &&
+         index.find(row.fields.front()).empty();
 }
 
 std::optional<std::int64_t> number_in(const std::string& text) {
@@ -218,22 +203,23 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
 
 std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<std::string>& notes) {
   LoadedSet set;
-  ImageFiles files{folder, {}, {}};
+  ImageFiles files{folder, {}};
   std::vector<std::string> others;
   std::vector<std::string> folders;
   std::string empty_class;
   for (const std::string& name : list_folder(folder).folders) {
     const FolderListing listing = list_folder(folder / name);
-    if (listing.images.names.empty() && empty_class.empty()) empty_class = (folder / name).string();
+    if (listing.images.files.empty() && empty_class.empty()) empty_class = (folder / name).string();
     const auto label = static_cast<std::int32_t>(set.info.class_names.size());
     set.info.class_names.push_back(name);
-    for (const std::string& image : listing.images.names) files.names.push_back(fmt::format("{}/{}", name, image));
-    files.bytes.insert(files.bytes.end(), listing.images.bytes.begin(), listing.images.bytes.end());
-    set.labels.resize(files.names.size(), label);
+    for (const auto& [image, bytes] : listing.images.files) {
+      files.files.push_back({fmt::format("{}/{}", name, image), bytes});
+    }
+    set.labels.resize(files.files.size(), label);
     for (const std::string& other : listing.others) others.push_back(fmt::format("{}/{}", name, other));
     for (const std::string& inner : listing.folders) folders.push_back(fmt::format("{}/{}", name, inner));
   }
-  if (files.names.empty()) return std::nullopt;
+  if (files.files.empty()) return std::nullopt;
   if (!empty_class.empty()) {
     const auto& inside = list_folder(empty_class).folders;
     throw Error(
@@ -256,27 +242,18 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
   return set;
 }
 
-std::optional<fs::path> find_set_folder(const fs::path& folder, bool is_test) {
-  using Names = std::vector<std::string_view>;
-  const Names names = is_test ? Names{"test", "valid", "val"} : Names{"train"};
-  for (const std::string_view name : names) {
-    if (has_class_folders(folder / name)) return folder / name;
-  }
-  return std::nullopt;
-}
-
 LoadedPair list_images(const std::vector<std::string>& paths) {
   ImageFiles files;
   std::vector<std::string> others;
   for (const fs::path path : paths) {
     if (!fs::exists(path)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", path.string()));
     if (!fs::is_directory(path)) {
-      add_file(files, path, static_cast<std::int64_t>(fs::file_size(path)));
+      files.files.push_back({path.string(), static_cast<std::int64_t>(fs::file_size(path))});
       continue;
     }
-    const std::size_t before = files.names.size();
+    const std::size_t before = files.files.size();
     add_folder(files, path, others);
-    if (files.names.size() > before) continue;
+    if (files.files.size() > before) continue;
     throw Error(ErrorSource::input, fmt::format("'{}' contains no .jpg, .jpeg or .png files", path.string()));
   }
   LoadedPair pair;
@@ -288,20 +265,20 @@ LoadedPair list_images(const std::vector<std::string>& paths) {
   set.info.name = "the files given";
   set.info.classes = 1;
   set.info.labelled = false;
-  set.labels.resize(files.names.size(), 0);
+  set.labels.resize(files.files.size(), 0);
   set.pixels = std::move(files);
   return pair;
 }
 
 std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vector<std::string>& notes) {
   const FolderListing listing = list_folder(folder);
-  if (listing.images.names.empty()) return std::nullopt;
+  if (listing.images.files.empty()) return std::nullopt;
   const auto path = find_table(folder, listing.others);
   if (!path) return std::nullopt;
   const LabelTable table = read_table(*path, ImageIndex(listing.images));
-  if (table.images.size() < listing.images.names.size()) {
+  if (table.images.size() < listing.images.files.size()) {
     notes.push_back(fmt::format("{} images of '{}' have no label in {} and are skipped",
-                                listing.images.names.size() - table.images.size(), folder.string(), *path));
+                                listing.images.files.size() - table.images.size(), folder.string(), *path));
   }
   std::map<std::string, std::int32_t> label_of;
   for (const std::string& label : table.labels) label_of.emplace(label, 0);
@@ -310,12 +287,9 @@ std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vecto
   for (std::size_t i = 0; i < set.info.class_names.size(); ++i) {
     label_of[set.info.class_names[i]] = static_cast<std::int32_t>(i);
   }
-  ImageFiles files{folder, {}, {}};
-  for (std::size_t row = 0; row < table.images.size(); ++row) {
-    files.names.push_back(listing.images.names[table.images[row]]);
-    files.bytes.push_back(listing.images.bytes[table.images[row]]);
-    set.labels.push_back(label_of[table.labels[row]]);
-  }
+  ImageFiles files{folder, {}};
+  for (const std::size_t image : table.images) files.files.push_back(listing.images.files[image]);
+  for (const std::string& label : table.labels) set.labels.push_back(label_of[label]);
   set.pixels = std::move(files);
   return set;
 }

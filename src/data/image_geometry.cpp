@@ -24,14 +24,9 @@ struct Extent {
   std::int64_t width = 0;
 };
 
-struct Axis {
-  std::int64_t input = 0;
-  std::int64_t resized = 0;
-};
-
 // Uses all resized pixels.
-AxisPlan crop_axis(const Axis& axis, IndexRange crop, std::int64_t output) {
-  return {.input = axis.input, .resized = axis.resized, .kept = {0, axis.resized}, .crop = crop, .output = output};
+AxisPlan crop_axis(std::int64_t input, std::int64_t resized, IndexRange crop, std::int64_t output) {
+  return {.input = input, .resized = resized, .kept = {0, resized}, .crop = crop, .output = output};
 }
 
 // The image with its short side resized, proportions kept.
@@ -46,20 +41,14 @@ ImagePlan fit(const Extent& image, const Extent& wanted) {
   const bool fits = image.height == wanted.height && image.width == wanted.width;
   const std::int64_t side = (wanted.height * 8 + 3) / 7;
   const Extent resized = fits ? image : with_short_side(image, side);
-  const auto centre = [](const Axis& axis, std::int64_t size) {
-    const std::int64_t begin = (axis.resized - size) / 2;
-    return crop_axis(axis, {begin, begin + size}, size);
+  const auto centre = [](std::int64_t from, std::int64_t to, std::int64_t size) {
+    const std::int64_t begin = (to - size) / 2;
+    return crop_axis(from, to, {begin, begin + size}, size);
   };
-  return {centre({image.height, resized.height}, wanted.height), centre({image.width, resized.width}, wanted.width)};
+  return {centre(image.height, resized.height, wanted.height), centre(image.width, resized.width, wanted.width)};
 }
 
-struct Interval {
-  std::int64_t length = 0;
-  std::int64_t total = 0;
-};
-
-IndexRange draw_range(RandomSequence& random, const Interval& interval) {
-  const auto [length, total] = interval;
+IndexRange draw_range(RandomSequence& random, std::int64_t length, std::int64_t total) {
   const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(total - length + 1)));
   return {begin, begin + length};
 }
@@ -71,17 +60,17 @@ ImagePlan random_crop(const Extent& image, const Extent& wanted, RandomSequence&
   const Extent resized = with_short_side(image, short_side);
   const double area = 0.64 + 0.36 * random.uniform();
   const auto side = static_cast<std::int64_t>(static_cast<double>(short_side) * std::sqrt(area) + 0.5);
-  const IndexRange rows = draw_range(random, {.length = side, .total = resized.height});
-  const IndexRange columns = draw_range(random, {.length = side, .total = resized.width});
-  return {crop_axis({image.height, resized.height}, rows, wanted.height),
-          crop_axis({image.width, resized.width}, columns, wanted.width)};
+  const IndexRange rows = draw_range(random, side, resized.height);
+  const IndexRange columns = draw_range(random, side, resized.width);
+  return {crop_axis(image.height, resized.height, rows, wanted.height),
+          crop_axis(image.width, resized.width, columns, wanted.width)};
 }
 
 ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
   ImagePlan plan = fit(image, wanted);
   for (AxisPlan* axis : {&plan.rows, &plan.columns}) {
     const std::int64_t frame = axis->output / 8;
-    const IndexRange drawn = draw_range(random, {.length = axis->output, .total = axis->output + 2 * frame});
+    const IndexRange drawn = draw_range(random, axis->output, axis->output + 2 * frame);
     axis->kept = axis->crop;
     axis->crop = {axis->kept.begin + drawn.begin - frame, axis->kept.begin + drawn.end - frame};
   }
@@ -98,8 +87,8 @@ double power_of_four_thirds(double x) {
 
 ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
   const auto crop = [&](const IndexRange& rows, const IndexRange& columns) {
-    return ImagePlan{crop_axis({image.height, image.height}, rows, wanted.height),
-                     crop_axis({image.width, image.width}, columns, wanted.width)};
+    return ImagePlan{crop_axis(image.height, image.height, rows, wanted.height),
+                     crop_axis(image.width, image.width, columns, wanted.width)};
   };
   const auto all = static_cast<double>(image.height * image.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -108,8 +97,8 @@ ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence
     const auto width = static_cast<std::int64_t>(std::sqrt(area * ratio) + 0.5);
     const auto height = static_cast<std::int64_t>(std::sqrt(area / ratio) + 0.5);
     if (width < 1 || width > image.width || height < 1 || height > image.height) continue;
-    const IndexRange rows = draw_range(random, {.length = height, .total = image.height});
-    return crop(rows, draw_range(random, {.length = width, .total = image.width}));
+    const IndexRange rows = draw_range(random, height, image.height);
+    return crop(rows, draw_range(random, width, image.width));
   }
   // A very long image: its centre, at the nearest ratio that is allowed.
   const std::int64_t width = std::min(image.width, std::max<std::int64_t>(1, image.height * 4 / 3));
@@ -133,25 +122,23 @@ ImagePlan draw_crop(Augment augment, const Extent& image, const Extent& wanted, 
   return fit(image, wanted);
 }
 
-// The crop with the most taps, for an axis that is cropped to any size up to its own. A crop of the output's size needs
+// The crop with the most taps of an axis that is cropped to any size up to its own. A crop of the output's size needs
 // fewer taps than a smaller one.
-IndexRange widest_crop(const Axis& axis, std::int64_t output) {
-  return {0, axis.resized == output ? std::max<std::int64_t>(1, output - 1) : axis.resized};
+AxisPlan widest_crop(std::int64_t size, std::int64_t output) {
+  return crop_axis(size, size, {0, size == output ? std::max<std::int64_t>(1, output - 1) : size}, output);
 }
 
 }  // namespace
 
-std::int64_t AxisWeights::Resize::taps_of(const Sizes& sizes) {
-  const auto [from, to] = sizes;
+std::int64_t AxisWeights::Resize::taps_of(std::int64_t from, std::int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   return from == to ? 1 : std::min(from, static_cast<std::int64_t>(std::ceil(2 * std::max(1.0, scale))));
 }
 
-void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
-  const auto [from, to] = sizes;
+void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange rows) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double reach = std::max(1.0, scale);
-  taps = taps_of(sizes);
+  taps = taps_of(from, to);
   first.resize(static_cast<std::size_t>(rows.size()));
   weights.resize(static_cast<std::size_t>(rows.size() * taps));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -171,8 +158,8 @@ void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
 
 // An output is a sum of neighbouring rows of the first resize, whose first inputs are at most `apart` pixels apart.
 std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
-  const std::int64_t inner = Resize::taps_of({.from = plan.input, .to = plan.resized});
-  const std::int64_t outer = Resize::taps_of({.from = plan.crop.size(), .to = plan.output});
+  const std::int64_t inner = Resize::taps_of(plan.input, plan.resized);
+  const std::int64_t outer = Resize::taps_of(plan.crop.size(), plan.output);
   const double scale = static_cast<double>(plan.input) / static_cast<double>(plan.resized);
   const auto apart = static_cast<std::int64_t>(std::ceil(static_cast<double>(outer - 1) * scale));
   return in_groups(std::min(plan.input, inner + apart), plan.input);
@@ -181,45 +168,38 @@ std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
 void AxisWeights::plan(const AxisPlan& plan) {
   if (plan == planned_) return;
   planned_ = plan;
-  if (plan.resized == plan.input && plan.crop.size() == plan.output) return select(plan);
-  rows_ = {std::max(plan.crop.begin, plan.kept.begin), std::min(plan.crop.end, plan.kept.end)};
-  to_resized_.plan({.from = plan.input, .to = plan.resized}, rows_);
-  to_output_.plan({.from = plan.crop.size(), .to = plan.output}, {0, plan.output});
-
   const auto outputs = static_cast<std::size_t>(plan.output);
+  const bool resizes = plan.resized != plan.input || plan.crop.size() != plan.output;
   taps_ = 1;
-  for (std::size_t i = 0; i < outputs; ++i) taps_ = std::max(taps_, span_of(i, plan).inputs.size());
-  taps_ = in_groups(taps_, plan.input);
+  if (resizes) {
+    rows_ = {std::max(plan.crop.begin, plan.kept.begin), std::min(plan.crop.end, plan.kept.end)};
+    to_resized_.plan(plan.input, plan.resized, rows_);
+    to_output_.plan(plan.crop.size(), plan.output, {0, plan.output});
+    for (std::size_t i = 0; i < outputs; ++i) taps_ = std::max(taps_, span_of(i).inputs.size());
+    taps_ = in_groups(taps_, plan.input);
+    sums_.resize(static_cast<std::size_t>(taps_));
+    units_.resize(static_cast<std::size_t>(taps_));
+  }
   first_.assign(outputs, 0);
   weights_.assign(outputs * static_cast<std::size_t>(taps_), 0.0f);
-  sums_.resize(static_cast<std::size_t>(taps_));
-  units_.resize(static_cast<std::size_t>(taps_));
-  for (std::size_t i = 0; i < outputs; ++i) gather(i, plan);
-  find_used();
-}
-
-// Without a resize each output is one input, or black.
-void AxisWeights::select(const AxisPlan& plan) {
-  taps_ = 1;
-  first_.assign(static_cast<std::size_t>(plan.output), 0);
-  weights_.assign(first_.size(), 0.0f);
-  for (std::int64_t i = 0; i < plan.output; ++i) {
-    const std::int64_t input = plan.crop.begin + i;
+  for (std::size_t i = 0; i < outputs; ++i) {
+    const std::size_t index = plan.mirrored ? outputs - 1 - i : i;
+    if (resizes) {
+      gather(i, index);
+      continue;
+    }
+    // Each output is one input, or black.
+    const std::int64_t input = plan.crop.begin + static_cast<std::int64_t>(i);
     if (input < plan.kept.begin || input >= plan.kept.end) continue;
-    const auto index = static_cast<std::size_t>(plan.mirrored ? plan.output - 1 - i : i);
     first_[index] = input;
     weights_[index] = 1;
   }
-  find_used();
-}
-
-void AxisWeights::find_used() {
   const auto [lowest, highest] = std::ranges::minmax(first_);
   used_ = {lowest, highest + taps_};
 }
 
-AxisWeights::Span AxisWeights::span_of(std::size_t output, const AxisPlan& plan) const {
-  const std::int64_t begin = plan.crop.begin + to_output_.first[output];
+AxisWeights::Span AxisWeights::span_of(std::size_t output) const {
+  const std::int64_t begin = planned_.crop.begin + to_output_.first[output];
   const IndexRange rows{std::max(begin, rows_.begin), std::min(begin + to_output_.taps, rows_.end)};
   if (rows.size() <= 0) return {};
   const auto first_of = [&](std::int64_t row) {
@@ -228,30 +208,25 @@ AxisWeights::Span AxisWeights::span_of(std::size_t output, const AxisPlan& plan)
   return {rows, {first_of(rows.begin), first_of(rows.end - 1) + to_resized_.taps}};
 }
 
-void AxisWeights::gather(std::size_t output, const AxisPlan& plan) {
-  const auto [rows, inputs] = span_of(output, plan);
-  const std::int64_t first = std::min(inputs.begin, plan.input - taps_);
+void AxisWeights::gather(std::size_t output, std::size_t index) {
+  const auto [rows, inputs] = span_of(output);
+  const std::int64_t first = std::min(inputs.begin, planned_.input - taps_);
   std::ranges::fill(sums_, 0.0);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const std::int64_t outer_tap = row - plan.crop.begin - to_output_.first[output];
+    const std::int64_t outer_tap = row - planned_.crop.begin - to_output_.first[output];
     const double outer =
         to_output_.weights[output * static_cast<std::size_t>(to_output_.taps) + static_cast<std::size_t>(outer_tap)];
     const double* const inner = to_resized_.weights.data() + (row - rows_.begin) * to_resized_.taps;
     double* const sums = sums_.data() + to_resized_.first[static_cast<std::size_t>(row - rows_.begin)] - first;
     for (std::int64_t tap = 0; tap < to_resized_.taps; ++tap) sums[tap] += outer * inner[tap];
   }
-  const std::size_t index = plan.mirrored ? first_.size() - 1 - output : output;
   first_[index] = first;
-  store(index);
-}
-
-// Rounds the sums to units, and adds the rounding error to the largest.
-void AxisWeights::store(std::size_t output) {
+  // The sums are rounded to units, and the rounding error is added to the largest.
   const double whole = std::accumulate(sums_.begin(), sums_.end(), 0.0);
   std::ranges::transform(sums_, units_.begin(), [](double sum) { return nearest(sum * kUnits); });
   *std::ranges::max_element(units_) += nearest(whole * kUnits) - std::accumulate(units_.begin(), units_.end(), 0);
   for (std::size_t tap = 0; tap < units_.size(); ++tap) {
-    weights_[tap * first_.size() + output] = static_cast<float>(units_[tap]) * static_cast<float>(1 / kUnits);
+    weights_[tap * first_.size() + index] = static_cast<float>(units_[tap]) * static_cast<float>(1 / kUnits);
   }
 }
 
@@ -272,16 +247,13 @@ ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
   if (recipe.augment == Augment::resized_crop) {
-    const auto widest = [](const Axis& axis, std::int64_t output) {
-      return crop_axis(axis, widest_crop(axis, output), output);
-    };
-    return {widest({from.height, from.height}, wanted.height), widest({from.width, from.width}, wanted.width)};
+    return {widest_crop(from.height, wanted.height), widest_crop(from.width, wanted.width)};
   }
   if (recipe.augment == Augment::crop_flip) {
     const std::int64_t side = short_side_of_crops(wanted);
     const Extent resized = with_short_side(from, side);
-    return {crop_axis({from.height, resized.height}, {0, side}, wanted.height),
-            crop_axis({from.width, resized.width}, {0, side}, wanted.width)};
+    return {crop_axis(from.height, resized.height, {0, side}, wanted.height),
+            crop_axis(from.width, resized.width, {0, side}, wanted.width)};
   }
   return fit(from, wanted);
 }

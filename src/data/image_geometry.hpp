@@ -48,29 +48,23 @@ class AxisWeights {
   bool copies() const { return taps_ == 1; }
 
  private:
-  struct Sizes {
-    std::int64_t from = 0;
-    std::int64_t to = 0;
-  };
-  // Some rows of the matrix that resizes one axis.
+  // Some rows of the matrix that resizes one axis of `from` pixels to `to` pixels.
   struct Resize {
     std::int64_t taps = 1;
     std::vector<std::int64_t> first;  // by row
     std::vector<double> weights;      // by row, then tap
 
-    static std::int64_t taps_of(const Sizes& sizes);
-    void plan(const Sizes& sizes, IndexRange rows);
+    static std::int64_t taps_of(std::int64_t from, std::int64_t to);
+    void plan(std::int64_t from, std::int64_t to, IndexRange rows);
   };
   struct Span {
     IndexRange rows;    // rows of the first resize that contribute to one output
     IndexRange inputs;  // inputs that contribute to these rows
   };
 
-  void select(const AxisPlan& plan);
-  void find_used();
-  Span span_of(std::size_t output, const AxisPlan& plan) const;
-  void gather(std::size_t output, const AxisPlan& plan);
-  void store(std::size_t output);
+  Span span_of(std::size_t output) const;
+  // Computes the weights of an output, which are stored at `index`.
+  void gather(std::size_t output, std::size_t index);
 
   AxisPlan planned_;
   std::int64_t taps_ = 1;

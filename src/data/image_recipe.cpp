@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 
-#include "loaded_set.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

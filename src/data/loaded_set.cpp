@@ -1,10 +1,6 @@
-#include "loaded_set.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
-#include "tutti/data/dataset.hpp"
-#include "tutti/data/open_data.hpp"
 
 #include "sources.hpp"
 
@@ -21,13 +17,13 @@ namespace {
 
 // Moves the chosen rows of `width` elements into the result and closes the gaps.
 template <class T>
-std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::size_t> chosen, std::size_t width = 1) {
+std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::int64_t> chosen, std::size_t width = 1) {
   std::vector<T> taken;
   taken.reserve(chosen.size() * width);
   std::size_t kept = 0;
   for (std::size_t row = 0; row * width < rows.size(); ++row) {
     T* const values = rows.data() + row * width;
-    if (!chosen.empty() && chosen.front() == row) {
+    if (!chosen.empty() && std::cmp_equal(chosen.front(), row)) {
       taken.insert(taken.end(), std::move_iterator(values), std::move_iterator(values + width));
       chosen = chosen.subspan(1);
     } else {
@@ -43,7 +39,7 @@ std::int64_t held_out_samples(std::int64_t samples, double ratio) {
   return std::max<std::int64_t>(1, std::llround(ratio * static_cast<double>(samples)));
 }
 
-std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_t seed) {
+std::vector<std::int64_t> choose(std::int64_t samples, double ratio, std::uint64_t seed) {
   const std::int64_t count = held_out_samples(samples, ratio);
   if (count >= samples) {
     throw Error(ErrorSource::usage, fmt::format("--validation-ratio {} holds out {} of {} samples: nothing is left to "
@@ -54,9 +50,9 @@ std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_
   std::iota(order.begin(), order.end(), 0);
   RandomSequence random(seed, {.purpose = random_purpose("validation")});
   shuffle(order, random);
-  std::vector<std::size_t> chosen(order.begin(), order.begin() + count);
-  std::ranges::sort(chosen);
-  return chosen;
+  order.resize(static_cast<std::size_t>(count));
+  std::ranges::sort(order);
+  return order;
 }
 
 }  // namespace
@@ -64,18 +60,23 @@ std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_
 std::uint64_t digest_of(const LoadedSet& set) {
   if (set.digest) return *set.digest;
   const std::span<const std::int32_t> labels(set.labels);
-  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) return digest_of(*files, labels);
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    std::vector<std::int64_t> hashes;
+    for (const auto& [name, bytes] : files->files) {
+      hashes.push_back(static_cast<std::int64_t>(hash64(name) ^ mix64(static_cast<std::uint64_t>(bytes))));
+    }
+    return digest("files", std::span<const std::int64_t>(hashes)) + digest("labels", labels);
+  }
   if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) return stored->digest;
   const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
   return digest("images", images) + digest("labels", labels);
 }
 
-LoadedSet extract_samples(LoadedSet& set, std::span<const std::size_t> chosen) {
+LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen) {
   set.label_files.clear();
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    taken.pixels =
-        ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen), files->upright};
+    taken.pixels = ImageFiles{files->folder, take_rows(files->files, chosen), files->upright};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
     taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
                                 take_rows(stored->checksums, chosen)};
@@ -89,16 +90,14 @@ LoadedSet extract_samples(LoadedSet& set, std::span<const std::size_t> chosen) {
 bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, double ratio, std::uint64_t seed) {
   const std::int64_t samples = whole.info().samples;
   if (held_out_samples(samples, ratio) >= samples) return false;
-  const auto chosen = choose(samples, ratio, seed);
-  const std::vector<std::int64_t> rows(chosen.begin(), chosen.end());
+  const auto rows = choose(samples, ratio, seed);
   return digest == whole.digest() + tutti::digest("left", std::span(rows));
 }
 
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
   const std::uint64_t whole = digest_of(set);
-  const auto chosen = choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed);
-  const std::vector<std::int64_t> rows(chosen.begin(), chosen.end());
-  LoadedSet taken = extract_samples(set, chosen);
+  const auto rows = choose(std::ssize(set.labels), ratio, seed);
+  LoadedSet taken = extract_samples(set, rows);
   taken.info.name += " (validation)";
   taken.digest = whole + digest("held out", std::span(rows));
   set.digest = whole + digest("left", std::span(rows));

@@ -4,7 +4,6 @@
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 
-#include "loaded_set.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>
@@ -25,45 +24,52 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSyntheticPrefix = "synthetic:";
-
 std::string name_of_folder(const fs::path& folder) {
   const fs::path whole = fs::absolute(folder).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& folder, std::string_view addition) {
-  if (set) set->info.name = name_of_folder(folder) + std::string(addition);
-  return set;
-}
-
 // train/ and test/ are splits, not classes: images directly in train/ have no class.
 void refuse_sets_as_classes(const fs::path& folder) {
   constexpr std::array<std::string_view, 4> kSets{"train", "test", "valid", "val"};
-  if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.names.empty()) return;
+  if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.files.empty()) return;
   const FolderListing listing = list_folder(folder);
   const auto is_set = [&](const std::string& name) { return std::ranges::find(kSets, name) != kSets.end(); };
-  if (!listing.images.names.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
+  if (!listing.images.files.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
   throw Error(ErrorSource::input,
               fmt::format("'{}' contains images but no class folders: move each class into a folder of its name",
                           (folder / "train").string()));
 }
 
+bool has_class_folders(const fs::path& folder) {
+  return fs::is_directory(folder) && std::ranges::any_of(list_folder(folder).folders, [&](const std::string& name) {
+           return !list_folder(folder / name).images.files.empty();
+         });
+}
+
+// The class folders of the first of these sub-folders that contains some.
+std::optional<LoadedSet> list_set_folder(const fs::path& folder, std::initializer_list<std::string_view> names,
+                                         std::vector<std::string>& notes) {
+  const auto* const found =
+      std::ranges::find_if(names, [&](std::string_view name) { return has_class_folders(folder / name); });
+  return found == names.end() ? std::nullopt : list_class_folders(folder / *found, notes);
+}
+
 std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"train"}, "data_batch");
-  const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/false);
-  if (inner) set = list_class_folders(*inner, notes);
+  if (!set) set = list_set_folder(folder, {"train"}, notes);
   if (!set) set = list_labelled_folder(folder, notes);
   if (!set) refuse_sets_as_classes(folder);
   if (!set) set = list_class_folders(folder, notes);
-  return named(std::move(set), folder, "");
+  if (set) set->info.name = name_of_folder(folder);
+  return set;
 }
 
 std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch");
-  const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/true);
-  if (inner) set = list_class_folders(*inner, notes);
-  return named(std::move(set), folder, " (test)");
+  if (!set) set = list_set_folder(folder, {"test", "valid", "val"}, notes);
+  if (set) set->info.name = name_of_folder(folder) + " (test)";
+  return set;
 }
 
 // Whether the command data fetch (tools/companions/trainer-data-fetch) can download a set of this name.
@@ -102,21 +108,13 @@ void require_utf8_class_names(const fs::path& path, const std::vector<std::strin
                           path.string(), printable(*found)));
 }
 
-LoadedPair draw_synthetic_pair(const std::string& where) {
-  const SyntheticSpec spec = parse_synthetic(std::string_view(where).substr(kSyntheticPrefix.size()));
-  const std::int64_t test_samples = std::max<std::int64_t>(1, spec.samples / 10);
-  return {draw_synthetic(where, spec, 0, spec.samples),
-          draw_synthetic(where + " (test)", spec, spec.samples, test_samples),
-          {}};
-}
-
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorSource::input, reason); }
 
 // The first folder with images inside a class folder; empty: there is none.
 std::string images_too_deep(const fs::path& folder, const FolderListing& classes) {
   for (const std::string& name : classes.folders) {
     for (const std::string& inner : list_folder(folder / name).folders) {
-      if (!list_folder(folder / name / inner).images.names.empty()) return fmt::format("{}/{}", name, inner);
+      if (!list_folder(folder / name / inner).images.files.empty()) return fmt::format("{}/{}", name, inner);
     }
   }
   return {};
@@ -135,7 +133,7 @@ std::string fetch_hint(const fs::path& folder) {
 // Reports what is in a folder in which no data set was found, and how to fix it.
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   const FolderListing listing = list_folder(folder);
-  const std::size_t images = listing.images.names.size();
+  const std::size_t images = listing.images.files.size();
   const std::string hint = fetch_hint(folder);
   if (images == 0 && listing.folders.empty() && listing.others.empty()) {
     refuse(fmt::format("'{}' is empty: {}", folder.string(),
@@ -163,17 +161,13 @@ std::string fetch_hint(const fs::path& folder) {
 // The training set, and its test set unless that is held out or given separately.
 LoadedPair find_sets(const DataRequest& request) {
   const std::string& where = request.train;
-  if (where == "glyphs") {
-    return {draw_glyphs(where, 0, kGlyphTrainSamples),
-            draw_glyphs("glyphs (test)", kGlyphTrainSamples, kGlyphTestSamples),
-            {}};
-  }
-  if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
+  if (where == "glyphs") return draw_glyphs();
+  if (where.starts_with(kSyntheticPrefix)) return draw_synthetic(where);
   const fs::path path = find_data_path(where, request.from_checkpoint);
   if (!fs::is_directory(path)) return read_data_file(path.string(), request);
   LoadedPair pair;
   auto train = find_train(path, pair.notes);
-  if (!train && request.allow_unlabelled && !list_folder(path).images.names.empty()) {
+  if (!train && request.allow_unlabelled && !list_folder(path).images.files.empty()) {
     pair = list_images({path.string()});
     pair.train.info.name = name_of_folder(path);
     return pair;
@@ -198,6 +192,25 @@ LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& no
   refuse_folder(path);
 }
 
+// Leaves out these files, given by index and problem, unless all are bad.
+void leave_out(LoadedSet& set, std::span<std::pair<std::int64_t, std::string>> bad, std::vector<std::string>& notes) {
+  const auto& files = std::get<ImageFiles>(set.pixels);
+  const std::size_t all = files.files.size();
+  const std::string& first = bad.front().second;
+  if (bad.size() == all) {
+    throw Error(ErrorSource::input, fmt::format("all {} images of {} are bad: first {}", all, set.info.name, first));
+  }
+  notes.push_back(fmt::format("{} of {} images of {} skipped: first {}", bad.size(), all, set.info.name, first));
+  std::vector<std::int64_t> indices;
+  for (auto& [file, problem] : bad) {
+    set.info.skipped.push_back({.before = file - std::ssize(indices),
+                                .name = files.path_of(static_cast<std::size_t>(file)),
+                                .problem = std::move(problem)});
+    indices.push_back(file);
+  }
+  extract_samples(set, indices);
+}
+
 // Determines the shape of a set of image files, and leaves out bad ones if requested.
 void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
   auto* files = std::get_if<ImageFiles>(&set.pixels);
@@ -205,26 +218,11 @@ void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::
   files->upright = request.upright;
   ImageFindings findings = examine(*files, request.verification, request.skip_bad_images);
   set.info.image = findings.image;
-  if (findings.bad.empty()) return;
-  if (findings.bad.size() == files->names.size()) {
-    throw Error(ErrorSource::input, fmt::format("all {} images of {} are bad: first {}", files->names.size(),
-                                                set.info.name, findings.problems.front()));
+  if (!findings.bad.empty()) leave_out(set, findings.bad, notes);
+  // Predictions are never resumed, so they need no digests of the files' bytes.
+  if (request.images.empty() && !request.allow_untrained_labels) {
+    set.info.contents = contents_of(std::get<ImageFiles>(set.pixels), request.verification == Verification::whole);
   }
-  notes.push_back(fmt::format("{} of {} images of {} skipped: first {}", findings.bad.size(), files->names.size(),
-                              set.info.name, findings.problems.front()));
-  for (std::size_t i = 0; i < findings.bad.size(); ++i) {
-    set.info.skipped.push_back({.before = static_cast<std::int64_t>(findings.bad[i] - i),
-                                .name = (files->folder / files->names[findings.bad[i]]).string(),
-                                .problem = std::move(findings.problems[i])});
-  }
-  extract_samples(set, findings.bad);
-}
-
-// Digests the files' bytes, except for predictions, which are never resumed.
-void note_contents(LoadedSet& set, const DataRequest& request) {
-  const auto* files = std::get_if<ImageFiles>(&set.pixels);
-  if (files == nullptr || !request.images.empty() || request.allow_untrained_labels) return;
-  set.info.contents = contents_of(*files, request.verification == Verification::whole);
 }
 
 // Image files are read in colour if the other set is in colour, and have no common size if the other set's differs.
@@ -269,7 +267,7 @@ void rename_labels(LoadedSet& test, const LoadedSet& train) {
 // The location of a sample's label for messages; empty for generated sets and data files.
 std::string location_of_label(const LoadedSet& set, std::size_t sample) {
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    return fmt::format("'{}'", (files->folder / files->names[sample]).string());
+    return fmt::format("'{}'", files->path_of(sample));
   }
   auto index = static_cast<std::int64_t>(sample);
   for (const LabelFile& file : set.label_files) {
@@ -299,12 +297,6 @@ int classes_in_labels(const LoadedSet& set) {
   return set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1;
 }
 
-void find_statistics(LoadedSet& set) {
-  const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
-  if (images == nullptr || !set.info.statistics.mean.empty()) return;
-  set.info.statistics = statistics_of(*images, set.info.image);
-}
-
 // Gives both sets a common shape, and the test set the training set's classes and statistics.
 void unify_metadata(LoadedPair& pair) {
   DatasetInfo& info = pair.train.info;
@@ -313,7 +305,9 @@ void unify_metadata(LoadedPair& pair) {
   if (info.classes == 0) {
     info.classes = std::max({2, classes_in_labels(pair.train), pair.test ? classes_in_labels(*pair.test) : 0});
   }
-  find_statistics(pair.train);
+  if (const auto* images = std::get_if<0>(&pair.train.pixels); images != nullptr && info.statistics.mean.empty()) {
+    info.statistics = statistics_of(*images, info.image);
+  }
   if (!pair.test) return;
   const Shape of_train = info.image;
   reconcile_shape(pair.train, pair.test->info.image);
@@ -354,7 +348,6 @@ LoadedPair load_checked(const DataRequest& request) {
   for (LoadedSet* const set : {&pair.train, pair.test ? &*pair.test : nullptr}) {
     if (set == nullptr) continue;
     examine_files(*set, request, pair.notes);
-    note_contents(*set, request);
   }
   if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
   unify_metadata(pair);

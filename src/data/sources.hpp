@@ -1,10 +1,9 @@
 #pragma once
-// The sources of data sets: built-in sets, data files, published binary formats, and folders of images.
-// open_data.cpp selects one.
+// A data set between its source and the block of bytes, and the sources: built-in sets, data files, published binary
+// formats, and folders of images. open_data.cpp selects one.
 
+#include "tutti/base/shape.hpp"
 #include "tutti/data/open_data.hpp"
-
-#include "loaded_set.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +13,92 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace tutti {
+
+// A file from which the labels of consecutive samples were read.
+struct LabelFile {
+  std::string path;
+  std::int64_t samples = 0;
+};
+
+struct ImageFiles {
+  struct File {
+    std::string name;  // relative to the folder
+    std::int64_t bytes = 0;
+  };
+  std::filesystem::path folder;
+  std::vector<File> files;
+  bool upright = true;  // apply their EXIF orientation
+
+  std::string path_of(std::size_t file) const { return (folder / files[file].name).string(); }
+};
+
+// Images in a data file, one array row per sample.
+struct StoredImages {
+  std::string path;
+  std::string array;
+  std::vector<std::int64_t> rows;
+  std::uint64_t digest = 0;               // of all rows and their labels, as stored in the file
+  std::vector<std::int32_t> checksums{};  // of each of these rows; empty in a file of an early version
+};
+
+struct LoadedSet {
+  DatasetInfo info;  // classes 0: from names or labels; samples and class_samples are filled in at the end
+  std::vector<std::int32_t> labels;
+  std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
+  std::optional<std::uint64_t> digest;   // only after hold_out; otherwise computed from labels and pixels
+  std::vector<LabelFile> label_files{};  // in the order of the samples; empty after extract_samples
+};
+
+// For image files: digest("files") over the hash of each file's name and size, + digest("labels").
+std::uint64_t digest_of(const LoadedSet& set);
+
+struct LoadedPair {
+  LoadedSet train;
+  std::optional<LoadedSet> test;
+  std::vector<std::string> notes;
+};
+
+// Writes the sets to one block of bytes without pointers, for open_loaded(). It is not a file format: only processes of
+// the same job may read it. Each set is released as soon as it has been written, so at most one set's pixels are in
+// memory twice.
+std::vector<std::byte> write_block(LoadedPair pair);
+
+// Removes the samples with these ascending indices from `set` and returns them as a set with the same metadata; both
+// keep their order.
+LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen);
+
+// Removes a ratio of the samples, chosen by the seed, from `set` and returns them. Both digests are computed from the
+// whole set's digest and the chosen indices, so they do not depend on how the pixels are stored. Throws a usage error
+// if one of the two would be empty.
+LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed);
+
+// Mean and standard deviation of each channel over images, by exact integer sums: independent of order and machine.
+class ChannelSums {
+ public:
+  explicit ChannelSums(const Shape& image);  // C, H, W
+
+  void add(std::span<const std::uint8_t> images);  // complete images
+  void add(const ChannelSums& others);             // must have the same image shape
+  ChannelStatistics statistics() const;
+
+ private:
+  std::size_t plane_;
+  std::uint64_t pixels_ = 0;  // of each channel
+  std::vector<std::uint64_t> sums_;
+  std::vector<std::uint64_t> square_sums_;
+};
+
+// Statistics of consecutive images of this shape.
+ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shape& image);
+
+// The number of samples of each class. Throws an input error that names the set and the first sample whose label is out
+// of range.
+std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels);
 
 // Both sets of a data file (tutti/data/data_file.hpp). Up to request.most_resident_bytes bytes of pixels (0: any
 // number) are loaded and verified by their digests. Larger sets stay in the file and are verified only as
@@ -33,12 +115,7 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request);
 // CIFAR-10's binary batches: records of one label byte (0 .. 9) and 3x32x32 pixels, without a header.
 // An optional batches.meta.txt in the same folder has the ten class names, one per line.
 
-struct IdxFiles {
-  std::filesystem::path images;
-  std::filesystem::path labels;
-};
-
-LoadedSet read_idx(const IdxFiles& files);
+LoadedSet read_idx(const std::filesystem::path& images, const std::filesystem::path& labels);
 
 // `files` are the batches of one set, in order.
 LoadedSet read_cifar(const std::vector<std::filesystem::path>& files);
@@ -53,29 +130,18 @@ std::optional<LoadedSet> read_binary_set(const std::filesystem::path& folder,
 // Generated sets. Sample i is a pure function of i, so the set is the same on every machine without a download.
 
 // Glyphs: digits 0 .. 9 drawn with integer arithmetic, 1x28x28. Too varied for a linear model, easy for a small
-// network.
-inline constexpr std::int64_t kGlyphTrainSamples = 20'000;
-inline constexpr std::int64_t kGlyphTestSamples = 4'000;
+// network. Each group of ten samples that begins at a multiple of ten contains every digit once.
+LoadedPair draw_glyphs();
 
-// Samples first .. first + count - 1 of the infinite series; each group of ten that begins at a multiple of ten
-// contains every digit once.
-LoadedSet draw_glyphs(std::string name, std::int64_t first, std::int64_t count);
-
-// Random images of any size, for measurements and tests: a coarse pattern per label under noise, so that a network can
-// learn them. The samples depend on the shape.
-struct SyntheticSpec {
-  std::int64_t samples = 0;
-  Shape image;
-  int classes = 0;
-};
-
-// Reads "NxCxHxW:classes". Throws a usage error that shows an example.
-SyntheticSpec parse_synthetic(std::string_view text);
-
-// Samples first .. first + count - 1 of the infinite series.
-LoadedSet draw_synthetic(std::string name, const SyntheticSpec& spec, std::int64_t first, std::int64_t count);
+// "synthetic:NxCxHxW:classes": random images of any size, for measurements and tests: a coarse pattern per label under
+// noise, so that a network can learn them. The samples depend on the shape. The test set has a tenth of the samples.
+inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
+// Throws a usage error that shows an example.
+LoadedPair draw_synthetic(const std::string& name);
 
 // JPEG and PNG files in folders.
+
+std::string in_lower_case(std::string text);  // ASCII letters only
 
 // The entries of a folder, sorted, without hidden entries; not recursive.
 struct FolderListing {
@@ -86,9 +152,8 @@ struct FolderListing {
 FolderListing list_folder(const std::filesystem::path& folder);
 
 struct ImageFindings {
-  Shape image;                        // C, H, W of all images; H and W are 0 if they differ
-  std::vector<std::size_t> bad;       // indices of the files that cannot be decoded, ascending
-  std::vector<std::string> problems;  // of each bad file
+  Shape image;                                            // C, H, W of all images; H and W are 0 if they differ
+  std::vector<std::pair<std::int64_t, std::string>> bad;  // index and problem of each file that cannot be decoded
 };
 
 // Determines the images' shape and verifies the files as `verification` says. Throws an input error for files that
@@ -102,17 +167,10 @@ FileContents contents_of(const ImageFiles& files, bool whole);
 // Decodes one file as decode_image does. Throws io and input errors that name it and the remedy.
 Shape read_image(const std::string& path, std::int64_t channels, bool upright, std::vector<std::uint8_t>& pixels);
 
-// The digest of a set of image files: digest("files") over the hash of each file's name and size, + digest("labels").
-std::uint64_t digest_of(const ImageFiles& files, std::span<const std::int32_t> labels);
-
 // Lists images in class folders (torchvision's ImageFolder layout): every sub-folder is a class and contains its
 // images. Classes and files are sorted by name. Returns nothing if no sub-folder contains an image. Adds lines about
 // skipped entries to `notes`. Throws an input error for a class without images.
 std::optional<LoadedSet> list_class_folders(const std::filesystem::path& folder, std::vector<std::string>& notes);
-
-// The sub-folder of the training or test set, or nothing: "train", or the first of "test", "valid" and "val" that
-// contains class folders.
-std::optional<std::filesystem::path> find_set_folder(const std::filesystem::path& folder, bool is_test);
 
 // Image files without labels: given one by one, or in given folders.
 

@@ -2,8 +2,6 @@
 
 #include "tutti/base/process.hpp"
 
-#include "saving.hpp"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
@@ -18,7 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -169,10 +166,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   Output output = find_output(path);
   target_ = std::move(output.path);
   descriptor_ = std::move(output.stream);
-  if (descriptor_) {
-    is_stream_ = true;
-    return;
-  }
+  if (descriptor_) return;
   // An existing file of this name is never touched: it may be left from a killed process with the same process ID or,
   // on a shared file system, belong to another container with the same host name and process ID.
   const std::string stem = fmt::format("{}.tmp.{}.{}", target_, host_name(), ::getpid());
@@ -205,14 +199,14 @@ void AtomicFile::append(std::span<const std::byte> bytes) {
 // On network file systems, a full disk or quota may be reported only here.
 void AtomicFile::flush() {
   const bool fails = retry_on_eintr([&] { return ::fsync(descriptor_.get()); }) != 0;
-  const bool cannot_flush = is_stream_ && (errno == EINVAL || errno == EROFS || errno == ENOTSUP);
+  const bool cannot_flush = temporary_.empty() && (errno == EINVAL || errno == EROFS || errno == ENOTSUP);
   if (fails && !cannot_flush) fail_saving(path_, "flushing to the disk", errno);
   flushed_ = true;
 }
 
 void AtomicFile::verify(std::span<const std::byte> bytes) {
   flush();
-  if (is_stream_) return;
+  if (temporary_.empty()) return;
   // Asks the kernel to drop the file from its page cache, so that it is read from the disk if possible.
   static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_DONTNEED));
   static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
@@ -235,7 +229,7 @@ void AtomicFile::commit() {
   if (!flushed_) flush();
   if (::close(descriptor_.release()) != 0 && errno != EINTR)
     fail_saving(path_, "closing", errno);  // EINTR: it is closed
-  if (is_stream_) return;
+  if (temporary_.empty()) return;
   rename_durably(temporary_, target_);
   temporary_.clear();
 }

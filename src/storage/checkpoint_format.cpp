@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -57,16 +58,29 @@ std::string progress_error(const TrainProgress& progress) {
   return {};
 }
 
+// The elements of a field: a number, an array of numbers, or a text.
+template <class T>
+auto elements_of(T& value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return std::span<T>(&value, 1);
+  } else if constexpr (std::is_same_v<std::remove_const_t<T>, std::string>) {
+    return std::span(reinterpret_cast<const std::uint8_t*>(value.data()), value.size());
+  } else {
+    return std::span<std::remove_reference_t<decltype(value[0])>>(value);
+  }
+}
+template <class T>
+Shape shape_of(const T& value) {
+  return std::is_arithmetic_v<T> ? Shape{} : Shape{std::ssize(elements_of(value))};
+}
+
 // The text of /run/digests.
 class DigestList {
  public:
   // An array's digest, as printed during training, depends on its name without the group.
   template <class T>
-  void add(const std::string& path, std::span<const T> values) {
-    digests_[path] = digest(std::string_view(path).substr(path.find('/', 1) + 1), values);
-  }
-  void add_text(const std::string& path, const std::string& text) {
-    add(path, std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+  void add(const std::string& path, std::span<T> values) {
+    digests_[path] = digest(std::string_view(path).substr(path.find('/', 1) + 1), std::span<const T>(values));
   }
 
   void merge(DigestList others) { digests_.merge(others.digests_); }
@@ -83,17 +97,13 @@ class DigestList {
   // The first array whose digest is missing or different in `lines`; empty if `lines` equals text().
   std::string first_fault(std::string_view lines) const {
     if (lines == text()) return {};
-    for (const auto& [path, digest] : digests_) {
-      const std::string expected = line(digest, path);
-      if (!lines.starts_with(expected)) return path;
-      lines.remove_prefix(expected.size());
-    }
-    return kDigests;
+    const auto found = std::ranges::find_if(
+        digests_, [&](const auto& digest) { return lines.find(line(digest.second, digest.first)) == lines.npos; });
+    return found == digests_.end() ? kDigests : found->first;
   }
   bool covers(std::vector<std::string> paths) const {
     std::erase(paths, kDigests);
-    return std::ranges::equal(
-        paths, digests_, {}, {}, [](const auto& digest) -> auto& { return digest.first; });
+    return std::ranges::equal(paths, digests_, {}, {}, &std::pair<const std::string, std::uint64_t>::first);
   }
 
  private:
@@ -112,7 +122,7 @@ DigestList digests_of_arrays(const TrainState& state) {
         throw Error(ErrorSource::not_finite,
                     fmt::format("{} is no longer finite, so it is not saved", path_of(group, array)));
       }
-      digests.add(path_of(group, array), std::span<const float>(array.values));
+      digests.add(path_of(group, array), std::span(array.values));
     }
   }
   return digests;
@@ -126,27 +136,17 @@ class CheckpointFieldWriter {
 
   template <class T>
   void field(const std::string& path, const T& value) {
-    add(path, Shape{}, std::span<const T>(&value, 1));
+    if constexpr (std::is_same_v<T, std::string>) {
+      file_.add_text(path, value);
+    } else {
+      file_.add(path, shape_of(value), elements_of(value));
+    }
+    digests_.add(path, elements_of(value));
   }
-  void field(const std::string& path, const std::string& text) {
-    file_.add_text(path, text);
-    digests_.add_text(path, text);
-  }
-  template <std::size_t kCount>
-  void numbers(const std::string& path, const std::array<const std::int64_t*, kCount>& sources) {
-    std::array<std::int64_t, kCount> values{};
-    std::ranges::transform(sources, values.begin(), [](const std::int64_t* source) { return *source; });
-    field(path, values);
-  }
-  template <std::size_t kCount>
-  void field(const std::string& path, const std::array<std::int64_t, kCount>& values) {
-    add(path, Shape{std::ssize(values)}, std::span<const std::int64_t>(values));
-  }
-  void digest(const std::string& path, std::uint64_t value) { field(path, digest_text(value)); }
-  // Whether an optional field is present. A default value is not written.
+  // A default value is not written.
   template <class T>
-  bool has(const std::string& /*path*/, const T& value) const {
-    return value != T{};
+  void optional(const std::string& path, const T& value) {
+    if (value != T{}) field(path, value);
   }
   // Another thread computes the digests at the same time.
   void arrays(const TrainState& state) {
@@ -167,12 +167,6 @@ class CheckpointFieldWriter {
   }
 
  private:
-  template <class T>
-  void add(const std::string& path, const Shape& shape, std::span<const T> values) {
-    file_.add(path, shape, values);
-    digests_.add(path, values);
-  }
-
   MemoryFileWriter file_;
   DigestList digests_;
 };
@@ -184,32 +178,16 @@ class CheckpointFieldReader {
 
   template <class T>
   void field(const std::string& path, T& value) {
-    read(path, Shape{}, std::span(&value, 1));
-  }
-  void field(const std::string& path, std::string& text) {
-    text = source_.read_text(path);
-    digests_.add_text(path, text);
-  }
-  template <std::size_t kCount>
-  void field(const std::string& path, std::array<std::int64_t, kCount>& values) {
-    read(path, Shape{std::ssize(values)}, std::span<std::int64_t>(values));
-  }
-  template <std::size_t kCount>
-  void numbers(const std::string& path, const std::array<std::int64_t*, kCount>& targets) {
-    std::array<std::int64_t, kCount> values{};
-    field(path, values);
-    for (std::size_t i = 0; i < kCount; ++i) *targets[i] = values[i];
-  }
-  void digest(const std::string& path, std::uint64_t& value) {
-    std::string words;
-    field(path, words);
-    const auto digest = parse_digest(words);
-    if (!digest) refuse(fmt::format("{} is not 16 hexadecimal digits", path));
-    value = *digest;
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = source_.read_text(path);
+    } else {
+      source_.read(path, shape_of(value), elements_of(value));
+    }
+    digests_.add(path, elements_of(value));
   }
   template <class T>
-  bool has(const std::string& path, const T& /*value*/) const {
-    return source_.contains(path);
+  void optional(const std::string& path, T& value) {
+    if (source_.contains(path)) field(path, value);
   }
   void arrays(TrainState& state) {
     for (const ArrayGroup& group : kArrayGroups) {
@@ -220,7 +198,8 @@ class CheckpointFieldReader {
           refuse(fmt::format("array '{}': the shape {} is larger than the file", path, array.shape.text()));
         }
         array.values.resize(static_cast<std::size_t>(array.shape.elements()));
-        read(path, array.shape, std::span(array.values));
+        source_.read(path, array.shape, array.values);
+        digests_.add(path, std::span(array.values));
         if (!is_finite(array)) refuse(fmt::format("array '{}': a value is not finite", path));
         (state.*group.arrays).push_back(std::move(array));
       }
@@ -239,48 +218,49 @@ class CheckpointFieldReader {
   }
 
  private:
-  template <class T>
-  void read(const std::string& path, const Shape& shape, std::span<T> values) {
-    source_.read(path, shape, values);
-    digests_.add(path, std::span<const T>(values));
-  }
-
   const ArrayFile& source_;
   DigestList digests_;
 };
 
-// Visits all fields in file order.
+// Visits all fields in file order. `File` reads or writes them.
 template <class File, class State>
 void all_fields(File& file, State& state) {
   auto& progress = state.progress;
   auto& sums = progress.epoch_sums;
   auto& best = progress.best;
-  const auto optional = [&](const char* path, auto& value) {
-    if (file.has(path, value)) file.field(path, value);
-  };
+  std::array epoch_sums{sums.loss_quanta, sums.correct, sums.samples, sums.not_finite};
+  std::array best_test{best.step, best.correct, best.samples};
+  std::string data_digest = digest_text(state.data_digest);
   file.arrays(state);
   file.field("/progress/epoch", progress.epoch);
   file.field("/progress/step_in_epoch", progress.step_in_epoch);
   file.field("/progress/step", progress.step);
-  optional("/progress/skipped_steps", progress.skipped_steps);
+  file.optional("/progress/skipped_steps", progress.skipped_steps);
   file.field("/progress/samples_in_epoch", progress.samples_in_epoch);
   file.field("/progress/carried_over", progress.carried_over);
   file.field("/progress/planned_steps", progress.planned_steps);
   file.field("/progress/learning_rate", progress.learning_rate);
   file.field("/progress/seed", progress.seed);
   file.field("/progress/parts", progress.parts);
-  file.numbers("/progress/epoch_sums", std::array{&sums.loss_quanta, &sums.correct, &sums.samples, &sums.not_finite});
-  optional("/progress/epoch_large_losses", sums.large_losses);
-  optional("/progress/redone_steps", progress.redone_steps);
+  file.field("/progress/epoch_sums", epoch_sums);
+  file.optional("/progress/epoch_large_losses", sums.large_losses);
+  file.optional("/progress/redone_steps", progress.redone_steps);
   file.field("/progress/epoch_seconds", progress.epoch_seconds);
-  file.numbers("/progress/best", std::array{&best.step, &best.correct, &best.samples});
+  file.field("/progress/best", best_test);
   file.field("/run/configuration", state.configuration);
   file.field("/run/command_line", state.command_line);
   file.field("/run/model", state.model);
   file.field("/run/versions", state.versions);
-  optional("/run/choices", state.choices);
-  optional("/run/data", state.data);
-  file.digest("/run/data_digest", state.data_digest);
+  file.optional("/run/choices", state.choices);
+  file.optional("/run/data", state.data);
+  file.field("/run/data_digest", data_digest);
+  if constexpr (!std::is_const_v<State>) {
+    sums = {epoch_sums[0], epoch_sums[1], epoch_sums[2], epoch_sums[3], sums.large_losses};
+    best = {best_test[0], best_test[1], best_test[2]};
+    const auto digest = parse_digest(data_digest);
+    if (!digest) file.refuse("/run/data_digest is not 16 hexadecimal digits");
+    state.data_digest = *digest;
+  }
 }
 
 // Reserves memory for a checkpoint file, so that running out of memory throws here: within HDF5 it would crash, or make

@@ -1,6 +1,6 @@
 #pragma once
 // The files of a checkpoint: their names, their contents and the manifest with their checksums. The format is described
-// in tutti/storage/checkpoint_store.hpp.
+// in docs/formats.md.
 
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -25,16 +25,14 @@ inline constexpr std::int32_t kCheckpointFormat = 2;
 std::string fault_of_format(std::int64_t version);
 
 struct StepName {
-  enum class Kind { data, manifest };
-
   std::int64_t step = 0;
   int file = 0;  // manifests of files 1, 2 .. are partial: they exist only until the checkpoint is committed
-  Kind kind = Kind::data;
+  bool is_manifest = false;
   bool bad = false;
 
   std::string text() const {
     return fmt::format("step-{:08}{}.{}{}", step, file == 0 ? "" : fmt::format(".{}", file),
-                       kind == Kind::data ? "h5" : "json", bad ? ".bad" : "");
+                       is_manifest ? "json" : "h5", bad ? ".bad" : "");
   }
   friend bool operator==(const StepName&, const StepName&) = default;
 };
@@ -43,7 +41,7 @@ inline std::string checkpoint_file_name(std::int64_t step, int file = 0) {
   return StepName{.step = step, .file = file}.text();
 }
 inline std::string manifest_name(std::int64_t step, int file = 0) {
-  return StepName{.step = step, .file = file, .kind = StepName::Kind::manifest}.text();
+  return StepName{.step = step, .file = file, .is_manifest = true}.text();
 }
 
 struct StepFolder {

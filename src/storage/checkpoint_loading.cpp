@@ -122,13 +122,6 @@ void refuse_other_content(const TrainState& state, const Manifest& manifest, con
   refuse("weights of digest", digest_text(weights_digest(state)), digest_text(manifest.weights));
 }
 
-// A file that was found damaged must not be passed to HDF5.
-void refuse_marked(const std::string& path) {
-  if (!path.ends_with(".bad")) return;
-  throw Error(ErrorSource::checkpoint,
-              fmt::format("'{}' was found damaged; to try it again, rename its files without \".bad\"", path));
-}
-
 // HDF5 crashes on some damaged files and never finishes reading others.
 void refuse_unsealed(const std::string& path) {
   try {
@@ -144,26 +137,28 @@ void refuse_unsealed(const std::string& path) {
 
 // Inspects the file on the disk first, since it may be a data set that does not fit into memory.
 void refuse_other_kinds(const std::string& path) {
-  const auto open = [&] {
-    try {
-      return ArrayFile(path);
-    } catch (const Error& error) {
-      if (error.source() != ErrorSource::input) throw;
-      throw Error(error.source(), fmt::format("{}: {}", error.what(), kRemedy));
-    }
-  };
-  const ArrayFile file = open();
-  if (file.contains("/format_version")) return;
+  std::optional<ArrayFile> file;
+  try {
+    file.emplace(path);
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::input) throw;
+    throw Error(error.source(), fmt::format("{}: {}", error.what(), kRemedy));
+  }
+  if (file->contains("/format_version")) return;
   throw Error(ErrorSource::checkpoint,
               fmt::format("'{}' is not a checkpoint ({}): {}", path,
-                          file.contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
+                          file->contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
 }
 
 // Reads a checkpoint whose path the user gave, so every fault is reported as a checkpoint error. A file without a
 // manifest must have a seal unless it is `trusted`.
 ReadCheckpoint read_given(const std::string& path, bool trusted) {
   try {
-    refuse_marked(path);
+    // A file that was found damaged must not be passed to HDF5.
+    if (path.ends_with(".bad")) {
+      throw Error(ErrorSource::checkpoint,
+                  fmt::format("'{}' was found damaged; to try it again, rename its files without \".bad\"", path));
+    }
     if (has_manifest(path)) return read_checkpoint(path);
     if (!trusted) refuse_unsealed(path);
     refuse_other_kinds(path);

@@ -31,20 +31,9 @@ std::optional<StepName> parse_step_name(std::string_view name) {
   if (rest.ec != std::errc() || rest.ptr == end) return std::nullopt;
   std::from_chars(rest.ptr + 1, end, parsed.file);
   parsed.bad = name.ends_with(".bad");
-  if (name.find(".json") != std::string_view::npos) parsed.kind = StepName::Kind::manifest;
+  parsed.is_manifest = name.find(".json") != std::string_view::npos;
   if (parsed.step < 0 || parsed.file < 0 || parsed.text() != name) return std::nullopt;
   return parsed;
-}
-
-void add(StepFolder& listing, const std::string& name) {
-  const auto file = parse_step_name(name);
-  if (file && file->bad) {
-    listing.any_bad = true;
-  } else if (file) {
-    listing.files.push_back(*file);
-  } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
-    listing.temporary.push_back(name);
-  }
 }
 
 std::string quoted(const std::string& text) {
@@ -97,7 +86,7 @@ std::int64_t integer_in(const Json& json, const char* field) {
 std::set<std::int64_t> StepFolder::complete() const {
   std::set<std::int64_t> steps;
   for (const StepName& file : files) {
-    if (file.kind == StepName::Kind::manifest && file.file == 0) steps.insert(file.step);
+    if (file.is_manifest && file.file == 0) steps.insert(file.step);
   }
   return steps;
 }
@@ -110,7 +99,15 @@ StepFolder list_steps(const std::string& folder) {
     entry = fs::directory_iterator(folder, error);
   } while (error == std::errc::interrupted);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    add(listing, entry->path().filename().string());
+    const std::string name = entry->path().filename().string();
+    const auto file = parse_step_name(name);
+    if (file && file->bad) {
+      listing.any_bad = true;
+    } else if (file) {
+      listing.files.push_back(*file);
+    } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
+      listing.temporary.push_back(name);
+    }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw Error(ErrorSource::io,

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <iterator>
 #include <system_error>
@@ -97,32 +98,30 @@ void remove_file(const std::string& path) {
   remove_or_throw(path, [&] { return ::unlink(path.c_str()); });
 }
 
-bool is_partial_manifest(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
+bool is_partial_manifest(const StepName& file) { return file.is_manifest && file.file != 0; }
 
-void remove_files(const std::string& folder, const std::vector<StepName>& files) {
-  std::vector<std::string> data_files;
-  std::vector<std::string> manifests;
+// Removes the files for which `is_obsolete` is true, and manifests last.
+template <class Predicate>
+void remove_files(const std::string& folder, std::vector<StepName> files, Predicate is_obsolete) {
+  std::erase_if(files, std::not_fn(is_obsolete));
+  std::ranges::stable_partition(files, [](const StepName& file) { return !file.is_manifest; });
+  std::vector<std::string> paths;
   for (const StepName& file : files) {
     const std::string path = folder + "/" + file.text();
-    if (file.kind == StepName::Kind::data) {
-      data_files.push_back(path);
-    } else if (is_partial_manifest(file)) {
-      manifests.push_back(path);
-    } else {
-      manifests.push_back(path + kRetiredSuffix);
-      remove_or_throw(path, [&] { return std::rename(path.c_str(), manifests.back().c_str()); });
-    }
+    paths.push_back(path);
+    if (!file.is_manifest || is_partial_manifest(file)) continue;
+    paths.back() += kRetiredSuffix;
+    remove_or_throw(path, [&] { return std::rename(path.c_str(), paths.back().c_str()); });
   }
-  for (const std::string& data : data_files) remove_file(data);
-  for (const std::string& manifest : manifests) remove_file(manifest);
+  std::ranges::for_each(paths, remove_file);
 }
 
 // True for a data file whose save was killed: before the manifest was renamed from its temporary name, or, if the state
 // is split, before all files were written, so that only a partial manifest exists.
 bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
-  if (file.kind != StepName::Kind::data || complete.contains(file.step)) return false;
+  if (file.is_manifest || complete.contains(file.step)) return false;
   StepName own = file;
-  own.kind = StepName::Kind::manifest;
+  own.is_manifest = true;
   const auto is_its_manifest = [&](const std::string& name) {
     return name.starts_with(own.text() + ".") || name.starts_with(manifest_name(file.step) + ".");
   };
@@ -192,12 +191,10 @@ void CheckpointStore::prune(const KeepRule& keep) const {
     obsolete.insert(complete.begin(), std::next(complete.begin(), older));
     obsolete.erase(keep.best_step);
   }
-  std::vector<StepName> files = listing.files;
-  std::erase_if(files, [&](const StepName& file) {
+  remove_files(folder_, listing.files, [&](const StepName& file) {
     const bool is_settled = !complete.empty() && file.step <= *complete.rbegin();
-    return !obsolete.contains(file.step) && !(is_settled && is_left_over(file, listing, complete));
+    return obsolete.contains(file.step) || (is_settled && is_left_over(file, listing, complete));
   });
-  remove_files(folder_, files);
 }
 
 std::optional<std::int64_t> CheckpointStore::evict_oldest(const KeepRule& keep) const {
@@ -210,9 +207,7 @@ std::optional<std::int64_t> CheckpointStore::evict_oldest(const KeepRule& keep) 
   complete.erase(keep.best_step);
   if (complete.empty()) return std::nullopt;
   const std::int64_t oldest = *complete.begin();
-  std::vector<StepName> files = listing.files;
-  std::erase_if(files, [&](const StepName& file) { return file.step != oldest; });
-  remove_files(folder_, files);
+  remove_files(folder_, listing.files, [&](const StepName& file) { return file.step == oldest; });
   return oldest;
 }
 
@@ -220,9 +215,7 @@ void CheckpointStore::clear_leftovers() const {
   before_write_();
   const StepFolder listing = list_steps(folder_);
   const std::set<std::int64_t> complete = listing.complete();
-  std::vector<StepName> files = listing.files;
-  std::erase_if(files, [&](const StepName& file) { return !is_left_over(file, listing, complete); });
-  remove_files(folder_, files);
+  remove_files(folder_, listing.files, [&](const StepName& file) { return is_left_over(file, listing, complete); });
   for (const std::string& name : listing.temporary) remove_file(folder_ + "/" + name);
 }
 

@@ -2,8 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
-
-#include "saving.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,10 +11,10 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -39,23 +38,21 @@ std::string holder_text() {
 }
 
 struct SlurmStart {
-  std::string_view job;  // empty: not under Slurm
+  std::string job;  // empty: not under Slurm
   int restart = 0;
 };
 
-SlurmStart slurm_start(std::string_view text) {
+SlurmStart slurm_start(const std::string& text) {
+  SlurmStart start;
   const auto at = text.find(kJob);
-  if (at == text.npos) return {};
-  text.remove_prefix(at + kJob.size());
-  const auto end = text.find(kRestart);
-  if (end == text.npos) return {};
-  SlurmStart start{text.substr(0, end)};
-  text.remove_prefix(end + kRestart.size());
-  std::from_chars(text.data(), text.data() + text.size(), start.restart);
+  if (at == text.npos) return start;
+  std::istringstream words(text.substr(at + kJob.size()));
+  std::string restart;
+  words >> start.job >> restart >> start.restart;
   return start;
 }
 
-bool is_later_start_of_same_job(std::string_view own, std::string_view holder) {
+bool is_later_start_of_same_job(const std::string& own, const std::string& holder) {
   const SlurmStart ours = slurm_start(own);
   const SlurmStart theirs = slurm_start(holder);
   return !ours.job.empty() && ours.job == theirs.job && ours.restart > theirs.restart;
@@ -71,22 +68,18 @@ struct flock lock_of_all() {
 // Does not block on a pipe, nor follow a link to a file that must not be truncated.
 constexpr int kLockOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
-// Returns 0 or the error number. The lock belongs to this open file description, so closing another descriptor of the
-// file does not release it.
-int try_lock(int descriptor) {
-  struct flock whole_file = lock_of_all();
-  return retry_on_eintr([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0 ? 0 : errno;
-}
-
 bool is_held(int error) { return error == EAGAIN || error == EACCES; }
 
+// Returns 0 or the error number. The lock belongs to this open file description, so closing another descriptor of the
+// file does not release it.
 int try_lock_until(int descriptor, Clock::time_point deadline) {
-  int error = try_lock(descriptor);
-  while (is_held(error) && Clock::now() < deadline) {
+  while (true) {
+    struct flock whole_file = lock_of_all();
+    if (retry_on_eintr([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0) return 0;
+    const int error = errno;
+    if (!is_held(error) || Clock::now() >= deadline) return error;
     std::this_thread::sleep_for(kRetryInterval);
-    error = try_lock(descriptor);
   }
-  return error;
 }
 
 Descriptor open_lock(const std::string& path) {
@@ -136,7 +129,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
     // The earlier start keeps its lock on the unlinked file; the new file keeps other jobs out.
     static_cast<void>(::unlink(path.c_str()));
     descriptor_ = open_lock(path);
-    error = try_lock(descriptor_.get());
+    error = try_lock_until(descriptor_.get(), {});
     holder = read_holder(descriptor_.get());
   }
   if (is_held(error)) fail_held(folder, holder);

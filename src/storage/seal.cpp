@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 
 namespace tutti {
 namespace {
@@ -30,28 +31,21 @@ struct SealTail {
 // Reads the bytes from `offset` on.
 using Read = std::function<void(std::uint64_t offset, std::span<std::byte> piece)>;
 
-class Reader {
- public:
-  explicit Reader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
-    std::error_code failure;
-    bytes_ = std::filesystem::file_size(path, failure);
-    if (failure || !file_) fail();
-  }
-
-  std::uint64_t bytes() const { return bytes_; }
-
-  void operator()(std::uint64_t offset, std::span<std::byte> values) {
-    file_.seekg(static_cast<std::streamoff>(offset));
-    if (!file_.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size()))) fail();
-  }
-
- private:
-  [[noreturn]] void fail() const { throw Error(ErrorSource::io, fmt::format("cannot read '{}'", path_)); }
-
-  std::string path_;
-  std::ifstream file_;
-  std::uint64_t bytes_ = 0;
-};
+// Reads a file, and sets `bytes` to its size.
+Read reader_of(const std::string& path, std::uint64_t& bytes) {
+  const auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
+  const auto require = [path](bool good) {
+    if (!good) throw Error(ErrorSource::io, fmt::format("cannot read '{}'", path));
+  };
+  std::error_code failure;
+  bytes = std::filesystem::file_size(path, failure);
+  require(!failure && *file);
+  return [file, require](std::uint64_t offset, std::span<std::byte> piece) {
+    file->seekg(static_cast<std::streamoff>(offset));
+    file->read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+    require(file->good());
+  };
+}
 
 // The digest of all bytes before `length` except the given ranges, which must be sorted.
 std::uint64_t digest_around(const Read& read, std::span<const ByteRange> uncovered, std::uint64_t length) {
@@ -118,8 +112,9 @@ bool are_in_order(std::span<const ByteRange> ranges, std::uint64_t length) {
 }  // namespace
 
 std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRange> uncovered) {
-  Reader file(path);
-  return seal_of(std::ref(file), std::move(uncovered), file.bytes());
+  std::uint64_t bytes = 0;
+  const Read read = reader_of(path, bytes);
+  return seal_of(read, std::move(uncovered), bytes);
 }
 
 std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector<ByteRange> uncovered) {
@@ -134,18 +129,19 @@ void check_seal(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, unknown)) {
     throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
   }
-  Reader file(path);
+  std::uint64_t bytes = 0;
+  const Read read = reader_of(path, bytes);
   SealTail tail{.mark = {}};
-  const std::uint64_t before_tail = file.bytes() - std::min<std::uint64_t>(file.bytes(), sizeof tail);
-  if (file.bytes() >= sizeof tail) file(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
+  const std::uint64_t before_tail = bytes - std::min<std::uint64_t>(bytes, sizeof tail);
+  if (bytes >= sizeof tail) read(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
   if (tail.mark != kMark) refuse(path, "has no seal: it was not written by this program, or is cut short");
   if (tail.length > before_tail || tail.ranges != (before_tail - tail.length) / sizeof(ByteRange) ||
       (before_tail - tail.length) % sizeof(ByteRange) != 0 || tail.ranges > kPieceBytes) {
     refuse(path, "is damaged: its seal is for a file of another length");
   }
   std::vector<ByteRange> uncovered(static_cast<std::size_t>(tail.ranges));
-  file(tail.length, std::as_writable_bytes(std::span(uncovered)));
-  if (!are_in_order(uncovered, tail.length) || digest_around(std::ref(file), uncovered, tail.length) != tail.digest) {
+  read(tail.length, std::as_writable_bytes(std::span(uncovered)));
+  if (!are_in_order(uncovered, tail.length) || digest_around(read, uncovered, tail.length) != tail.digest) {
     refuse(path, "is damaged: its structures do not have the digest in its seal");
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Adds the matching seal to the words of a manifest (tutti/storage/checkpoint_store.hpp).
+// Adds the matching seal to the words of a manifest (docs/formats.md).
 
 #include "tutti/base/digest.hpp"
 

@@ -1,4 +1,4 @@
-"""Checkpoints, as include/tutti/storage/checkpoint_store.hpp describes them field by field.
+"""Checkpoints, as docs/formats.md describes them field by field.
 
 Checkpoints that are written here have a seal, but no manifest and no optimizer state: `trainer eval`, `predict`,
 `inspect`, `diff` and --init-from read them, --resume does not."""

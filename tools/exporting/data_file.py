@@ -1,4 +1,4 @@
-"""Data sets in one HDF5 file, as include/tutti/data/data_file.hpp describes them field by field."""
+"""Data sets in one HDF5 file, as docs/formats.md describes them field by field."""
 
 import pathlib
 

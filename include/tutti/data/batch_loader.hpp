@@ -83,7 +83,7 @@ class ChunkReader {
   Batch read(Stream& stream, std::int64_t first, std::int64_t count);
 
  private:
-  class Pipeline;
+  struct Pipeline;
   std::unique_ptr<Pipeline> pipeline_;
 };
 

@@ -1,15 +1,5 @@
 #pragma once
-// A data set in one HDF5 file, sealed as described in storage/array_file.hpp:
-//   /format            text "tutti data set 1"
-//   /name              text
-//   /classes           i32, one: the number of classes
-//   /class_names       text, one name per line; empty if the classes have no names
-//   /mean, /deviation  f64 C: mean and standard deviation of pixel / 255 over the training set
-//   /train/images      u8 N, C, H, W, chunked, not compressed
-//   /train/labels      i32 N
-//   /train/checksums   i32 N: the CRC-32C of each image, verified whenever it is read; absent in early files
-//   /train/digest      text, 16 hexadecimal digits: digest("images") + digest("labels")
-//   /test/...          likewise, if there is a test set
+// A data set in one HDF5 file, sealed as described in storage/array_file.hpp. docs/formats.md describes its arrays.
 // Damaged files and files of other formats are refused with an error that names the file.
 
 #include "tutti/data/open_data.hpp"

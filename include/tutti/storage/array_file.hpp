@@ -40,9 +40,10 @@ class ArrayWriter {
   void add_text(const std::string& name, const std::string& text);
 
  protected:
-  class File;
-  explicit ArrayWriter(std::unique_ptr<File> file);
+  ArrayWriter();
   ~ArrayWriter();
+
+  struct File;
 
   std::unique_ptr<File> file_;
 
@@ -85,9 +86,6 @@ class ArrayFile {
   explicit ArrayFile(const std::string& path);
   // Opens a file in memory, whose bytes are borrowed. `origin` names it in errors.
   ArrayFile(std::span<const std::byte> contents, const std::string& origin);
-  ~ArrayFile();
-  ArrayFile(ArrayFile&&) noexcept;
-  ArrayFile& operator=(ArrayFile&&) noexcept;
 
   const std::string& path() const;
   std::int64_t bytes() const;  // of the whole file
@@ -110,7 +108,7 @@ class ArrayFile {
   void read_values(const std::string& name, const Shape& expected, std::span<T> values) const;
 
   struct File;
-  std::unique_ptr<File> file_;
+  std::shared_ptr<File> file_;  // copies read the same open file
 };
 
 // The HDF5 library's version.

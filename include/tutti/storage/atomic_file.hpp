@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -41,14 +42,19 @@ class AtomicFile {
   void flush();
 
   std::string path_;
-  std::string target_;  // the path with symbolic links resolved
-  std::string temporary_;
+  std::string target_;     // the path with symbolic links resolved
+  std::string temporary_;  // empty for a device or a pipe
   Descriptor descriptor_;
-  bool is_stream_ = false;
   bool flushed_ = false;
 };
 
 void write_atomically(const std::string& path, std::span<const std::byte> bytes);
+
+// Calls write() until all bytes are written or an error occurs. Returns the unwritten rest; errno holds the error.
+std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes);
+
+// Throws a save error with the path, the failed action, the system's error text and a remedy.
+[[noreturn]] void fail_saving(const std::string& path, std::string_view action, int error);
 
 // All bytes of a file. Throws an io error with path and errno text.
 std::vector<std::byte> read_file_bytes(const std::string& path);

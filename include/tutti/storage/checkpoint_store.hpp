@@ -3,54 +3,7 @@
 // appearance commits the checkpoint. The HDF5 file is built in memory and written by our own code, since HDF5 can crash
 // on a full disk. HDF5 can also crash on a damaged file, so bytes are verified before HDF5 reads them: by the SHA-256
 // in the manifest or, for a file without a manifest, by the file's own seal.
-//
-// step-<8 digits>.h5, format version 2. Datasets are contiguous, little-endian and uncompressed:
-//   /format_version                    i32 scalar: 2
-//   /parameters/<layer>/<kind>         f32: weight (OIHW or units x inputs), bias, scale, shift
-//   /statistics/<layer>/<kind>         f32: mean, variance
-//   /optimizer/<slot>/<layer>/<kind>   f32, shaped as the parameter
-//   /exchange/exact/levels             f32 [tensors], parameters, then statistics, from the last layer to the first:
-//                                      2^n bounds the last gradients of every part; n falls by at most one a step;
-//                                      1e9 if unknown; absent with other exchanges
-//   /progress/epoch                    i64 scalar: completed epochs
-//   /progress/step_in_epoch            i64 scalar: completed steps of the current epoch
-//   /progress/step                     i64 scalar: completed steps of the run
-//   /progress/skipped_steps            i64 scalar: steps among them that changed no weight; absent if none
-//   /progress/samples_in_epoch         i64 scalar: samples of the epoch's order used by these steps
-//   /progress/carried_over             i64 scalar: samples at the front of that order carried over from earlier epochs
-//   /progress/planned_steps            i64 scalar: total steps of the run
-//   /progress/learning_rate            f64 scalar: of the last step
-//   /progress/seed, /progress/parts    i64 scalars
-//   /progress/epoch_sums               i64 [4]: loss steps of 2^-24, correct, samples, calls not finite
-//   /progress/epoch_large_losses       i64 [4]: sums of losses of 2^16 and more, in units of 2^16, 2^56, 2^96 and
-//                                      2^136; absent if all are 0
-//   /progress/redone_steps             i64 scalar: steps of the current epoch that were computed again on a coarser
-//                                      grid; absent if none
-//   /progress/epoch_seconds            f64 scalar: training time of the current epoch, seconds
-//   /progress/best                     i64 [3]: step (-1: none), correct and samples of the best evaluation so far
-//   /run/configuration                 text: the resolved options, TOML
-//   /run/command_line                  text
-//   /run/model                         text: the network, TOML
-//   /run/versions                      text
-//   /run/choices                       text: algorithms that devices chose by measuring; absent if none did
-//   /run/data                          text, JSON: "image", the network's input shape C, H, W; "classes", their
-//                                      number; "class_names", a list, empty if the data has none; in later versions
-//                                      "test_digest" (null: no test data) and, for image files, "train_files" and
-//                                      "test_files": the number "sampled", the digests of the "sample" and, if known,
-//                                      of the "whole". Absent in the earliest versions
-//   /run/data_digest                   text: 16 hexadecimal digits
-//   /run/digests                       text: one line per other dataset, sorted by name: 16 hexadecimal digits (its
-//                                      digest, tutti/base/digest.hpp, under its name without the first group; a
-//                                      text's is that of its bytes) and its name; the last line is their sum and "all"
-// The file ends with the seal of tutti/storage/array_file.hpp, which does not cover the f32 arrays: their digests are
-// in /run/digests. Early versions wrote no seal. If a state is split, files 1, 2 .. are called step-<8
-// digits>.<file>.h5. Each file holds some of the arrays and all other fields. Where fields differ (epoch_seconds and
-// the texts of /run except the model), the first file's are used.
-//
-// step-<8 digits>.json, the manifest:
-//   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "versions"
-//   "files"   for each file: "file" (name), "bytes", "sha256"; early versions also listed its arrays
-//   "seal"    16 hexadecimal digits: digest("manifest", all bytes before this line)
+// docs/formats.md describes all files. Early versions wrote no seal, and listed each file's arrays in the manifest.
 // When a resume skips a damaged checkpoint, it appends ".bad" to the names of its files.
 
 #include "tutti/base/log.hpp"

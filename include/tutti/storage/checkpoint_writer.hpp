@@ -4,11 +4,10 @@
 
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
+#include <future>
 #include <optional>
-#include <thread>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -19,41 +18,35 @@ struct WriterOptions {
   bool keep_best = false;             // also keep the checkpoint with the best evaluation
 };
 
+// All functions must be called by the same thread. The destructor waits for a save in progress.
 class CheckpointWriter {
  public:
   // Prunes after each verified save. If the disk is full, also evicts older checkpoints during a save, but never the
   // last intact one.
-  CheckpointWriter(CheckpointStore store, const WriterOptions& options);
-  // Waits for a save in progress.
-  ~CheckpointWriter();
+  CheckpointWriter(CheckpointStore store, const WriterOptions& options) : store_(std::move(store)), options_(options) {}
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Queues the state for saving. Waits only if the previous save is still in progress.
+  // Starts to save the state. Waits only if the previous save is still in progress.
   void save(TrainState state);
   // The saves that have ended since the last call, in order. Does not wait.
   std::vector<SaveReport> take_reports();
   // Waits for the save in progress. If the last one failed, retries it once.
   void finish();
-  // Whether the newest queued state has been saved.
-  bool newest_is_saved() const;
+  // Whether the newest state has been saved. Call this after finish().
+  bool newest_is_saved() const { return !unsaved_; }
 
  private:
-  void wait_until_idle(std::unique_lock<std::mutex>& lock);
-  void work();
+  void start(TrainState state);
+  void wait();
   SaveReport attempt(const TrainState& state);
-  void save_with_eviction(const TrainState& state, const KeepRule& keep, SaveReport& report);
 
   const CheckpointStore store_;
   const WriterOptions options_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<TrainState> waiting_;  // queued or being saved
-  std::optional<TrainState> unsaved_;  // the newest state, if its save failed
   std::vector<SaveReport> reports_;
-  std::vector<std::byte> buffer_;  // reused by the thread, since allocating it takes as long as writing the file
-  bool ending_ = false;
-  std::thread thread_;
+  std::vector<std::byte> buffer_;      // reused by all saves, since allocating it takes as long as writing the file
+  std::optional<TrainState> unsaved_;  // the newest state, if its save failed
+  std::future<SaveReport> saving_;     // the last member, so that its thread ends before the others are destroyed
 };
 
 }  // namespace tutti

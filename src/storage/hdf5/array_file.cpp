@@ -207,9 +207,6 @@ struct ArrayFile::File {
 ArrayFile::ArrayFile(const std::string& path) : file_(new File{path, open_without_locks(path)}) {}
 ArrayFile::ArrayFile(std::span<const std::byte> contents, const std::string& origin)
     : file_(new File{origin, open_in_memory(contents, origin)}) {}
-ArrayFile::~ArrayFile() = default;
-ArrayFile::ArrayFile(ArrayFile&&) noexcept = default;
-ArrayFile& ArrayFile::operator=(ArrayFile&&) noexcept = default;
 
 const std::string& ArrayFile::path() const { return file_->path; }
 
@@ -273,9 +270,7 @@ void ArrayFile::read_rows(const std::string& name, std::int64_t first, std::int6
     const Shape wanted = rows.shape.with_first(count);
     require_value_count(values.size(), wanted.elements());
     if (values.empty()) return;
-    std::array<hsize_t, Shape::kMaxDims> start{static_cast<hsize_t>(first)};
-    const SpaceHandle from(check(H5Dget_space(rows.dataset.get())));
-    check(H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(wanted).data(), nullptr));
+    const SpaceHandle from = rows_of(rows.dataset, first, wanted);
     const SpaceHandle to = space_of(wanted);
     check(H5Dread(rows.dataset.get(), H5T_NATIVE_UINT8, to.get(), from.get(), H5P_DEFAULT, values.data()));
   });

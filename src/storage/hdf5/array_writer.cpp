@@ -133,9 +133,7 @@ struct RowStream {
                   fmt::format("'{}' of {} rows is given more, or a piece of one", name, shape[0]));
     }
     const Shape block = shape.with_first(rows);
-    std::array<hsize_t, Shape::kMaxDims> start{static_cast<hsize_t>(written)};
-    const SpaceHandle to(check(H5Dget_space(dataset.get())));
-    check(H5Sselect_hyperslab(to.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(block).data(), nullptr));
+    const SpaceHandle to = rows_of(dataset, written, block);
     check(H5Dwrite(dataset.get(), H5T_NATIVE_UINT8, space_of(block).get(), to.get(), H5P_DEFAULT, waiting.data()));
     written += rows;
     waiting.clear();
@@ -144,18 +142,21 @@ struct RowStream {
 
 }  // namespace
 
-class ArrayWriter::File {
- public:
-  explicit File(ByteBuffer buffer) : buffer_(std::move(buffer)) {
-    writing([&] { begin(create_in(buffer_)); });
-  }
+struct ArrayWriter::File {
+  ByteBuffer buffer{};                // for a file in memory
+  std::string path{};                 // of a file on the disk, as given by the caller
+  std::optional<AtomicFile> whole{};  // a file on the disk
+  FileHandle file{};
+  PropertiesHandle links{};
+  PropertiesHandle contiguous{};
+  std::vector<ByteRange> uncovered{};  // ranges that the seal does not cover
+  std::optional<RowStream> rows{};
 
-  explicit File(const std::string& path) : path_(path), whole_(path) {
-    if (whole_->temporary().empty()) {
-      throw Error(ErrorSource::save,
-                  fmt::format("cannot save '{}': HDF5 can only write regular files; choose another name", path));
-    }
-    writing([&] { begin(create(whole_->temporary(), access_without_locks())); });
+  void begin(FileHandle created) {
+    file = std::move(created);
+    links = create_intermediate_groups();
+    contiguous = layout_without_times();
+    check(H5Pset_layout(contiguous.get(), H5D_CONTIGUOUS));
   }
 
   // Runs `action` with HDF5 locked. For a file on the disk, rethrows HDF5's errors as save errors.
@@ -165,115 +166,53 @@ class ArrayWriter::File {
     try {
       action();
     } catch (const Error& error) {
-      if (error.source() != ErrorSource::hdf5 || !whole_) throw;
+      if (error.source() != ErrorSource::hdf5 || !whole) throw;
       throw Error(ErrorSource::save, fmt::format("cannot save '{}': HDF5: {}; check the space left on this file system "
                                                  "and your quota, or choose another folder",
-                                                 path_, error.what()));
+                                                 path, error.what()));
     }
-  }
-
-  // HDF5 allocates file space for an array when values are written, and none for an empty array.
-  void add(const std::string& name, const Shape& shape, const Element& element, const void* values) {
-    const DatasetHandle dataset = make(name, element.stored, shape, contiguous_);
-    if (shape.elements() == 0) return;
-    check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
-    if (element.stored != element_of(float{}).stored) return;
-    const haddr_t offset = H5Dget_offset(dataset.get());
-    if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no offset in its file", name));
-    uncovered_.push_back({offset, static_cast<std::uint64_t>(shape.elements()) * element.bytes});
-  }
-
-  void add_text(const std::string& name, const std::string& text) {
-    if (text.find('\0') != std::string::npos) {
-      throw Error(ErrorSource::internal, fmt::format("the text '{}' contains a zero byte", name));
-    }
-    const TypeHandle type(check(H5Tcopy(H5T_C_S1)));
-    check(H5Tset_size(type.get(), text.size() + 1));
-    check(H5Tset_cset(type.get(), H5T_CSET_UTF8));
-    const DatasetHandle dataset = make(name, type.get(), Shape{}, contiguous_);
-    check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()));
-  }
-
-  void begin_rows(const std::string& name, const Shape& shape) {
-    finish_rows();
-    rows_ = RowStream{.name = name, .shape = shape};
-    const PropertiesHandle layout = layout_without_times();
-    check(H5Pset_chunk(layout.get(), shape.ndim(), extents_of(shape.with_first(rows_->chunk_rows)).data()));
-    rows_->dataset = make(name, element_of(std::uint8_t{}).stored, shape, layout);
-  }
-
-  void append_rows(std::span<const std::uint8_t> rows) {
-    if (!rows_) throw Error(ErrorSource::internal, "append_rows without begin_rows");
-    rows_->append(rows);
-  }
-
-  std::vector<std::byte> finish() {
-    writing([&] {
-      if (!file_) throw Error(ErrorSource::internal, "finish() was called twice");
-      check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
-      const hid_t bytes = check(hid_t{H5Fget_file_image(file_.get(), nullptr, 0)});
-      check(H5Fclose(file_.release()));
-      buffer_.resize(static_cast<std::size_t>(bytes));
-      // HDF5 truncates unused space at the end when it closes a file. This one keeps it, so its length is updated.
-      for (std::size_t i = 0; i < sizeof(bytes); ++i) {
-        buffer_.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
-      }
-    });
-    const std::vector<std::byte> seal = seal_for(buffer_, std::move(uncovered_));
-    buffer_.insert(buffer_.end(), seal.begin(), seal.end());
-    return std::move(buffer_);
-  }
-
-  void commit() {
-    writing([&] {
-      finish_rows();
-      check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
-      check(H5Fclose(file_.release()));
-    });
-    whole_->append(seal_for(whole_->temporary(), std::move(uncovered_)));
-    whole_->commit();
-  }
-
- private:
-  void begin(FileHandle file) {
-    file_ = std::move(file);
-    links_ = create_intermediate_groups();
-    contiguous_ = layout_without_times();
-    check(H5Pset_layout(contiguous_.get(), H5D_CONTIGUOUS));
   }
 
   DatasetHandle make(const std::string& name, hid_t stored, const Shape& shape, const PropertiesHandle& layout) {
     refuse_ambiguous(name);
-    if (!file_) throw Error(ErrorSource::internal, fmt::format("'{}' is added to a finished file", name));
+    if (!file) throw Error(ErrorSource::internal, fmt::format("'{}' is added to a finished file", name));
     return DatasetHandle(check(
-        H5Dcreate2(file_.get(), name.c_str(), stored, space_of(shape).get(), links_.get(), layout.get(), H5P_DEFAULT)));
+        H5Dcreate2(file.get(), name.c_str(), stored, space_of(shape).get(), links.get(), layout.get(), H5P_DEFAULT)));
+  }
+
+  // Flushing reports errors that closing would not.
+  void close() {
+    check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
+    check(H5Fclose(file.release()));
   }
 
   void finish_rows() {
-    if (rows_) rows_->finish(uncovered_);
-    rows_.reset();
+    if (rows) rows->finish(uncovered);
+    rows.reset();
   }
-
-  ByteBuffer buffer_;                // for a file in memory
-  std::string path_;                 // of a file on the disk, as given by the caller
-  std::optional<AtomicFile> whole_;  // a file on the disk
-  FileHandle file_;
-  PropertiesHandle links_;
-  PropertiesHandle contiguous_;
-  std::vector<ByteRange> uncovered_;  // ranges that the seal does not cover
-  std::optional<RowStream> rows_;
 };
 
-ArrayWriter::ArrayWriter(std::unique_ptr<File> file) : file_(std::move(file)) {}
+ArrayWriter::ArrayWriter() : file_(std::make_unique<File>()) {}
 ArrayWriter::~ArrayWriter() = default;
 
+// HDF5 allocates file space for an array when values are written, and none for an empty array.
 template <class T>
 void ArrayWriter::add_values(const std::string& name, const Shape& shape, std::span<const T> values) {
   if (static_cast<std::int64_t>(values.size()) != shape.elements()) {
     throw Error(ErrorSource::internal,
                 fmt::format("'{}' of shape {} is given {} values", name, shape.text(), values.size()));
   }
-  file_->writing([&] { file_->add(name, shape, element_of(T{}), values.data()); });
+  file_->writing([&] {
+    const Element element = element_of(T{});
+    const DatasetHandle dataset = file_->make(name, element.stored, shape, file_->contiguous);
+    if (values.empty()) return;
+    check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+    if constexpr (std::is_same_v<T, float>) {
+      const haddr_t offset = H5Dget_offset(dataset.get());
+      if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no offset in its file", name));
+      file_->uncovered.push_back({offset, values.size_bytes()});
+    }
+  });
 }
 template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const float>);
 template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const double>);
@@ -282,20 +221,72 @@ template void ArrayWriter::add_values(const std::string&, const Shape&, std::spa
 template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const std::int64_t>);
 
 void ArrayWriter::add_text(const std::string& name, const std::string& text) {
-  file_->writing([&] { file_->add_text(name, text); });
+  if (text.find('\0') != std::string::npos) {
+    throw Error(ErrorSource::internal, fmt::format("the text '{}' contains a zero byte", name));
+  }
+  file_->writing([&] {
+    const TypeHandle type(check(H5Tcopy(H5T_C_S1)));
+    check(H5Tset_size(type.get(), text.size() + 1));
+    check(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+    const DatasetHandle dataset = file_->make(name, type.get(), Shape{}, file_->contiguous);
+    check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()));
+  });
 }
 
-MemoryFileWriter::MemoryFileWriter(std::vector<std::byte> buffer)
-    : ArrayWriter(std::make_unique<File>(std::move(buffer))) {}
-std::vector<std::byte> MemoryFileWriter::finish() { return file_->finish(); }
+MemoryFileWriter::MemoryFileWriter(std::vector<std::byte> buffer) {
+  file_->buffer = std::move(buffer);
+  file_->writing([&] { file_->begin(create_in(file_->buffer)); });
+}
 
-RowFileWriter::RowFileWriter(const std::string& path) : ArrayWriter(std::make_unique<File>(path)) {}
+std::vector<std::byte> MemoryFileWriter::finish() {
+  ByteBuffer& buffer = file_->buffer;
+  file_->writing([&] {
+    if (!file_->file) throw Error(ErrorSource::internal, "finish() was called twice");
+    check(H5Fflush(file_->file.get(), H5F_SCOPE_GLOBAL));
+    const hid_t bytes = check(hid_t{H5Fget_file_image(file_->file.get(), nullptr, 0)});
+    file_->close();
+    buffer.resize(static_cast<std::size_t>(bytes));
+    // HDF5 truncates unused space at the end when it closes a file. This one keeps it, so its length is updated.
+    for (std::size_t i = 0; i < sizeof(bytes); ++i) buffer.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
+  });
+  const std::vector<std::byte> seal = seal_for(buffer, std::move(file_->uncovered));
+  buffer.insert(buffer.end(), seal.begin(), seal.end());
+  return std::move(buffer);
+}
+
+RowFileWriter::RowFileWriter(const std::string& path) {
+  file_->path = path;
+  file_->whole.emplace(path);
+  if (file_->whole->temporary().empty()) {
+    throw Error(ErrorSource::save,
+                fmt::format("cannot save '{}': HDF5 can only write regular files; choose another name", path));
+  }
+  file_->writing([&] { file_->begin(create(file_->whole->temporary(), access_without_locks())); });
+}
+
 void RowFileWriter::begin_rows(const std::string& name, const Shape& shape) {
-  file_->writing([&] { file_->begin_rows(name, shape); });
+  file_->writing([&] {
+    file_->finish_rows();
+    RowStream rows{.name = name, .shape = shape};
+    const PropertiesHandle layout = layout_without_times();
+    check(H5Pset_chunk(layout.get(), shape.ndim(), extents_of(shape.with_first(rows.chunk_rows)).data()));
+    rows.dataset = file_->make(name, element_of(std::uint8_t{}).stored, shape, layout);
+    file_->rows = std::move(rows);
+  });
 }
+
 void RowFileWriter::append_rows(std::span<const std::uint8_t> rows) {
-  file_->writing([&] { file_->append_rows(rows); });
+  if (!file_->rows) throw Error(ErrorSource::internal, "append_rows without begin_rows");
+  file_->writing([&] { file_->rows->append(rows); });
 }
-void RowFileWriter::commit() { file_->commit(); }
+
+void RowFileWriter::commit() {
+  file_->writing([&] {
+    file_->finish_rows();
+    file_->close();
+  });
+  file_->whole->append(seal_for(file_->whole->temporary(), std::move(file_->uncovered)));
+  file_->whole->commit();
+}
 
 }  // namespace tutti

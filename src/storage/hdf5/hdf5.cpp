@@ -81,6 +81,13 @@ SpaceHandle space_of(const Shape& shape) {
   return SpaceHandle(check(H5Screate_simple(shape.ndim(), extents_of(shape).data(), nullptr)));
 }
 
+SpaceHandle rows_of(const DatasetHandle& dataset, std::int64_t first, const Shape& shape) {
+  const std::array<hsize_t, Shape::kMaxDims> start{static_cast<hsize_t>(first)};
+  SpaceHandle rows(check(H5Dget_space(dataset.get())));
+  check(H5Sselect_hyperslab(rows.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(shape).data(), nullptr));
+  return rows;
+}
+
 std::string new_memory_file_name() {
   static std::atomic<unsigned> files{0};
   return fmt::format("file {} in memory", files++);

@@ -49,6 +49,8 @@ using PropertiesHandle = Handle<&H5Pclose>;
 PropertiesHandle access_without_locks();
 std::array<hsize_t, Shape::kMaxDims> extents_of(const Shape& shape);
 SpaceHandle space_of(const Shape& shape);
+// The rows of a dataset from `first` on that have this shape.
+SpaceHandle rows_of(const DatasetHandle& dataset, std::int64_t first, const Shape& shape);
 // A unique name for a file in memory: HDF5 treats two open files of the same name as one.
 std::string new_memory_file_name();
 
