@@ -101,8 +101,8 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
 std::string facts_that_differ(const LoadedCheckpoint& loaded_a, const LoadedCheckpoint& loaded_b) {
   const TrainState& a = loaded_a.state;
   const TrainState& b = loaded_b.state;
-  std::string text =
-      options_that_differ(read_config_text(a.configuration, loaded_a.path), read_config_text(b.configuration, loaded_b.path));
+  std::string text = options_that_differ(read_config_text(a.configuration, loaded_a.path),
+                                         read_config_text(b.configuration, loaded_b.path));
   if (a.model != b.model) text += "  the networks differ\n";
   const auto best_text = [](const BestTest& best) {
     return fmt::format("{} of {} after step {}", best.correct, best.samples, best.step);
