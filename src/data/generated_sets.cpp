@@ -309,35 +309,6 @@ void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<co
   }
 }
 
-// The training set of "synthetic:NxCxHxW:classes".
-DatasetInfo parse_synthetic(const std::string& name) {
-  const std::string_view text = std::string_view(name).substr(kSyntheticPrefix.size());
-  std::array<std::int64_t, 5> numbers{};  // N, C, H, W, classes
-  constexpr std::string_view kSigns = "xxx:";
-  const char* const end = text.data() + text.size();
-  const char* at = text.data();
-  std::int64_t bytes = 1;
-  std::size_t read = 0;
-  for (; read < numbers.size(); ++read) {
-    const bool is_classes = read == kSigns.size();
-    const auto [rest, status] = std::from_chars(at, end, numbers[read]);
-    const std::int64_t most = is_classes ? kMaxClasses : kMaxBytes / bytes;
-    if (status != std::errc{} || numbers[read] < 1 || numbers[read] > most) break;
-    if (is_classes ? rest != end : rest == end || *rest != kSigns[read]) break;
-    bytes *= numbers[read];
-    at = rest + 1;
-  }
-  const auto [samples, channels, height, width, classes] = numbers;
-  if (read < numbers.size() || classes < 2) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 to {} classes, and images of "
-                            "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
-                            text, kMaxClasses, kMaxBytes));
-  }
-  return {
-      .name = name, .image = Shape{channels, height, width}, .classes = static_cast<int>(classes), .samples = samples};
-}
-
 // Fills the pixels of a sample and returns its label.
 using Draw = std::function<int(std::int64_t sample, std::span<std::uint8_t> pixels)>;
 
@@ -380,6 +351,34 @@ LoadedPair draw_glyphs() {
     draw_noise(image, random);
     return digit;
   });
+}
+
+DatasetInfo parse_synthetic(const std::string& name) {
+  const std::string_view text = std::string_view(name).substr(kSyntheticPrefix.size());
+  std::array<std::int64_t, 5> numbers{};  // N, C, H, W, classes
+  constexpr std::string_view kSigns = "xxx:";
+  const char* const end = text.data() + text.size();
+  const char* at = text.data();
+  std::int64_t bytes = 1;
+  std::size_t read = 0;
+  for (; read < numbers.size(); ++read) {
+    const bool is_classes = read == kSigns.size();
+    const auto [rest, status] = std::from_chars(at, end, numbers[read]);
+    const std::int64_t most = is_classes ? kMaxClasses : kMaxBytes / bytes;
+    if (status != std::errc{} || numbers[read] < 1 || numbers[read] > most) break;
+    if (is_classes ? rest != end : rest == end || *rest != kSigns[read]) break;
+    bytes *= numbers[read];
+    at = rest + 1;
+  }
+  const auto [samples, channels, height, width, classes] = numbers;
+  if (read < numbers.size() || classes < 2) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 to {} classes, and images of "
+                            "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
+                            text, kMaxClasses, kMaxBytes));
+  }
+  return {
+      .name = name, .image = Shape{channels, height, width}, .classes = static_cast<int>(classes), .samples = samples};
 }
 
 LoadedPair draw_synthetic(const std::string& name) {

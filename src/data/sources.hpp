@@ -136,7 +136,8 @@ LoadedPair draw_glyphs();
 // "synthetic:NxCxHxW:classes": random images of any size, for measurements and tests: a coarse pattern per label under
 // noise, so that a network can learn them. The samples depend on the shape. The test set has a tenth of the samples.
 inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
-// Throws a usage error that shows an example.
+// The training set of such a name. Throws a usage error that shows an example.
+DatasetInfo parse_synthetic(const std::string& name);
 LoadedPair draw_synthetic(const std::string& name);
 
 // JPEG and PNG files in folders.

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         parse_counts("ranks", text, 100'000);
         return;
       case 5:
-        parse_synthetic(text);
+        parse_synthetic(std::string(kSyntheticPrefix) + text);
         return;
       case 6:
         make_recipe({.normalize = text, .image_size = 0, .seed = 0}, {.name = "set", .image = {3, 8, 8}, .samples = 1});
