@@ -24,9 +24,6 @@ struct RankPosition {
 // smaller.
 std::vector<std::int64_t> make_buckets(const ParameterLayout& layout, std::size_t bucket_bytes);
 
-// Backend::sum_squares adds this many elements in one block.
-inline constexpr std::int64_t kNormBlock = 4096;
-
 // A range of elements that this rank owns.
 struct OwnedPiece {
   IndexRange elements;    // in the block

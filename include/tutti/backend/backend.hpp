@@ -79,6 +79,9 @@ struct NotFiniteSearch {
   Tensor only_if{};         // i32 [1], or empty: where it is 0 the search is skipped
 };
 
+// The elements of a block of Backend::sum_squares.
+inline constexpr std::int64_t kNormBlock = 4096;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -131,7 +134,7 @@ class Backend {
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
   // Writes the sum of squares of each f32 tensor into f64 [tensors.size()]. Squares are added in f64 over fixed blocks
-  // of 4,096 elements, then block by block, so that a sum depends only on the values. Asynchronous.
+  // of kNormBlock elements, then block by block, so that a sum depends only on the values. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
   // sums[i], f64 [n], = the sum, in order, of values[ends[i - 1]] .. values[ends[i] - 1]. Values are f64, ends are i64
   // [n], ascending. Asynchronous.
