@@ -1,6 +1,7 @@
 #pragma once
 // The exchange of gradients: which rank updates which elements of the block, and buckets whose exchange starts as soon
-// as their last gradient is final. Network and optimizer know nothing of buckets, the exchange nothing of layers.
+// as their last gradient is final. The network only reports when the gradients of a bucket are final; the exchange
+// knows nothing of layers.
 
 #include "tutti/comm/communicator.hpp"
 #include "tutti/nn/parameter_arena.hpp"

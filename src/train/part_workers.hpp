@@ -4,7 +4,7 @@
 // depend on the number of workers.
 
 #include "tutti/data/batch_loader.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 #include "tutti/watch/rank_status.hpp"
 
 #include "gradient_accumulator.hpp"
@@ -24,7 +24,7 @@ namespace tutti {
 struct Worker {
   std::size_t index = 0;
   Stream& stream;
-  PartContext context;
+  NetworkInstance instance;
   OwnedTensor sums;         // LossSums of the parts that it has computed
   OwnedTensor sums_before;  // before the last step
   OwnedTensor gradients{};  // of one part; empty if it only computes part 0
@@ -57,9 +57,9 @@ class PartWorkers {
   std::size_t size() const noexcept { return workers_.size(); }
   // Prepares every worker for batches of this many samples.
   void plan(std::int64_t samples, LayerMode mode);
-  // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step;
-  // The caller is called when the number of final elements passes each of the `thresholds`, which ascend.
-  void collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> thresholds = {});
+  // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step.
+  // compute() reports as soon as the elements up to each of the `bucket_ends`, which ascend, are final.
+  void collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> bucket_ends = {});
 
   // Runs `work` for every worker concurrently and returns when all are done. Throws what the first to fail threw.
   void each(const std::function<void(Worker&)>& work);
@@ -105,7 +105,7 @@ class PartWorkers {
   std::vector<std::unique_ptr<Stream>> streams_;  // of all workers except the first
   std::vector<std::unique_ptr<Worker>> workers_;
   GradientAccumulator* total_ = nullptr;
-  std::vector<std::int64_t> thresholds_;
+  std::vector<std::int64_t> bucket_ends_;
   std::vector<const Batch*> parts_;  // of the current step, those with samples
   double seconds_ = 0;               // for all of them
 

@@ -2,8 +2,8 @@
 // One rank's copy of the network during training: all that a step needs, and the order of a step. The trainer adds
 // epochs, reports and checkpoints.
 
+#include "tutti/nn/network_instance.hpp"
 #include "tutti/nn/parameter_arena.hpp"
-#include "tutti/nn/part_context.hpp"
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/trainer_options.hpp"
 

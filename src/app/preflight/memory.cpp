@@ -1,7 +1,7 @@
 #include "memory.hpp"
 
 #include "tutti/data/part_map.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include "../output.hpp"
 #include "host.hpp"
