@@ -163,7 +163,7 @@ class Sgd : public FlatOptimizer {
  public:
   using FlatOptimizer::FlatOptimizer;
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
+  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t /*step*/) override {
     SgdStep step = step_for(learning_rate, clip_factor(stream, arena));
     for (const OwnedPiece& run : runs_) {
       step.weight_decay = is_exempt_run(run) ? 0 : static_cast<float>(options_.weight_decay);
@@ -224,7 +224,7 @@ class Lars final : public Sgd {
         gradient_squares_(context, adapted_),
         factors_(backend_, std::ssize(adapted_), ElementType::f32) {}
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
+  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t /*step*/) override {
     const Tensor clip = clip_factor(stream, arena);
     backend_.trust_factors(stream, {.weight_squares = weight_squares_.compute(stream, arena.weights()),
                                     .gradient_squares = gradient_squares_.compute(stream, arena.gradients()),

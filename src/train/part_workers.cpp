@@ -36,8 +36,8 @@ void PartWorkers::collect_gradients(GradientAccumulator& total, std::int64_t par
   total_ = &total;
   bucket_ends_ = std::move(bucket_ends);
   for (const auto& worker : workers_) {
-    std::size_t part = worker->index;  // its first part outside the total
-    while (part < static_cast<std::size_t>(parts) && is_in_total(*worker, part)) part += size();
+    std::size_t part = worker->index;  // its first part that needs a block of its own
+    while (part < static_cast<std::size_t>(parts) && uses_block_of_total(*worker, part)) part += size();
     if (part >= static_cast<std::size_t>(parts)) continue;
     worker->gradients = OwnedTensor(backend_, total.gradients().elements(), ElementType::f32);
   }
@@ -150,7 +150,7 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
   for (std::size_t i = worker.index; i < parts_.size(); i += size()) {
     const Batch& batch = *parts_[i];
     const auto global_samples = static_cast<double>(step.batches.global_samples);
-    const PartGradients part{i, is_in_total(worker, i) ? total_->gradients() : worker.gradients.values};
+    const PartGradients part{i, uses_block_of_total(worker, i) ? total_->gradients() : worker.gradients.values};
     if (worker.index == 0) status_.enter(Phase::forward);
     worker.instance.train(worker.stream,
                           {.images = batch.images,
@@ -192,8 +192,8 @@ std::vector<Tensor> PartWorkers::bad_losses() const {
   return counts;
 }
 
-bool PartWorkers::is_in_total(const Worker& worker, std::size_t part) const {
-  return part == 0 || (worker.index == 0 && !total_->first_part_writes_total());
+bool PartWorkers::uses_block_of_total(const Worker& worker, std::size_t part) const {
+  return part == 0 || (worker.index == 0 && !total_->sums_in_place());
 }
 
 LossSums PartWorkers::sums() {

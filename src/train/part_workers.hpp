@@ -27,7 +27,7 @@ struct Worker {
   NetworkInstance instance;
   OwnedTensor sums;         // LossSums of the parts that it has computed
   OwnedTensor sums_before;  // before the last step
-  OwnedTensor gradients{};  // of one part; empty if it only computes part 0
+  OwnedTensor gradients{};  // of one part; empty if all its parts use the block of the total
 };
 
 struct WorkersRequest {
@@ -87,8 +87,8 @@ class PartWorkers {
   void run_thread(Worker& worker, const std::stop_token& stop);
   void run_work(Worker& worker) noexcept;
   void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsFinal& on_final);
-  // Whether the part leaves its gradients in the block of the total.
-  bool is_in_total(const Worker& worker, std::size_t part) const;
+  // Whether the part's gradients are written to the block total_->gradients() instead of the worker's own block.
+  bool uses_block_of_total(const Worker& worker, std::size_t part) const;
 
   // Parts are added to the total in their order, while any number of threads compute them, so that the bits do not
   // depend on which worker computes which part, or when.

@@ -147,7 +147,7 @@ void Replica::synchronize() {
 void Replica::set_gradients(const Tensor& gradients) {
   total().begin(*stream_);
   if (gradients.data == nullptr) return total().clear(*stream_);
-  if (total().first_part_writes_total()) backend_.copy(*stream_, arena_.gradients(), gradients);
+  if (total().sums_in_place()) backend_.copy(*stream_, arena_.gradients(), gradients);
   total().add(*stream_, {0, gradients}, {0, gradients.elements()});
 }
 

@@ -26,9 +26,9 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 
 }  // namespace
 
-Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts)
+Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata)
     : options_(options),
-      facts_(std::move(facts)),
+      metadata_(std::move(metadata)),
       replica_(context, options),
       context_(replica_.context()),
       pace_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
@@ -128,13 +128,13 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   refuse_not_finite(state.progress.epoch_sums);
   replica_.copy_state_to(state, shard);
   refuse_not_finite(state);
-  state.configuration = facts_.configuration;
-  state.command_line = facts_.command_line;
-  state.model = facts_.model;
-  state.versions = facts_.versions;
+  state.configuration = metadata_.configuration;
+  state.command_line = metadata_.command_line;
+  state.model = metadata_.model;
+  state.versions = metadata_.versions;
   state.choices = context_.backend.algorithm_cache();
-  state.data = facts_.data;
-  state.data_digest = facts_.data_digest;
+  state.data = metadata_.data;
+  state.data_digest = metadata_.data_digest;
   return state;
 }
 

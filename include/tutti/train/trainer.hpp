@@ -24,7 +24,7 @@ class Trainer {
  public:
   // Initialises the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
   // errors for options that do not fit each other or the data.
-  Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts);
+  Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -93,7 +93,7 @@ class Trainer {
   void skip_empty_epochs();
 
   TrainerOptions options_;
-  RunMetadata facts_;
+  RunMetadata metadata_;
 
   Replica replica_;
   const RankContext& context_;
