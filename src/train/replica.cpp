@@ -2,15 +2,16 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
 #include "exchange.hpp"
 #include "finite_check.hpp"
 #include "part_balancer.hpp"
 #include "part_workers.hpp"
+#include "phase_timeline.hpp"
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
-#include "step_timing.hpp"
 
 #include <fmt/format.h>
 
@@ -37,6 +38,41 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .recipe = options.recipe,
           .after_piece = [&status] { status.note_progress(); }};
 }
+
+// Times the phases of a step and waits for the work where a phase ends, if times are requested; else does nothing.
+class StepTimer {
+ public:
+  // Borrowed. Null: not requested.
+  StepTimer(Stream& stream, StepTimes* times) : stream_(stream), times_(times) {
+    if (times_ != nullptr) lap();
+  }
+
+  // Ends a phase.
+  void end(double StepTimes::*phase) {
+    if (times_ != nullptr) times_->*phase += lap();
+  }
+  void end_interval(std::int64_t final_elements) {
+    if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .final_elements = final_elements});
+  }
+  // The step is repeated: the time so far counts as waiting.
+  void restart() {
+    if (times_ == nullptr) return;
+    times_->waiting += times_->compute_seconds() + lap();
+    times_->compute.clear();
+  }
+
+ private:
+  double lap() {
+    stream_.synchronize();
+    const double seconds = watch_.seconds();
+    watch_.restart();
+    return seconds;
+  }
+
+  Stream& stream_;
+  StepTimes* times_;
+  Stopwatch watch_;
+};
 
 }  // namespace
 

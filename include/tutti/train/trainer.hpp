@@ -97,7 +97,7 @@ class Trainer {
 
   Replica replica_;
   const RankContext& context_;
-  std::unique_ptr<StepThrottle> pace_;
+  std::unique_ptr<StepThrottle> throttle_;
   std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
   std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
 
