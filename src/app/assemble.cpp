@@ -34,8 +34,8 @@ int max_concurrent_parts(const RunConfig& config, const World& world, const Core
 }
 
 std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
-  const PartMap plan = PartMap::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
-  const int workers = std::min(max_concurrent_parts(config, world, cores), std::ranges::max(plan.parts_by_rank()));
+  const int parts = std::ranges::max(max_parts_by_rank(*config.part_map, static_cast<int>(config.parts), world.size()));
+  const int workers = std::min(max_concurrent_parts(config, world, cores), parts);
   return workers * config.threads * world.local_size();
 }
 

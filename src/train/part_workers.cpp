@@ -176,7 +176,7 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
                                }});
     unfinished = part;
   }
-  if (step.measured) worker.stream.synchronize();
+  if (step.timed) worker.stream.synchronize();
   if (unfinished) finish(worker, *unfinished);
 }
 

@@ -46,7 +46,7 @@ struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool measured = false;  // for seconds_per_part(): waits for the work
+  bool timed = false;  // for seconds_per_part(): waits for the work
 };
 
 class PartWorkers {
@@ -73,7 +73,7 @@ class PartWorkers {
   void restore_sums();
   // By worker, the number of losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
-  // The mean seconds per part of the last step, if it was measured, without the time in OnGradientsFinal; 0 if it had
+  // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsFinal; 0 if it had
   // no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 

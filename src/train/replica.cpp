@@ -94,15 +94,15 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
       loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
-      workers_(std::make_unique<PartWorkers>(WorkersRequest{
-          .network = context.network,
-          .weights = weights_,
-          .backend = backend_,
-          .stream = *stream_,
-          .workers = static_cast<int>(std::min<std::int64_t>(options.max_workers, balancer_->max_parts())),
-          .threads = options.threads,
-          .label_smoothing = options.label_smoothing,
-          .rank_status = context_->status})),
+      workers_(
+          std::make_unique<PartWorkers>(WorkersRequest{.network = context.network,
+                                                       .weights = weights_,
+                                                       .backend = backend_,
+                                                       .stream = *stream_,
+                                                       .workers = std::min(options.max_workers, balancer_->max_parts()),
+                                                       .threads = options.threads,
+                                                       .label_smoothing = options.label_smoothing,
+                                                       .rank_status = context_->status})),
       float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
@@ -140,7 +140,7 @@ StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.begin_step(request.step + 1, Phase::data);
   const PartsOfStep parts{
-      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = balancer_->measures()};
+      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .timed = balancer_->times_next_step()};
   clock.end(&StepTimes::input);
   const auto start_exchange = [&](std::int64_t final_elements) {
     clock.end_interval(final_elements);
