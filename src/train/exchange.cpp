@@ -109,6 +109,7 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
     if (ownership.owners() == Owners::root) {
       communicator.broadcast(values, stream);
     } else {
+      // Without values to reduce, this is an all_gather of shards of any sizes.
       communicator.reduce_scatter_gather(
           {.values = {}, .bounds = ownership.bounds(bucket), .transform_shard = {}, .results = values}, stream);
     }

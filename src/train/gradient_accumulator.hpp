@@ -82,11 +82,11 @@ class ExactAccumulator final : public GradientAccumulator {
   // Converts their sums over all ranks into the gradients. Called in one thread at a time.
   void convert(Stream& stream, IndexRange elements);
 
-  // After the parts of a step, before the exchange is finished: all-gathers what check() needs. Collective.
+  // All-gathers what check() needs. Call it after the parts of a step, before the exchange is finished. Collective.
   // Asynchronous.
   void gather_largest();
-  // After the exchange of finite gradients: returns whether the sums are valid; if not, the step must be repeated. The
-  // same on all ranks. Waits.
+  // Returns whether the sums are valid; if not, the step must be repeated. Call it after the exchange of finite
+  // gradients. The same on all ranks. Waits.
   bool check();
   // i32 [slices]: ToFixedPoint::largest of this rank's parts.
   Tensor largest() const;

@@ -110,7 +110,7 @@ class FlatOptimizer : public Optimizer {
         backend_(context.backend),
         clip_squares_(context, options.clip_norm == 0 ? std::span<const ParameterSlice>{} : context.layout.trained()),
         clip_factor_(backend_, 1, ElementType::f32) {
-    // In order; one run per owned range where all elements are updated by the same rule.
+    // The ranges of elements that are updated by one rule, in order; there is a run for each owned piece of them.
     const bool has_rules = options.weight_decay != 0 || options.kind == OptimizerKind::lars;
     const auto ends = context.layout.slice_ends();
     std::vector<IndexRange> ranges;
@@ -134,8 +134,8 @@ class FlatOptimizer : public Optimizer {
   std::vector<OptimizerSlot> slots() const override { return slots_; }
 
  protected:
-  // The factor that limits the global norm of the gradients, f32 [1]; empty without a limit. As SliceSquares::compute,
-  // collective and asynchronous.
+  // The factor that limits the global norm of the gradients, f32 [1]; empty without a limit. It is collective and
+  // asynchronous as SliceSquares::compute is.
   Tensor clip_factor(Stream& stream, const ParameterArena& arena) {
     if (options_.clip_norm == 0) return {};
     const Tensor squares = clip_squares_.compute(stream, arena.gradients());

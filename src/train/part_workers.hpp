@@ -67,20 +67,20 @@ class PartWorkers {
   // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
   // its stream.
   using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
-  // Forward, loss and backward of each batch; gradients are added in the order of the parts.
+  // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts.
   void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Resets the sums to their values before the last step.
   void restore_sums();
-  // By worker, the number of losses that were not finite: i64 [1] in the processor's memory.
+  // For each worker, the number of its losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
   // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsFinal; 0 if it had
   // no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 
-  // Over all workers. Waits.
+  // The sums over all workers. Waits.
   LossSums sums();
   void set_sums(const LossSums& sums);
-  // Activations, and gradients outside the total.
+  // The memory for activations, and for gradients outside the total's block.
   std::size_t memory_bytes() const;
 
  private:

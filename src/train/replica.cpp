@@ -144,6 +144,7 @@ StepResult Replica::step(const StepRequest& request) {
   clock.end(&StepTimes::input);
   const auto start_exchange = [&](std::int64_t final_elements) {
     clock.end_interval(final_elements);
+    // Phase::exchange is this rank's own work for the exchange: starting collectives and driving their progress.
     context_->status.enter(Phase::exchange);
     start_ready_buckets(final_elements);
     clock.end(&StepTimes::overlapped_exchange);
@@ -196,8 +197,11 @@ StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> b
   context_->status.enter(Phase::exchange);
   if (exact_) exact_->gather_largest();
   finite_check_->gather(workers_->bad_losses(), batches);
+  // Phase::waiting begins when this rank has nothing left to do until the other ranks arrive.
   context_->status.enter(Phase::waiting);
   exchange_->finish(*stream_);
+  // If checks are delayed, this is the result of an earlier step. It may end the run, but never skips this step: checks
+  // are not delayed with OnNotFinite::skip, nor with `exact`, whose check() needs finite gradients.
   if (!finite_check_->check(step + 1)) return StepOutcome::skipped;
   return !exact_ || exact_->check() ? StepOutcome::valid : StepOutcome::repeat;
 }

@@ -259,7 +259,7 @@ TEST_P(NetworkGradientsInBf16, AreNearThoseOfTheDoublePrecisionReference) {
   expect_gradients_of_reference(twin, 5e-3, {2e-2, 5e-3});
 }
 
-// Along each slice's gradient, and along a random direction.
+// The directions are each slice's gradient and a random one.
 TEST_P(NetworkGradients, OfTheReferenceAreItsFiniteDifferences) {
   const Twin twin(GetParam());
   auto weights = Twin(GetParam()).weights();
