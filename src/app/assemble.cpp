@@ -272,8 +272,8 @@ RecipeRequest recipe_request(const RunConfig& config) {
 }
 
 std::int64_t Assembly::busy_cores(const World& world) const {
-  const PartMap plan = PartMap::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
-  const int workers = std::min(max_concurrent_parts(*this, world), std::ranges::max(plan.parts_by_rank()));
+  const int parts = std::ranges::max(max_parts_by_rank(*config.part_map, static_cast<int>(config.parts), world.size()));
+  const int workers = std::min(max_concurrent_parts(*this, world), parts);
   return workers * config.threads * world.local_size();
 }
 

@@ -75,7 +75,7 @@ LrPlan lr_plan(const RunConfig& config) {
 void refuse_part_map(const RunConfig& config, int ranks) {
   const PartMapOptions& map = *config.part_map;
   PartMap::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
-  if (!map.measured || config.exchange == Exchange::exact) return;
+  if (!map.balanced || config.exchange == Exchange::exact) return;
   throw Error(
       ErrorSource::usage,
       fmt::format("--part-map auto moves parts between ranks as it trains, and only --exchange exact gives the same "
@@ -121,7 +121,7 @@ double parse_time_limit(const std::string& text) {
 
 PartMapOptions parse_part_map(const std::string& text) {
   if (text == "even") return {};
-  if (text == "auto") return {.measured = true};
+  if (text == "auto") return {.balanced = true};
   const auto counts = read_list(text);
   if (counts && std::accumulate(counts->begin(), counts->end(), std::int64_t{0}) <= kMaxParts) {
     return {.parts_by_rank = *counts};

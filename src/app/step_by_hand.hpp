@@ -3,7 +3,7 @@
 // all-reduces) and checks (of values and replicas). The result is bit-identical to the trainer's.
 
 #include "tutti/data/batch_loader.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include "assemble.hpp"
 
@@ -35,14 +35,14 @@ struct StepByHand {
         stream(backend.make_stream()),
         arena(assembly.network->layout(), backend, communicator.allocate(assembly.network->layout().block_bytes())),
         weights(*assembly.network, backend, arena.weights()),
-        context(*assembly.network, weights, backend, options.label_smoothing),
+        instance(*assembly.network, weights, backend, options.label_smoothing),
         loader(*assembly.data.train, backend, plan),
         part_gradients(backend.allocate(arena.gradients().bytes())),
         velocity(backend.allocate(arena.gradients().bytes())),
         sums(backend.allocate(sizeof(LossSums::Fields))) {
     while (loader.sampler().steps(epoch) == 0) ++epoch;  // a batch may need more samples than an epoch has
     loader.seek(epoch, 0);
-    for (const std::int64_t samples : loader.part_batch_sizes()) context.plan(samples, LayerMode::training);
+    for (const std::int64_t samples : loader.part_batch_sizes()) instance.plan(samples, LayerMode::training);
     // Every rank draws the same weights: each depends only on the seed, its tensor's name and its index.
     initialize(*assembly.network, options.initializer, options.seed, backend, arena.weights());
     weights.refresh(*stream);
@@ -60,11 +60,11 @@ struct StepByHand {
       if (batch.samples == 0) continue;
       const Tensor block = arena.gradients();
       const Tensor gradients = is_first ? block : part_gradients.view(block.shape, block.type);
-      context.forward(*stream, batch.images, LayerMode::training,
-                      {.seed = options.seed, .first_position = static_cast<std::uint32_t>(batch.first_position)});
-      context.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.global_samples), fields);
-      context.backward(*stream, gradients, static_cast<float>(static_cast<double>(batch.samples) / all_samples),
-                       [](std::int64_t) {});
+      instance.forward(*stream, batch.images, LayerMode::training,
+                       {.seed = options.seed, .first_position = static_cast<std::uint32_t>(batch.first_position)});
+      instance.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.global_samples), fields);
+      instance.backward(*stream, gradients, static_cast<float>(static_cast<double>(batch.samples) / all_samples),
+                        [](std::int64_t) {});
       if (!is_first) backend.add(*stream, block, gradients);
       is_first = false;
     }
@@ -114,9 +114,9 @@ struct StepByHand {
   Backend& backend;
   Communicator& communicator;
   std::unique_ptr<Stream> stream;
-  ParameterArena arena;    // weights and gradients, each in one block
-  NetworkWeights weights;  // in the format of the layers
-  PartContext context;     // activations of one part
+  ParameterArena arena;      // weights and gradients, each in one block
+  NetworkWeights weights;    // in the format of the layers
+  NetworkInstance instance;  // activations of one part
   BatchLoader loader;
   Buffer part_gradients;
   Buffer velocity;

@@ -302,12 +302,11 @@ constexpr std::array kStations{
     Station{"weights", "every rank begins with the same weights", &Tour::show_weights,
             "StepByHand (src/app/step_by_hand.hpp), initialize (src/nn/network.cpp), digest "
             "(include/tutti/base/digest.hpp)"},
-    Station{
-        "forward", "forward, loss and backward on every rank", &Tour::show_forward,
-        "StepByHand::compute (src/app/step_by_hand.hpp), PartContext (include/tutti/nn/part_context.hpp), PartWorkers "
-        "(src/train/part_workers.cpp)"},
+    Station{"forward", "forward, loss and backward on every rank", &Tour::show_forward,
+            "StepByHand::compute (src/app/step_by_hand.hpp), NetworkInstance (include/tutti/nn/network_instance.hpp), "
+            "PartWorkers (src/train/part_workers.cpp)"},
     Station{"gradients", "the gradients differ from rank to rank", &Tour::show_gradients,
-            "PartContext::backward (src/nn/part_context.cpp), PartWorkers::add (src/train/part_workers.cpp)"},
+            "NetworkInstance::backward (src/nn/network_instance.cpp), PartWorkers::add (src/train/part_workers.cpp)"},
     Station{"sum", "an all-reduce makes them equal", &Tour::show_sum,
             "StepByHand::exchange (src/app/step_by_hand.hpp), Communicator (include/tutti/comm/communicator.hpp), "
             "GradientExchange (src/train/exchange.cpp)"},

@@ -13,7 +13,7 @@ struct SourceFacts {
   ExitStatus status;
   std::string_view library{};  // named by describe(); empty: the error is the user's
 };
-// By ErrorSource.
+// One entry for each ErrorSource, in their order.
 constexpr std::array<SourceFacts, 16> kSources{{{ExitStatus::usage},
                                                 {ExitStatus::bad_input},
                                                 {ExitStatus::no_checkpoint},

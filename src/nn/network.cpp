@@ -145,7 +145,7 @@ Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
   add_slices(true);
 }
 
-// In the order in which backward finishes the layers.
+// Adds the slices in the order in which backward finishes the layers.
 void Network::add_slices(bool statistics) {
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     for (const ParameterSpec& parameter : parameters(layer->spec, layer->input)) {

@@ -22,13 +22,13 @@ struct Placed {
   std::size_t end;
 };
 
-// The start of the narrowest gap between `neighbours` that holds `bytes`, or the end of them all.
-std::size_t best_fit(std::vector<Placed>& neighbours, std::size_t bytes) {
-  std::ranges::sort(neighbours, {}, &Placed::begin);
+// The start of the narrowest gap between `neighbors` that holds `bytes`, or the end of them all.
+std::size_t best_fit(std::vector<Placed>& neighbors, std::size_t bytes) {
+  std::ranges::sort(neighbors, {}, &Placed::begin);
   std::size_t best = 0;
   std::size_t narrowest = std::numeric_limits<std::size_t>::max();
   std::size_t free_from = 0;
-  for (const Placed& placed : neighbours) {
+  for (const Placed& placed : neighbors) {
     if (placed.begin >= free_from + bytes && placed.begin - free_from < narrowest) {
       narrowest = placed.begin - free_from;
       best = free_from;
@@ -60,16 +60,16 @@ MemoryPlan::MemoryPlan(std::span<const BlockLifetime> blocks) {
 
 void MemoryPlan::place(std::span<const BlockLifetime> blocks, std::span<const std::size_t> order) {
   offsets_.resize(blocks.size());
-  std::vector<Placed> neighbours;
+  std::vector<Placed> neighbors;
   for (std::size_t done = 0; done < order.size(); ++done) {
     const std::size_t block = order[done];
-    neighbours.clear();
+    neighbors.clear();
     for (const std::size_t other : order.first(done)) {
       if (!overlap(blocks[block], blocks[other])) continue;
-      neighbours.push_back({offsets_[other], offsets_[other] + aligned(blocks[other].bytes)});
+      neighbors.push_back({offsets_[other], offsets_[other] + aligned(blocks[other].bytes)});
     }
     const std::size_t bytes = aligned(blocks[block].bytes);
-    offsets_[block] = best_fit(neighbours, bytes);
+    offsets_[block] = best_fit(neighbors, bytes);
     bytes_ = std::max(bytes_, offsets_[block] + bytes);
   }
 }
@@ -118,7 +118,7 @@ void ActivationPlan::place_gradients(const Network& network) {
   }
 }
 
-// For the output of this layer, or its gradient, first written at `begin`.
+// Adds a block for the output of this layer, or for its gradient, that is first written at `begin`.
 std::size_t ActivationPlan::add_block(std::size_t layer, int begin) {
   lifetimes_.push_back({.bytes = uses_[layer].output_bytes, .begin = begin, .end = begin});
   return lifetimes_.size() - 1;
@@ -153,7 +153,7 @@ PassPlan::PassPlan(const Network& network, const NetworkWeights& weights, Backen
   activations.emplace(network, std::move(uses), mode);
 }
 
-// With what a backend's layers are expected to say of themselves.
+// Assumes that a backend's layers read what backward_reads() says and leave residual gradients in place.
 std::size_t estimate_activations(const Network& network, const PassSize& pass) {
   std::vector<ActivationUse> uses;
   for (const NetworkLayer& layer : network.layers()) {

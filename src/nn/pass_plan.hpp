@@ -1,9 +1,9 @@
 #pragma once
 // A network prepared for one batch size and mode: its layers, and where each activation and gradient lies in one
-// arena. PartContext holds the arena and runs the passes.
+// block of memory. NetworkInstance holds this memory and runs the passes.
 
 #include "tutti/backend/layer.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct BlockLifetime {
   int end = 0;
 };
 
-// Where blocks of memory with known lifetimes lie in one arena, so that those that never live at once share it.
+// Where pieces with known lifetimes lie in one block of memory, so that those that never live at once share it.
 class MemoryPlan {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -49,7 +49,7 @@ struct LayerBlocks {
   std::optional<std::size_t> residual_gradient{};
 };
 
-// Of one layer, as Layer says.
+// What the activations of one layer need, as its Layer reports it.
 struct ActivationUse {
   std::size_t output_bytes = 0;
   bool reads_input = true;
@@ -57,7 +57,7 @@ struct ActivationUse {
   bool residual_gradient_in_place = false;
 };
 
-// From how many bytes each layer's output takes and what its backward pass reads.
+// Places the activations and gradients, given the bytes of each layer's output and what its backward pass reads.
 class ActivationPlan {
  public:
   // A use for every layer of the network.

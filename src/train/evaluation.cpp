@@ -50,8 +50,8 @@ Evaluator::Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankC
                            OwnedTensor(context.backend, LossSums::kFields, ElementType::i64)});
   }
   each_worker([&](Worker& worker) {
-    if (samples_ >= kChunk) worker.context.plan(kChunk, LayerMode::evaluation);
-    if (samples_ % kChunk != 0) worker.context.plan(samples_ % kChunk, LayerMode::evaluation);
+    if (samples_ >= kChunk) worker.instance.plan(kChunk, LayerMode::evaluation);
+    if (samples_ % kChunk != 0) worker.instance.plan(samples_ % kChunk, LayerMode::evaluation);
   });
 }
 
@@ -119,7 +119,7 @@ void Evaluator::score(Worker& worker, const Batch& batch, std::size_t classes, S
   const Shape shape{batch.samples, static_cast<std::int64_t>(classes)};
   const Tensor plain = to.plain.memory.view(shape, ElementType::f32);
   to.resize(batch.samples, classes);
-  worker.context.copy_logits(worker.stream, plain);
+  worker.instance.copy_logits(worker.stream, plain);
   context_.backend.copy(worker.stream, {to.logits.data(), shape, ElementType::f32, MemorySpace::host}, plain);
   context_.backend.copy(worker.stream, {to.labels.data(), batch.labels.shape, ElementType::i32, MemorySpace::host},
                         batch.labels);
@@ -150,8 +150,8 @@ std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t iteration) c
 Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
   const PerWorker& own = per_worker_[worker.index];
   const Batch batch = own.reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
-  worker.context.forward(worker.stream, batch.images, LayerMode::evaluation);
-  worker.context.loss(worker.stream, batch.labels, 0, own.sums.values);
+  worker.instance.forward(worker.stream, batch.images, LayerMode::evaluation);
+  worker.instance.loss(worker.stream, batch.labels, 0, own.sums.values);
   return batch;
 }
 

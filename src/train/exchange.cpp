@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kCacheLine = 16;  // elements
+constexpr std::int64_t kCacheLineElements = 64 / sizeof(float);
 
 // The last offset at or before `offset` at which a shard of the bucket may begin.
 std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucket, std::int64_t offset) {
@@ -27,9 +27,9 @@ std::vector<std::int64_t> shard_bounds(Owners owners, const ParameterLayout& lay
       bounds.push_back(bucket.size());
     } else if (owners == Owners::all) {
       // The last shard takes the rest: if all others are equal, NCCL needs only one call.
-      bounds.push_back(bucket.size() / ranks / kCacheLine * kCacheLine * rank);
+      bounds.push_back(bucket.size() / ranks / kCacheLineElements * kCacheLineElements * rank);
     } else {
-      const std::int64_t even = bucket.size() * rank / ranks / kCacheLine * kCacheLine;
+      const std::int64_t even = bucket.size() * rank / ranks / kCacheLineElements * kCacheLineElements;
       bounds.push_back(begin_of_norm_block(layout, bucket, bucket.begin + even) - bucket.begin);
     }
   }
@@ -109,6 +109,7 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
     if (ownership.owners() == Owners::root) {
       communicator.broadcast(values, stream);
     } else {
+      // Without values to reduce, this is an all_gather of shards of any sizes.
       communicator.reduce_scatter_gather(
           {.values = {}, .bounds = ownership.bounds(bucket), .transform_shard = {}, .results = values}, stream);
     }

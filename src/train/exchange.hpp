@@ -1,6 +1,7 @@
 #pragma once
 // The exchange of gradients: which rank updates which elements of the block, and buckets whose exchange starts as soon
-// as their last gradient is final. Network and optimizer know nothing of buckets, the exchange nothing of layers.
+// as their last gradient is final. The network only reports when the gradients of a bucket are final; the exchange
+// knows nothing of layers.
 
 #include "tutti/comm/communicator.hpp"
 #include "tutti/nn/parameter_arena.hpp"
@@ -23,9 +24,6 @@ struct RankPosition {
 // The end of each bucket, in elements. A bucket is made of whole slices, at least bucket_bytes of f32; the last may be
 // smaller.
 std::vector<std::int64_t> make_buckets(const ParameterLayout& layout, std::size_t bucket_bytes);
-
-// Backend::sum_squares adds this many elements in one block.
-inline constexpr std::int64_t kNormBlock = 4096;
 
 // A range of elements that this rank owns.
 struct OwnedPiece {

@@ -48,11 +48,11 @@ class FiniteCheck {
   // Searches the gradients of this rank's total up to final_elements, after those searched before. Call it before their
   // exchange starts. Asynchronous.
   void search(std::int64_t final_elements);
-  // After the last search: all-gathers the findings, with the numbers of losses that are not finite, i64 [1] each.
-  // Collective. Asynchronous.
+  // All-gathers the findings, with the numbers of losses that are not finite, i64 [1] each. Call it after the last
+  // search. Collective. Asynchronous.
   void gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);
-  // After the exchange: returns whether the step, counted from 1, may update the weights. Throws on all ranks if it, or
-  // a step up to max_delay_steps before it, ends the run.
+  // Returns whether the step, counted from 1, may update the weights. Call it after the exchange. Throws on all ranks
+  // if it, or a step up to max_delay_steps before it, ends the run.
   bool check(std::int64_t step);
   // Waits for the results of all steps. Throws as check() does.
   void synchronize();

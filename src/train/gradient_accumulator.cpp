@@ -30,6 +30,8 @@ bool GridLevel::accept(std::int32_t largest_bits) {
   // Computed from the bits, since this thread may treat denormal numbers as 0.
   const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(largest_bits)));
   const int seen = width > kMantissaBits ? (largest_bits >> kMantissaBits) - 126 : width - 149;
+  // The level is unknown until a first gradient has been seen. A run that starts without a checkpoint therefore
+  // computes its first step twice: first to find the levels, then on the grids that follow from them.
   if (!level || seen > *level + kMarginBits) {
     level = seen;
     return false;

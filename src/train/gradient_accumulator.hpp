@@ -25,12 +25,12 @@ class GradientAccumulator {
   GradientAccumulator(Backend& backend, const Tensor& gradients) : backend_(backend), gradients_(gradients) {}
   virtual ~GradientAccumulator() = default;
 
-  // The block that receives the gradients of the first worker's parts, and finally the sum over all ranks.
+  // The block that finally holds the sum over all ranks. Before, part 0 writes its gradients there.
   const Tensor& gradients() const { return gradients_; }
-  // True if part 0 must write its gradients to gradients(), where the sum begins with them; no other part may then
-  // write there.
-  virtual bool first_part_writes_total() const { return true; }
-  // Call it before the parts of a step. Like all of these, asynchronous.
+  // Whether the sum over the parts is made in gradients(): it begins with part 0, and no other part may write there.
+  // Otherwise any part may, as the sum is made elsewhere.
+  virtual bool sums_in_place() const { return true; }
+  // Call it before the parts of a step. This and the following functions are asynchronous.
   virtual void begin(Stream&) {}
   // Adds elements of a part. Parts come in ascending order; part 0 replaces the previous values.
   virtual void add(Stream& stream, const PartGradients& part, IndexRange elements) {
@@ -72,7 +72,7 @@ class ExactAccumulator final : public GradientAccumulator {
   // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks.
   ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts);
 
-  bool first_part_writes_total() const override { return false; }
+  bool sums_in_place() const override { return false; }
   void begin(Stream& stream) override;
   void add(Stream& stream, const PartGradients& part, IndexRange elements) override;
   void clear(Stream& stream) override;
@@ -82,11 +82,11 @@ class ExactAccumulator final : public GradientAccumulator {
   // Converts their sums over all ranks into the gradients. Called in one thread at a time.
   void convert(Stream& stream, IndexRange elements);
 
-  // After the parts of a step, before the exchange is finished: all-gathers what check() needs. Collective.
+  // All-gathers what check() needs. Call it after the parts of a step, before the exchange is finished. Collective.
   // Asynchronous.
   void gather_largest();
-  // After the exchange of finite gradients: returns whether the sums are valid; if not, the step must be repeated. The
-  // same on all ranks. Waits.
+  // Returns whether the sums are valid; if not, the step must be repeated. Call it after the exchange of finite
+  // gradients. The same on all ranks. Waits.
   bool check();
   // i32 [slices]: ToFixedPoint::largest of this rank's parts.
   Tensor largest() const;

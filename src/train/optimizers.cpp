@@ -110,7 +110,7 @@ class FlatOptimizer : public Optimizer {
         backend_(context.backend),
         clip_squares_(context, options.clip_norm == 0 ? std::span<const ParameterSlice>{} : context.layout.trained()),
         clip_factor_(backend_, 1, ElementType::f32) {
-    // In order; one run per owned range where all elements are updated by the same rule.
+    // The ranges of elements that are updated by one rule, in order; there is a run for each owned piece of them.
     const bool has_rules = options.weight_decay != 0 || options.kind == OptimizerKind::lars;
     const auto ends = context.layout.slice_ends();
     std::vector<IndexRange> ranges;
@@ -134,8 +134,8 @@ class FlatOptimizer : public Optimizer {
   std::vector<OptimizerSlot> slots() const override { return slots_; }
 
  protected:
-  // The factor that limits the global norm of the gradients, f32 [1]; empty without a limit. As SliceSquares::compute,
-  // collective and asynchronous.
+  // The factor that limits the global norm of the gradients, f32 [1]; empty without a limit. It is collective and
+  // asynchronous as SliceSquares::compute is.
   Tensor clip_factor(Stream& stream, const ParameterArena& arena) {
     if (options_.clip_norm == 0) return {};
     const Tensor squares = clip_squares_.compute(stream, arena.gradients());
@@ -163,7 +163,7 @@ class Sgd : public FlatOptimizer {
  public:
   using FlatOptimizer::FlatOptimizer;
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
+  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t /*step*/) override {
     SgdStep step = step_for(learning_rate, clip_factor(stream, arena));
     for (const OwnedPiece& run : runs_) {
       step.weight_decay = is_exempt_run(run) ? 0 : static_cast<float>(options_.weight_decay);
@@ -224,7 +224,7 @@ class Lars final : public Sgd {
         gradient_squares_(context, adapted_),
         factors_(backend_, std::ssize(adapted_), ElementType::f32) {}
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
+  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t /*step*/) override {
     const Tensor clip = clip_factor(stream, arena);
     backend_.trust_factors(stream, {.weight_squares = weight_squares_.compute(stream, arena.weights()),
                                     .gradient_squares = gradient_squares_.compute(stream, arena.gradients()),

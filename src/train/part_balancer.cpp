@@ -55,6 +55,13 @@ Subset best_subset(int num_parts, const SecondsPerPart& seconds) {
 
 }  // namespace
 
+// If parts are moved, each of the other ranks keeps one at least.
+std::vector<int> max_parts_by_rank(const PartMapOptions& options, int num_parts, int num_ranks) {
+  std::vector<int> most = PartMap::chosen(options.parts_by_rank, num_parts, num_ranks).parts_by_rank();
+  if (options.balanced) std::ranges::fill(most, num_parts - num_ranks + 1);
+  return most;
+}
+
 double step_seconds(const PartMap& map, const SecondsPerPart& seconds) {
   double slowest = 0;
   for (int rank = 0; rank < map.num_ranks(); ++rank) {
@@ -104,31 +111,30 @@ bool is_better_without_some(const PartMap& map, const SecondsPerPart& seconds) {
 PartBalancer::PartBalancer(const RankContext& context, const TrainerOptions& options)
     : context_(context),
       map_(PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, context.communicator.size())),
-      balances_(options.part_map.measured && context.communicator.size() > 1) {
+      max_parts_(max_parts_by_rank(options.part_map, options.num_parts, context.communicator.size())),
+      balanced_(options.part_map.balanced && context.communicator.size() > 1) {
   constexpr int kWantedPerRank = 4;
-  if (balances_ && options.num_parts < kWantedPerRank * map_.num_ranks()) {
+  if (balanced_ && options.num_parts < kWantedPerRank * map_.num_ranks()) {
     notes_.push_back(fmt::format("--part-map auto balances coarsely with {} parts on {} ranks: use at least {} parts",
                                  options.num_parts, map_.num_ranks(), kWantedPerRank * map_.num_ranks()));
   }
 }
 
-std::int64_t PartBalancer::max_parts() const { return balances_ ? max_parts_of_any() : parts().size(); }
+int PartBalancer::max_parts() const { return max_parts_.at(static_cast<std::size_t>(context_.communicator.rank())); }
 
-int PartBalancer::max_parts_of_any() const {
-  return balances_ ? map_.num_parts() - map_.num_ranks() + 1 : std::ranges::max(map_.parts_by_rank());
-}
+int PartBalancer::max_parts_of_any() const { return std::ranges::max(max_parts_); }
 
 bool PartBalancer::after_step(double seconds_per_part) {
-  if (measures() && seconds_per_part > 0) measured_.push_back(seconds_per_part);
-  if (++steps_ != next_balance_ || !balances_) return false;
-  const double mine = measured_.empty() ? 0 : quartiles_of(std::exchange(measured_, {})).median;
+  if (times_next_step() && seconds_per_part > 0) times_.push_back(seconds_per_part);
+  if (++steps_ != next_balance_ || !balanced_) return false;
+  const double mine = times_.empty() ? 0 : quartiles_of(std::exchange(times_, {})).median;
   SecondsPerPart seconds;
   for (const std::int64_t bits : context_.all_gather({std::bit_cast<std::int64_t>(mine)})) {
     seconds.push_back(std::bit_cast<double>(bits));
   }
   const bool first = next_balance_ == kFirstBalance;
   next_balance_ += kStepsBetween;
-  // A rank without a sample in these steps has no measurement.
+  // A rank without a sample in these steps has no time.
   if (std::ranges::any_of(seconds, [](double each) { return each <= 0; })) return false;
   const PartMap before = std::exchange(map_, reassign(map_, seconds));
   const bool changed = map_ != before;

@@ -32,8 +32,8 @@ std::string map_note(const PartMap& map, const SecondsPerPart& seconds);
 // True if the fastest ranks alone would finish all parts sooner by more than 5 %.
 bool is_better_without_some(const PartMap& map, const SecondsPerPart& seconds);
 
-// The part map of a run. With --part-map auto every rank periodically measures a few steps, the ranks all-gather the
-// measurements, and the map is balanced by them.
+// The part map of a run. With --part-map auto every rank periodically times a few steps, the ranks all-gather the
+// medians, and the map is balanced by them.
 class PartBalancer {
  public:
   // The context is borrowed. Throws a usage error for a list that does not fit the ranks or the parts.
@@ -41,13 +41,12 @@ class PartBalancer {
 
   const PartMap& map() const noexcept { return map_; }
   IndexRange parts() const { return map_.parts_of(context_.communicator.rank()); }
-  // The most parts that this rank can have during the run.
-  std::int64_t max_parts() const;
-  // The most that any rank can have; the same on every rank.
+  // The largest number of parts that this rank, and that any rank, can have during the run.
+  int max_parts() const;
   int max_parts_of_any() const;
 
-  // Whether the next step is measured; the same on every rank.
-  bool measures() const noexcept { return balances_ && steps_ >= next_balance_ - kMeasuredSteps; }
+  // Whether the next step is timed; the same on every rank.
+  bool times_next_step() const noexcept { return balanced_ && steps_ >= next_balance_ - kTimedSteps; }
   // Call it after every step with the seconds that a part took on this rank; 0: unknown. Returns true when the map has
   // changed. Waits when it balances. Collective.
   bool after_step(double seconds_per_part);
@@ -55,16 +54,17 @@ class PartBalancer {
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
-  static constexpr std::int64_t kMeasuredSteps = 5;
-  static constexpr std::int64_t kFirstBalance = kMeasuredSteps + 1;  // the first step warms up
+  static constexpr std::int64_t kTimedSteps = 5;
+  static constexpr std::int64_t kFirstBalance = kTimedSteps + 1;  // the first step warms up
   static constexpr std::int64_t kStepsBetween = 50;
 
   const RankContext& context_;
   PartMap map_;
-  bool balances_;
+  std::vector<int> max_parts_;  // by rank
+  bool balanced_;
   std::int64_t steps_ = 0;
   std::int64_t next_balance_ = kFirstBalance;
-  std::vector<double> measured_;  // since the last balancing
+  std::vector<double> times_;  // the seconds per part of the steps timed since the last balancing
   std::vector<std::string> notes_;
 };
 

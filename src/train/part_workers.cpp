@@ -16,10 +16,10 @@ PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backe
     workers_.push_back(std::unique_ptr<Worker>(
         new Worker{.index = index,
                    .stream = index == 0 ? request.stream : *streams_.back(),
-                   .context = PartContext(request.network, request.weights, backend_, request.label_smoothing),
+                   .instance = NetworkInstance(request.network, request.weights, backend_, request.label_smoothing),
                    .sums = OwnedTensor(backend_, LossSums::kFields, ElementType::i64),
                    .sums_before = OwnedTensor(backend_, LossSums::kFields, ElementType::i64)}));
-    workers_.back()->context.after_layers([this] { status_.note_progress(); });
+    workers_.back()->instance.after_layers([this] { status_.note_progress(); });
   }
   for (std::size_t i = 1; i < workers_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { run_thread(*workers_[i], stop); });
@@ -28,16 +28,16 @@ PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backe
 }
 
 void PartWorkers::plan(std::int64_t samples, LayerMode mode) {
-  each([&](Worker& worker) { worker.context.plan(samples, mode); });
+  each([&](Worker& worker) { worker.instance.plan(samples, mode); });
 }
 
 void PartWorkers::collect_gradients(GradientAccumulator& total, std::int64_t parts,
-                                    std::vector<std::int64_t> thresholds) {
+                                    std::vector<std::int64_t> bucket_ends) {
   total_ = &total;
-  thresholds_ = std::move(thresholds);
+  bucket_ends_ = std::move(bucket_ends);
   for (const auto& worker : workers_) {
-    std::size_t part = worker->index;  // its first part outside the total
-    while (part < static_cast<std::size_t>(parts) && is_in_total(*worker, part)) part += size();
+    std::size_t part = worker->index;  // its first part that needs a block of its own
+    while (part < static_cast<std::size_t>(parts) && uses_block_of_total(*worker, part)) part += size();
     if (part >= static_cast<std::size_t>(parts)) continue;
     worker->gradients = OwnedTensor(backend_, total.gradients().elements(), ElementType::f32);
   }
@@ -150,33 +150,33 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
   for (std::size_t i = worker.index; i < parts_.size(); i += size()) {
     const Batch& batch = *parts_[i];
     const auto global_samples = static_cast<double>(step.batches.global_samples);
-    const PartGradients part{i, is_in_total(worker, i) ? total_->gradients() : worker.gradients.values};
+    const PartGradients part{i, uses_block_of_total(worker, i) ? total_->gradients() : worker.gradients.values};
     if (worker.index == 0) status_.enter(Phase::forward);
-    worker.context.train(
-        worker.stream,
-        {.images = batch.images,
-         .labels = batch.labels,
-         .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
-         .sums = worker.sums.values,
-         .gradients = part.gradients,
-         .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
-         .place = {.seed = step.seed,
-                   .step = static_cast<std::uint32_t>(step.step),
-                   .first_position = static_cast<std::uint32_t>(batch.first_position)}},
-        {.stops = i + 1 == parts_.size() ? std::span<const std::int64_t>(thresholds_) : std::span<const std::int64_t>{},
-         .before_backward =
-             [&] {
-               if (worker.index == 0) status_.enter(Phase::backward);
-               if (unfinished) finish(worker, *unfinished);
-             },
-         .after_layer =
-             [&](std::int64_t final) {
-               add(worker, part, final);
-               if (worker.index == 0) on_final(wait_for_more_than(-1, parts_.size() - 1));
-             }});
+    worker.instance.train(worker.stream,
+                          {.images = batch.images,
+                           .labels = batch.labels,
+                           .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
+                           .sums = worker.sums.values,
+                           .gradients = part.gradients,
+                           .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
+                           .place = {.seed = step.seed,
+                                     .step = static_cast<std::uint32_t>(step.step),
+                                     .first_position = static_cast<std::uint32_t>(batch.first_position)}},
+                          {.bucket_ends = i + 1 == parts_.size() ? std::span<const std::int64_t>(bucket_ends_)
+                                                                 : std::span<const std::int64_t>{},
+                           .before_backward =
+                               [&] {
+                                 if (worker.index == 0) status_.enter(Phase::backward);
+                                 if (unfinished) finish(worker, *unfinished);
+                               },
+                           .after_layer =
+                               [&](std::int64_t final) {
+                                 add(worker, part, final);
+                                 if (worker.index == 0) on_final(wait_for_more_than(-1, parts_.size() - 1));
+                               }});
     unfinished = part;
   }
-  if (step.measured) worker.stream.synchronize();
+  if (step.timed) worker.stream.synchronize();
   if (unfinished) finish(worker, *unfinished);
 }
 
@@ -192,8 +192,8 @@ std::vector<Tensor> PartWorkers::bad_losses() const {
   return counts;
 }
 
-bool PartWorkers::is_in_total(const Worker& worker, std::size_t part) const {
-  return part == 0 || (worker.index == 0 && !total_->first_part_writes_total());
+bool PartWorkers::uses_block_of_total(const Worker& worker, std::size_t part) const {
+  return part == 0 || (worker.index == 0 && !total_->sums_in_place());
 }
 
 LossSums PartWorkers::sums() {
@@ -213,7 +213,7 @@ void PartWorkers::set_sums(const LossSums& sums) {
 
 std::size_t PartWorkers::memory_bytes() const {
   std::size_t bytes = 0;
-  for (const auto& worker : workers_) bytes += worker->context.activation_bytes() + worker->gradients.memory.bytes();
+  for (const auto& worker : workers_) bytes += worker->instance.activation_bytes() + worker->gradients.memory.bytes();
   return bytes;
 }
 

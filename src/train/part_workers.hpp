@@ -4,7 +4,7 @@
 // depend on the number of workers.
 
 #include "tutti/data/batch_loader.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 #include "tutti/watch/rank_status.hpp"
 
 #include "gradient_accumulator.hpp"
@@ -24,10 +24,10 @@ namespace tutti {
 struct Worker {
   std::size_t index = 0;
   Stream& stream;
-  PartContext context;
+  NetworkInstance instance;
   OwnedTensor sums;         // LossSums of the parts that it has computed
   OwnedTensor sums_before;  // before the last step
-  OwnedTensor gradients{};  // of one part; empty if it only computes part 0
+  OwnedTensor gradients{};  // of one part; empty if all its parts use the block of the total
 };
 
 struct WorkersRequest {
@@ -46,7 +46,7 @@ struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool measured = false;  // for seconds_per_part(): waits for the work
+  bool timed = false;  // for seconds_per_part(): waits for the work
 };
 
 class PartWorkers {
@@ -57,9 +57,9 @@ class PartWorkers {
   std::size_t size() const noexcept { return workers_.size(); }
   // Prepares every worker for batches of this many samples.
   void plan(std::int64_t samples, LayerMode mode);
-  // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step;
-  // The caller is called when the number of final elements passes each of the `thresholds`, which ascend.
-  void collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> thresholds = {});
+  // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step.
+  // compute() reports as soon as the elements up to each of the `bucket_ends`, which ascend, are final.
+  void collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> bucket_ends = {});
 
   // Runs `work` for every worker concurrently and returns when all are done. Throws what the first to fail threw.
   void each(const std::function<void(Worker&)>& work);
@@ -67,28 +67,28 @@ class PartWorkers {
   // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
   // its stream.
   using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
-  // Forward, loss and backward of each batch; gradients are added in the order of the parts.
+  // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts.
   void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Resets the sums to their values before the last step.
   void restore_sums();
-  // By worker, the number of losses that were not finite: i64 [1] in the processor's memory.
+  // For each worker, the number of its losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
-  // The mean seconds per part of the last step, if it was measured, without the time in OnGradientsFinal; 0 if it had
+  // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsFinal; 0 if it had
   // no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 
-  // Over all workers. Waits.
+  // The sums over all workers. Waits.
   LossSums sums();
   void set_sums(const LossSums& sums);
-  // Activations, and gradients outside the total.
+  // The memory for activations, and for gradients outside the total's block.
   std::size_t memory_bytes() const;
 
  private:
   void run_thread(Worker& worker, const std::stop_token& stop);
   void run_work(Worker& worker) noexcept;
   void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsFinal& on_final);
-  // Whether the part leaves its gradients in the block of the total.
-  bool is_in_total(const Worker& worker, std::size_t part) const;
+  // Whether the part's gradients are written to the block total_->gradients() instead of the worker's own block.
+  bool uses_block_of_total(const Worker& worker, std::size_t part) const;
 
   // Parts are added to the total in their order, while any number of threads compute them, so that the bits do not
   // depend on which worker computes which part, or when.
@@ -105,7 +105,7 @@ class PartWorkers {
   std::vector<std::unique_ptr<Stream>> streams_;  // of all workers except the first
   std::vector<std::unique_ptr<Worker>> workers_;
   GradientAccumulator* total_ = nullptr;
-  std::vector<std::int64_t> thresholds_;
+  std::vector<std::int64_t> bucket_ends_;
   std::vector<const Batch*> parts_;  // of the current step, those with samples
   double seconds_ = 0;               // for all of them
 

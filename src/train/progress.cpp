@@ -22,7 +22,7 @@ std::string left_text(double seconds) {
                        : fmt::format("{} h {} min left", minutes / 60, minutes % 60);
 }
 
-// Within three standard deviations of chance.
+// Whether the test loss and accuracy are those of guessing; the accuracy within three standard deviations.
 bool is_at_chance(const LossSums& test, int classes) {
   if (classes < 2 || test.samples == 0 || test.mean_loss() < 0.99 * std::log(static_cast<double>(classes)))
     return false;

@@ -2,15 +2,16 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
 #include "exchange.hpp"
 #include "finite_check.hpp"
 #include "part_balancer.hpp"
 #include "part_workers.hpp"
+#include "phase_timeline.hpp"
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
-#include "step_timing.hpp"
 
 #include <fmt/format.h>
 
@@ -38,6 +39,41 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .after_piece = [&status] { status.note_progress(); }};
 }
 
+// Times the phases of a step and waits for the work where a phase ends, if times are requested; else does nothing.
+class StepTimer {
+ public:
+  // Borrowed. Null: not requested.
+  StepTimer(Stream& stream, StepTimes* times) : stream_(stream), times_(times) {
+    if (times_ != nullptr) lap();
+  }
+
+  // Ends a phase.
+  void end(double StepTimes::*phase) {
+    if (times_ != nullptr) times_->*phase += lap();
+  }
+  void end_interval(std::int64_t final_elements) {
+    if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .final_elements = final_elements});
+  }
+  // The step is repeated: the time so far counts as waiting.
+  void restart() {
+    if (times_ == nullptr) return;
+    times_->waiting += times_->compute_seconds() + lap();
+    times_->compute.clear();
+  }
+
+ private:
+  double lap() {
+    stream_.synchronize();
+    const double seconds = watch_.seconds();
+    watch_.restart();
+    return seconds;
+  }
+
+  Stream& stream_;
+  StepTimes* times_;
+  Stopwatch watch_;
+};
+
 }  // namespace
 
 struct Replica::LocalTensor {
@@ -58,15 +94,15 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
       loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
-      workers_(std::make_unique<PartWorkers>(WorkersRequest{
-          .network = context.network,
-          .weights = weights_,
-          .backend = backend_,
-          .stream = *stream_,
-          .workers = static_cast<int>(std::min<std::int64_t>(options.max_workers, balancer_->max_parts())),
-          .threads = options.threads,
-          .label_smoothing = options.label_smoothing,
-          .rank_status = context_->status})),
+      workers_(
+          std::make_unique<PartWorkers>(WorkersRequest{.network = context.network,
+                                                       .weights = weights_,
+                                                       .backend = backend_,
+                                                       .stream = *stream_,
+                                                       .workers = std::min(options.max_workers, balancer_->max_parts()),
+                                                       .threads = options.threads,
+                                                       .label_smoothing = options.label_smoothing,
+                                                       .rank_status = context_->status})),
       float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
@@ -104,10 +140,11 @@ StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.begin_step(request.step + 1, Phase::data);
   const PartsOfStep parts{
-      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = balancer_->measures()};
+      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .timed = balancer_->times_next_step()};
   clock.end(&StepTimes::input);
   const auto start_exchange = [&](std::int64_t final_elements) {
     clock.end_interval(final_elements);
+    // Phase::exchange is this rank's own work for the exchange: starting collectives and driving their progress.
     context_->status.enter(Phase::exchange);
     start_ready_buckets(final_elements);
     clock.end(&StepTimes::overlapped_exchange);
@@ -147,7 +184,7 @@ void Replica::synchronize() {
 void Replica::set_gradients(const Tensor& gradients) {
   total().begin(*stream_);
   if (gradients.data == nullptr) return total().clear(*stream_);
-  if (total().first_part_writes_total()) backend_.copy(*stream_, arena_.gradients(), gradients);
+  if (total().sums_in_place()) backend_.copy(*stream_, arena_.gradients(), gradients);
   total().add(*stream_, {0, gradients}, {0, gradients.elements()});
 }
 
@@ -160,8 +197,11 @@ StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> b
   context_->status.enter(Phase::exchange);
   if (exact_) exact_->gather_largest();
   finite_check_->gather(workers_->bad_losses(), batches);
+  // Phase::waiting begins when this rank has nothing left to do until the other ranks arrive.
   context_->status.enter(Phase::waiting);
   exchange_->finish(*stream_);
+  // If checks are delayed, this is the result of an earlier step. It may end the run, but never skips this step: checks
+  // are not delayed with OnNotFinite::skip, nor with `exact`, whose check() needs finite gradients.
   if (!finite_check_->check(step + 1)) return StepOutcome::skipped;
   return !exact_ || exact_->check() ? StepOutcome::valid : StepOutcome::repeat;
 }

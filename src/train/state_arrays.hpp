@@ -15,7 +15,7 @@ namespace tutti {
 // their order.
 class ShardSelector {
  public:
-  // For parameters, statistics and this optimizer's state, in this order. Without a shard nothing is selected.
+  // Selects from parameters, statistics and this optimizer's state, in this order. Without a shard nothing is selected.
   ShardSelector(const std::optional<FileShard>& shard, const ParameterLayout& layout, const Optimizer& optimizer);
   // Advances past these arrays and returns those that the file contains.
   std::vector<ParameterSlice> select_next(std::span<const ParameterSlice> next);

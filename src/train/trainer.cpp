@@ -9,7 +9,7 @@
 #include "part_workers.hpp"
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
-#include "step_timing.hpp"
+#include "step_throttle.hpp"
 
 #include <fmt/format.h>
 
@@ -26,12 +26,12 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 
 }  // namespace
 
-Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts)
+Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata)
     : options_(options),
-      facts_(std::move(facts)),
+      metadata_(std::move(metadata)),
       replica_(context, options),
       context_(replica_.context()),
-      pace_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
+      throttle_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
       plan_(plan_run(options, sampler(), context.train.info().samples)),
       learning_rate_(options.learning_rate, sampler().steps(0), plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
@@ -114,7 +114,7 @@ void Trainer::restore(const TrainState& state) {
 }
 
 void Trainer::synchronize() {
-  progress_.epoch_seconds += pace_->synchronize();
+  progress_.epoch_seconds += throttle_->synchronize();
   replica_.synchronize();
 }
 
@@ -128,25 +128,25 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   refuse_not_finite(state.progress.epoch_sums);
   replica_.copy_state_to(state, shard);
   refuse_not_finite(state);
-  state.configuration = facts_.configuration;
-  state.command_line = facts_.command_line;
-  state.model = facts_.model;
-  state.versions = facts_.versions;
+  state.configuration = metadata_.configuration;
+  state.command_line = metadata_.command_line;
+  state.model = metadata_.model;
+  state.versions = metadata_.versions;
   state.choices = context_.backend.algorithm_cache();
-  state.data = facts_.data;
-  state.data_digest = facts_.data_digest;
+  state.data = metadata_.data;
+  state.data_digest = metadata_.data_digest;
   return state;
 }
 
 void Trainer::step() {
-  pace_->begin_step();
+  throttle_->begin_step();
   const double rate = learning_rate();
   done_ = replica_.step({.step = progress_.step,
                          .updates = progress_.step - progress_.skipped_steps,
                          .learning_rate = rate,
                          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
                          .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
-  pace_->end_step();
+  throttle_->end_step();
   replica_.balance_parts();
   if (done_.skipped) done_.skipped->in_all = ++progress_.skipped_steps;
   progress_.redone_steps += done_.repetitions;

@@ -345,5 +345,24 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
   }
 }
 
+TEST(MemoryEstimate, CoversTheMostPartsThatARankCanHave) {
+  const Network network(built_in_model("lenet"), {1, 28, 28}, 10);
+  TrainerOptions options;
+  options.batch_size = 60;
+  options.num_parts = 6;
+  options.exchange.kind = Exchange::exact;
+  options.max_workers = 8;
+  const RunConfig config;
+  const auto estimate_with = [&](const PartMapOptions& map) {
+    options.part_map = map;
+    return estimate_memory({.network = network, .options = options, .config = config, .rank = 1, .ranks = 3});
+  };
+  const MemoryEstimate even = estimate_with({});
+  const MemoryEstimate balanced = estimate_with({.balanced = true});
+  EXPECT_EQ(balanced.network, estimate_with({.parts_by_rank = {1, 4, 1}}).network);
+  EXPECT_GT(balanced.network, even.network);
+  EXPECT_EQ(balanced.batches, even.batches);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -46,9 +46,9 @@ RunConfig filled_in() {
 }
 
 TEST(ResolveOptions, TakesAPartMapByWordOrByHand) {
-  EXPECT_TRUE(parse_part_map("auto").measured);
+  EXPECT_TRUE(parse_part_map("auto").balanced);
   EXPECT_TRUE(parse_part_map("auto").parts_by_rank.empty());
-  EXPECT_FALSE(parse_part_map("even").measured);
+  EXPECT_FALSE(parse_part_map("even").balanced);
   EXPECT_TRUE(parse_part_map("even").parts_by_rank.empty());
   RunConfig config = filled_in();
   config.part_map = "3,12,1";

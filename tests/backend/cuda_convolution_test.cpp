@@ -147,7 +147,7 @@ TEST(CudnnGraph, BuildsAnEngineAgainFromItsChoice) {
   }
 }
 
-// Of cuDNN's lists, where one engine in many settings may come first.
+// The candidates of cuDNN's lists, where one engine in many settings may come first.
 TEST(CudnnGraph, ProposesAFewSettingsOfSeveralEngines) {
   for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
     ConvolutionShape shape = kShape;

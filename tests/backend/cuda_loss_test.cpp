@@ -58,7 +58,7 @@ class CudaLoss : public ::testing::Test {
     for (std::int64_t n = 0; n < shape[0]; ++n) labels.push_back(static_cast<std::int32_t>(n * 7 % shape[1]));
     return labels;
   }
-  // That bf16 holds exactly.
+  // Logits that bf16 holds exactly.
   static std::vector<float> coarse_floats(std::int64_t count) {
     auto values = random_floats(count, "coarse", 60);
     for (float& value : values) value = std::round(value) / 8;

@@ -25,7 +25,7 @@ class DigestContract : public ::testing::TestWithParam<std::unique_ptr<Backend> 
     if (!values.empty()) device_.upload(tensor, values);
     return tensor;
   }
-  // To what is there, 0 at first.
+  // Digests are added to what is there, 0 at first.
   void add(const std::vector<DigestedTensor>& tensors) {
     if (!digests_.data) digests_ = hold(std::vector<std::int64_t>(tensors.size()), ElementType::i64);
     device_.backend().add_digests(device_.stream(), tensors, digests_);

@@ -279,7 +279,7 @@ TEST_P(FixedPointContract, RefusesTensorsOfLengthsThatDoNotMatch) {
   EXPECT_THROW(device_.backend().from_fixed_point(device_.stream(), grid, read), Error);
 }
 
-// Of any signs, from 2^low to 2^high.
+// Values of any sign, from 2^low to 2^high.
 struct Drawn {
   std::size_t parts = 24;
   std::size_t elements = 150;

@@ -1,6 +1,6 @@
 #pragma once
 // The layers and short networks for tests of every backend: odd extents, and formats passed from layer to
-// layer. all_cases() has all but small_cases(); a new layer has its own cases, or joins those it is like.
+// layer. all_cases() has all but small_cases(); a new layer has its own cases there, or joins those it is like.
 
 #include "tutti/backend/layer_spec.hpp"
 
@@ -51,9 +51,9 @@ inline std::vector<NetworkCase> tiled_convolution_cases() {
 // Windows of a few values, for which there is a special kernel without a gradient of the input.
 inline std::vector<NetworkCase> few_channel_convolution_cases() {
   return {
-      {"ConvOfGreyImages", 5, {1, 28, 27}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
-      {"ConvOfPaddedColours", 3, {3, 16, 14}, {Conv2dSpec{40, 3, 1, 1, kBias, kRelu}}},
-      {"ConvOfStridedGreyImages", 2, {1, 17, 19}, {Conv2dSpec{70, 5, 2, 2, kNoBias, kRelu}}},
+      {"ConvOfGrayImages", 5, {1, 28, 27}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
+      {"ConvOfPaddedColors", 3, {3, 16, 14}, {Conv2dSpec{40, 3, 1, 1, kBias, kRelu}}},
+      {"ConvOfStridedGrayImages", 2, {1, 17, 19}, {Conv2dSpec{70, 5, 2, 2, kNoBias, kRelu}}},
       {"ConvOfFiveOneByOne", 4, {5, 9, 8}, {Conv2dSpec{12, 1, 1, 0, kBias, kNoRelu}}},
   };
 }
@@ -65,7 +65,7 @@ inline std::vector<NetworkCase> convolution_cases() {
       {"ConvSecondOfLenet", 3, {20, 13, 13}, {Conv2dSpec{50, 5, 1, 0, kBias, kRelu}}},
       {"ConvSecondOfLenetInABatchOf16", 16, {20, 9, 9}, {Conv2dSpec{50, 5, 1, 0, kBias, kNoRelu}}},
       {"ConvFrom50To20Padded", 1, {50, 9, 9}, {Conv2dSpec{20, 3, 1, 1, kNoBias, kRelu}}},
-      {"ConvOfColourImages", 3, {3, 17, 15}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
+      {"ConvOfColorImages", 3, {3, 17, 15}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
       {"ConvOfFullBlocks", 3, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kNoBias, kRelu}}},
       {"ConvOfFullBlocksInABatchOf12", 12, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
       {"ConvStridedOverOddImages", 3, {16, 15, 17}, {Conv2dSpec{32, 3, 2, 1, kBias, kNoRelu}}},
@@ -100,7 +100,7 @@ inline std::vector<NetworkCase> pool_and_linear_cases() {
       {"LinearOfOneToOne", 1, {1}, {LinearSpec{1, kBias, kNoRelu}}},
       {"LinearToOneUnit", 3, {33}, {LinearSpec{1, kNoBias, kRelu}}},
       {"LinearOverImages", 16, {50, 4, 4}, {LinearSpec{128, kBias, kRelu}}},
-      {"LinearOverColourImagesToOneUnit", 3, {3, 5, 7}, {LinearSpec{1, kBias, kNoRelu}}},
+      {"LinearOverColorImagesToOneUnit", 3, {3, 5, 7}, {LinearSpec{1, kBias, kNoRelu}}},
       {"LinearOverOnePixel", 1, {20, 1, 1}, {LinearSpec{7, kNoBias, kNoRelu}}},
   };
 }
@@ -147,7 +147,7 @@ inline constexpr bool kNoAdd = false;
 
 // A stem, a block with the plain and one with a convolved residual, and the end of a network.
 inline NetworkCase resnet_like(std::string name, std::int64_t batch, std::int64_t extent, std::int64_t channels) {
-  // Without biases: their gradients, before a norm, are zeros with nothing but rounding errors in them.
+  // There are no biases: their gradients, before a norm, are zeros with nothing but rounding errors in them.
   const Conv2dSpec same{channels, 3, 1, 1, kNoBias, kNoRelu};
   const Conv2dSpec wider{2 * channels, 3, 2, 1, kNoBias, kNoRelu};
   const Conv2dSpec after{2 * channels, 3, 1, 1, kNoBias, kNoRelu};
@@ -160,7 +160,7 @@ inline NetworkCase resnet_like(std::string name, std::int64_t batch, std::int64_
           {{3, 2}, {8, 6}}};
 }
 
-// With the layers that norms and dropout stand beside, up to whole residual networks.
+// Norms and dropout with the layers that they stand beside, up to whole residual networks.
 inline std::vector<NetworkCase> norm_and_dropout_cases() {
   return {
       {"NormOfTheImage", 3, {3, 9, 7}, {BatchNormSpec{kNoAdd, kRelu}}},

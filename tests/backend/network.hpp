@@ -133,7 +133,7 @@ class NetworkPlan {
     std::size_t from = 0;
   };
 
-  // Of each activation: by the layer after it (or from outside), then by those that add it.
+  // The gradients of each activation: by the layer after it (or from outside), then by those that add it.
   void add_gradient(std::size_t activation_number) {
     if (gradients_.size() <= activation_number) gradients_.emplace_back();
     auto& slots = gradients_[activation_number];

@@ -63,7 +63,7 @@ TEST(Sha256, GivesThePublishedSums) {  // FIPS 180-2, appendix B, and the sum of
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   EXPECT_EQ(sha256_text(bytes_of(std::string(1'000'000, 'a'))),
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-  // Where the length just fits behind the rest, and where it does not.
+  // The length just fits behind the rest, or does not.
   EXPECT_EQ(sha256_text(bytes_of(std::string(55, 'a'))),
             "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318");
   EXPECT_EQ(sha256_text(bytes_of(std::string(64, 'a'))),

@@ -35,7 +35,7 @@ TEST(Digest, OfALongTensorIsTheSumOverItsPieces) {
   EXPECT_EQ(digest("x", all), digest("x", all.first(2)) + digest("x", all.subspan(2), 2));
 }
 
-// However many elements a processor takes at once.
+// A processor may take any number of elements at once.
 TEST(Digest, OfAnyLengthIsTheSumOverItsElements) {
   std::vector<float> values;
   for (int i = 0; i < 100; ++i) values.push_back(0.37f * static_cast<float>(i) - 11);

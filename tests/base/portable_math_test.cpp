@@ -7,20 +7,20 @@
 namespace tutti {
 namespace {
 
-TEST(Elementary, LogarithmIsWithinAFewUnitsOfTheLibrarys) {
+TEST(PortableMath, LogarithmIsWithinAFewUnitsOfTheLibrarys) {
   for (double x = 1e-300; x < 1e300; x *= 1.37) {
     EXPECT_NEAR(portable_log(x), std::log(x), 4e-16 * (1 + std::abs(std::log(x)))) << x;
   }
   EXPECT_EQ(portable_log(1.0), 0.0);
 }
 
-TEST(Elementary, CosineIsWithinAFewUnitsOfTheLibrarys) {
+TEST(PortableMath, CosineIsWithinAFewUnitsOfTheLibrarys) {
   for (double x = -1; x <= 1; x += 1.0 / 1024) EXPECT_NEAR(portable_cospi(x), std::cos(M_PI * x), 1e-15) << x;
   EXPECT_EQ(portable_cospi(0.0), 1.0);
   EXPECT_EQ(portable_cospi(1.0), -1.0);
 }
 
-TEST(Elementary, NormalQuantileInvertsTheDistributionFunction) {
+TEST(PortableMath, NormalQuantileInvertsTheDistributionFunction) {
   for (double p = 1e-12; p < 1; p += p < 0.01 ? p : 0.003) {
     const double x = portable_normal_quantile(p);
     EXPECT_NEAR(0.5 * std::erfc(-x / std::sqrt(2.0)), p, 1e-13 + 1e-10 * p) << p;

@@ -1,5 +1,5 @@
 #include "tutti/base/error.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include "reference/network.hpp"
 
@@ -134,10 +134,10 @@ class Twin {
     }
     weights_.emplace(network_, *backend_, block());
     weights_->refresh(*stream_);
-    part_.emplace(network_, *weights_, *backend_);
+    instance_.emplace(network_, *weights_, *backend_);
   }
 
-  PartContext& part() { return *part_; }
+  NetworkInstance& instance() { return *instance_; }
   const Network& network() const { return network_; }
 
   NetworkBatch batch(std::int64_t first, std::int64_t count, std::int64_t whole) const {
@@ -161,12 +161,12 @@ class Twin {
     const std::vector<float> pixels(batch.images.values.begin(), batch.images.values.end());
     std::vector<std::int32_t> labels = batch.labels;
     std::vector<std::int64_t> sums(LossSums::kFields);
-    part_->forward(*stream_, host(pixels, batch.images.shape), mode, batch.place);
-    part_->loss(*stream_, {labels.data(), Shape{batch.images.shape[0]}, ElementType::i32, MemorySpace::host},
-                static_cast<float>(batch.gradient_scale),
-                {sums.data(), Shape{LossSums::kFields}, ElementType::i64, MemorySpace::host});
+    instance_->forward(*stream_, host(pixels, batch.images.shape), mode, batch.place);
+    instance_->loss(*stream_, {labels.data(), Shape{batch.images.shape[0]}, ElementType::i32, MemorySpace::host},
+                    static_cast<float>(batch.gradient_scale),
+                    {sums.data(), Shape{LossSums::kFields}, ElementType::i64, MemorySpace::host});
     if (mode == LayerMode::training) {
-      part_->backward(*stream_, gradients(), static_cast<float>(batch.sample_fraction), [](std::int64_t) {});
+      instance_->backward(*stream_, gradients(), static_cast<float>(batch.sample_fraction), [](std::int64_t) {});
     }
     return static_cast<double>(sums[0]) / LossSums::kLossScale;
   }
@@ -207,7 +207,7 @@ class Twin {
   Buffer block_memory_;
   Buffer gradient_memory_;
   std::optional<NetworkWeights> weights_;
-  std::optional<PartContext> part_;
+  std::optional<NetworkInstance> instance_;
 };
 
 double norm(const Array& array) {
@@ -237,7 +237,7 @@ void expect_close(const Network& network, const std::vector<Array>& got, const s
 }
 
 void expect_gradients_of_reference(Twin& twin, double loss_tolerance, const Tolerance& tolerance) {
-  twin.part().plan(5, LayerMode::training);
+  twin.instance().plan(5, LayerMode::training);
   const NetworkBatch batch = twin.batch(0, 5, 5);
   const auto weights = twin.weights();
   const NetworkDouble expected(twin.network(), weights);
@@ -259,7 +259,7 @@ TEST_P(NetworkGradientsInBf16, AreNearThoseOfTheDoublePrecisionReference) {
   expect_gradients_of_reference(twin, 5e-3, {2e-2, 5e-3});
 }
 
-// Along each slice's gradient, and along a random direction.
+// The directions are each slice's gradient and a random one.
 TEST_P(NetworkGradients, OfTheReferenceAreItsFiniteDifferences) {
   const Twin twin(GetParam());
   auto weights = Twin(GetParam()).weights();
@@ -291,7 +291,7 @@ TEST_P(NetworkGradients, OfTheReferenceAreItsFiniteDifferences) {
 
 TEST_P(NetworkGradients, OfPartsOfDifferentSizesAddUpToThoseOfTheBatch) {
   Twin twin(GetParam());
-  for (const std::int64_t samples : {4, 3}) twin.part().plan(samples, LayerMode::training);
+  for (const std::int64_t samples : {4, 3}) twin.instance().plan(samples, LayerMode::training);
   const auto weights = twin.weights();
   const NetworkDouble reference(twin.network(), weights);
   std::vector<Array> got;
@@ -315,8 +315,8 @@ TEST_P(NetworkGradients, OfPartsOfDifferentSizesAddUpToThoseOfTheBatch) {
 
 TEST_P(NetworkGradients, LeaveRunningStatisticsToEvaluation) {
   Twin twin(GetParam());
-  twin.part().plan(5, LayerMode::training);
-  twin.part().plan(4, LayerMode::evaluation);
+  twin.instance().plan(5, LayerMode::training);
+  twin.instance().plan(4, LayerMode::evaluation);
   for (const std::int64_t first : {0, 5, 10}) {
     twin.loss(twin.batch(first, 5, 5), LayerMode::training);
     twin.blend_statistics(0.1f);

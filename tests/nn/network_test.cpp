@@ -120,7 +120,7 @@ TEST(Network, LaysItsStatisticsOutAsTheTail) {
   EXPECT_EQ(network.layout().parameters(), 192 * 10 + 10 + 4 * 3);
 }
 
-// Of a convolution of `kernel` with bias, or of a norm's scale and shift.
+// The number of parameters of a convolution of `kernel` with bias, or of a norm's scale and shift.
 std::int64_t convolution(std::int64_t in, std::int64_t out, std::int64_t kernel) {
   return in * out * kernel * kernel + out;
 }

@@ -9,7 +9,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/nn/models.hpp"
 #include "tutti/nn/network.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
@@ -54,17 +54,17 @@ class OneStep {
         values_(block()),
         gradients_(block()),
         weights_(network_, *backend_, tensor(values_)),
-        part_(network_, weights_, *backend_),
+        instance_(network_, weights_, *backend_),
         images_(read_array<float>(file, "/images")),
         labels_(read_array<std::int32_t>(file, "/labels")) {
-    for (const LayerMode mode : {LayerMode::training, LayerMode::evaluation}) part_.plan(samples(), mode);
+    for (const LayerMode mode : {LayerMode::training, LayerMode::evaluation}) instance_.plan(samples(), mode);
     for (const ParameterSlice& slice : layout().trained()) fill("/parameters/", slice, file);
     for (const ParameterSlice& slice : layout().statistics()) fill("/statistics/", slice, file);
   }
 
   void run(MemoryFileWriter& results) {
     const double loss = pass(LayerMode::training);
-    part_.backward(*stream_, tensor(gradients_), 1, [](std::int64_t) {});
+    instance_.backward(*stream_, tensor(gradients_), 1, [](std::int64_t) {});
     backend_->blend(*stream_, statistics_of(values_), statistics_of(gradients_),
                     static_cast<float>(BatchNormSpec::kMomentum));
     const double evaluation_loss = pass(LayerMode::evaluation);
@@ -97,9 +97,9 @@ class OneStep {
     const Buffer sums = backend_->allocate(LossSums::kFields * sizeof(std::int64_t));
     const Tensor on_device = sums.view(Shape{LossSums::kFields}, ElementType::i64);
     weights_.refresh(*stream_);
-    part_.forward(*stream_, {images_.data(), network_.sample().batch_of(samples())}, mode);
-    part_.loss(*stream_, {labels_.data(), Shape{samples()}, ElementType::i32}, 1.0f / static_cast<float>(samples()),
-               on_device);
+    instance_.forward(*stream_, {images_.data(), network_.sample().batch_of(samples())}, mode);
+    instance_.loss(*stream_, {labels_.data(), Shape{samples()}, ElementType::i32}, 1.0f / static_cast<float>(samples()),
+                   on_device);
     std::array<std::int64_t, LossSums::kFields> fields{};
     backend_->copy(*stream_, {fields.data(), on_device.shape, ElementType::i64}, on_device);
     stream_->synchronize();
@@ -120,7 +120,7 @@ class OneStep {
   Buffer values_;     // weights and running statistics
   Buffer gradients_;  // and this batch's statistics
   NetworkWeights weights_;
-  PartContext part_;
+  NetworkInstance instance_;
   std::vector<float> images_;
   std::vector<std::int32_t> labels_;
 };

@@ -72,20 +72,20 @@ struct Training {
 
 void PrintTo(const Training& training, std::ostream* out) { *out << training.name; }
 
-constexpr const char* kGrey = "synthetic:16x1x10x10:3";
-constexpr const char* kColoured = "synthetic:16x3x8x8:3";
+constexpr const char* kGray = "synthetic:16x1x10x10:3";
+constexpr const char* kColored = "synthetic:16x3x8x8:3";
 
 std::vector<Training> trainings() {
   return {
-      {.name = "lenet", .model = small_lenet(), .data = kGrey, .steps_ahead = 2, .orders = 60},
+      {.name = "lenet", .model = small_lenet(), .data = kGray, .steps_ahead = 2, .orders = 60},
       {.name = "lenet_side_by_side",
        .model = small_lenet(),
-       .data = kGrey,
+       .data = kGray,
        .parts = 3,
        .max_workers = 2,
        .stored = false},
-      {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 25},
-      {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
+      {.name = "resnet", .model = tiny_resnet(), .data = kColored, .parts = 2, .orders = 25},
+      {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},
   };
 }
 
@@ -269,7 +269,7 @@ TEST(EnginesThatCannotBeCaptured, AreEnqueuedWithoutGraphsAfterOneWarning) {
 // A first step makes the weights overflow.
 TEST(NotFinite, IsReportedForItsStepHoweverFarAheadTheHostIs) {
   for (const int steps_ahead : {0, 1, 2}) {
-    const Training training{.name = "", .model = small_lenet(), .data = kGrey, .steps_ahead = steps_ahead};
+    const Training training{.name = "", .model = small_lenet(), .data = kGray, .steps_ahead = steps_ahead};
     TrainerOptions options = options_of(training);
     options.learning_rate.base = 1e30;
     const Error error = thrown_by([&] { Device(training, make_gpu(training), options).run(); });

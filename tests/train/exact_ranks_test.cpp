@@ -17,10 +17,10 @@ constexpr std::int64_t kSamples = 203;
 constexpr const char* kData = "synthetic:203x1x16x16:5";
 constexpr ExchangeOptions kExact{.kind = Exchange::exact};
 
-enum class Map { even, first_plays_most, last_plays_most, measured };
+enum class Map { even, first_plays_most, last_plays_most, balanced };
 
 PartMapOptions part_map(Map map, int parts, int ranks) {
-  if (map == Map::even || map == Map::measured) return {.measured = map == Map::measured};
+  if (map == Map::even || map == Map::balanced) return {.balanced = map == Map::balanced};
   PartMapOptions options{.parts_by_rank = std::vector<int>(static_cast<std::size_t>(ranks), 1)};
   (map == Map::first_plays_most ? options.parts_by_rank.front() : options.parts_by_rank.back()) += parts - ranks;
   return options;

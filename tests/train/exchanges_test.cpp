@@ -111,8 +111,8 @@ TEST(Exchanges, ThatShareTheOptimizerHoldItsStateOnce) {
        {ExchangeOptions{.kind = Exchange::sharded}, {.kind = Exchange::exact, .shard_optimizer = true}}) {
     const auto bytes = optimizer_bytes(exchange, network, *data.pair.train);
     EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}), whole);
-    constexpr std::int64_t kNormBlock = 4096 * 4;  // one bucket, whose shares begin with such blocks
-    for (const std::int64_t each : bytes) EXPECT_NEAR(each, whole / test_world().size(), kNormBlock);
+    constexpr std::int64_t kBlockBytes = kNormBlock * sizeof(float);  // one bucket, whose shares begin with such blocks
+    for (const std::int64_t each : bytes) EXPECT_NEAR(each, whole / test_world().size(), kBlockBytes);
   }
   auto all_at_first = std::vector<std::int64_t>(ranks, 0);
   all_at_first[0] = whole;

@@ -38,7 +38,7 @@ class Rank {
   }
 
   // Computes each step `times` times.
-  std::vector<Step> compute(int steps, const std::vector<std::int64_t>& stops, int times = 1) {
+  std::vector<Step> compute(int steps, const std::vector<std::int64_t>& bucket_ends, int times = 1) {
     const auto stream = backend.make_stream();
     PartWorkers pool({.network = network_,
                       .weights = *weights_,
@@ -48,7 +48,7 @@ class Rank {
     pool.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
     GradientAccumulator sum(backend, view(total));
-    pool.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
+    pool.collect_gradients(sum, static_cast<std::int64_t>(parts_), bucket_ends);
     std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
     std::vector<std::int32_t> labels{0, 1};
     std::vector<Step> steps_done;
@@ -93,18 +93,18 @@ class Rank {
 
 TEST(GraphedParts, HaveTheSumOfPartsThatAreComputedDirectly) {
   for (const std::size_t parts : {1u, 2u, 5u}) {
-    for (const std::vector<std::int64_t>& stops :
+    for (const std::vector<std::int64_t>& bucket_ends :
          {std::vector<std::int64_t>{}, std::vector<std::int64_t>{kHead, kWhole}}) {
       Rank direct(false, parts);
       Rank graphed(true, parts);
-      const auto expected = direct.compute(5, stops);
-      const auto found = graphed.compute(5, stops);
+      const auto expected = direct.compute(5, bucket_ends);
+      const auto found = graphed.compute(5, bucket_ends);
       for (std::size_t step = 0; step < expected.size(); ++step) {
         EXPECT_EQ(found[step].gradients, expected[step].gradients) << parts << " parts, step " << step;
         EXPECT_EQ(found[step].ready.back(), kWhole);
       }
-      // Each part is one graph, except the last one, which is cut at the stops.
-      EXPECT_EQ(graphed.backend.graphs, static_cast<int>(parts) + (stops.empty() ? 0 : 1));
+      // Each part is one graph, except the last one, which is cut where buckets end.
+      EXPECT_EQ(graphed.backend.graphs, static_cast<int>(parts) + (bucket_ends.empty() ? 0 : 1));
       EXPECT_LT(graphed.backend.log.enqueued, direct.backend.log.enqueued);
     }
   }
@@ -119,7 +119,7 @@ TEST(GraphedParts, CanRepeatAStep) {
   EXPECT_EQ(rank.sums, once.sums);
 }
 
-TEST(GraphedParts, ReportReadyElementsAtTheStopsOfTheLastPart) {
+TEST(GraphedParts, ReportReadyElementsAtTheEndsOfBucketsInTheLastPart) {
   Rank rank(true, 3);
   const auto steps = rank.compute(4, {kHead, kWhole});
   EXPECT_EQ(steps.back().ready, (std::vector<std::int64_t>{0, 0, kHead, kWhole, kWhole}));  // and at the end

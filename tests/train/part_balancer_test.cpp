@@ -1,5 +1,7 @@
 #include "train/part_balancer.hpp"
 
+#include "tutti/base/error.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,6 +59,14 @@ TEST(PartMap, ChangesOnlyForAGainOfMoreThanFivePercent) {
   EXPECT_EQ(reassign(PartMap(Counts{11, 5}), {1, 1}), even) << "a rank that is fast again";
   const PartMap fine(Counts{33, 31});
   EXPECT_EQ(reassign(fine, {1, 1}), fine);
+}
+
+TEST(PartMap, OfOneRankCanHaveAllPartsButOneOfEachOtherIfItIsBalanced) {
+  EXPECT_EQ(max_parts_by_rank({}, 7, 3), (Counts{3, 2, 2}));
+  EXPECT_EQ(max_parts_by_rank({.parts_by_rank = {1, 5, 1}}, 7, 3), (Counts{1, 5, 1}));
+  EXPECT_EQ(max_parts_by_rank({.balanced = true}, 7, 3), (Counts{5, 5, 5}));
+  EXPECT_EQ(max_parts_by_rank({.balanced = true}, 7, 1), (Counts{7}));
+  EXPECT_THROW(max_parts_by_rank({.balanced = true}, 2, 3), Error);
 }
 
 TEST(PartMap, ReportsThePredictedGainAndWhetherSlowRanksAreWorthIt) {

@@ -208,7 +208,7 @@ TEST(PartWorkers, RethrowTheExceptionOfTheExchange) {
   Table table({2, 3, 2});
   PartWorkers pool = table.workers_of(3);
   const Computed expected = table.compute(pool);
-  EXPECT_THROW(table.compute(pool, [](std::int64_t) { throw Error(ErrorSource::mpi, "the neighbour has exited"); }),
+  EXPECT_THROW(table.compute(pool, [](std::int64_t) { throw Error(ErrorSource::mpi, "the neighbor has exited"); }),
                Error);
   EXPECT_TRUE(same_bits(table.compute(pool).gradients, expected.gradients));
 }

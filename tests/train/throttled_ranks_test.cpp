@@ -58,15 +58,15 @@ class StepRecorder : public RunObserver {
   std::vector<double> seconds_;
 };
 
-// Delays the steps that are measured or timed, so that their time is in proportion to the number of parts and the
-// speed.
+// Delays the steps that the balancer or this test times, so that their time is in proportion to the number of parts and
+// the speed.
 class Throttle : public PhaseListener {
  public:
   Throttle(const RunSpec& spec, bool is_slow, const StepRecorder& recorder)
       : spec_(spec), is_slow_(is_slow), recorder_(recorder) {}
   void on_begin(const StepPhase& at) override {
     const std::size_t done = recorder_.digests.size();
-    if (at.phase != Phase::forward || !spec_.map.measured || (done >= kTimedSteps && done < 50)) return;
+    if (at.phase != Phase::forward || !spec_.map.balanced || (done >= kTimedSteps && done < 50)) return;
     std::this_thread::sleep_for(
         std::chrono::duration<double>(kPartSeconds / (is_slow_ && done < kThrottledSteps ? spec_.speed : 1)));
   }
@@ -110,7 +110,7 @@ class ThrottledRanks : public testing::Test {
 TEST_F(ThrottledRanks, ComputeFewerPartsWhileTheyAreSlowAndNoBitChanges) {
   for (const int ranks : {2, 4}) {
     for (const double speed : {0.5, 0.25}) {
-      const StepRecorder run = train_on({.ranks = ranks, .map = {.measured = true}, .speed = speed}, owned_.pair);
+      const StepRecorder run = train_on({.ranks = ranks, .map = {.balanced = true}, .speed = speed}, owned_.pair);
       if (test_world().rank() != 0) continue;
       fmt::print("{} ranks, one at speed {}: even map {:.1f} ms a step, auto {:.1f} ms, ideal split {:.1f} ms\n", ranks,
                  speed, run.median_milliseconds(1, kFirstMeasurement),
@@ -133,7 +133,7 @@ TEST_F(ThrottledRanks, ComputeFewerPartsWhileTheyAreSlowAndNoBitChanges) {
 }
 
 TEST_F(ThrottledRanks, HaveTheEvenMapWhereAllHaveTheSameSpeed) {
-  const StepRecorder run = train_on({.ranks = 2, .map = {.measured = true}}, owned_.pair);
+  const StepRecorder run = train_on({.ranks = 2, .map = {.balanced = true}}, owned_.pair);
   if (test_world().rank() != 0) return;
   EXPECT_EQ(run.digests, even_.digests);
   EXPECT_EQ(run.maps.back(), (Counts{8, 8}));

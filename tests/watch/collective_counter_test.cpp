@@ -53,7 +53,7 @@ TEST(CollectiveCounter, IncreasesOnlyInThePhaseWaitingDuringARun) {
   TrainerOptions options;
   options.num_parts = 4 * test_world().size();
   options.batch_size = 2 * options.num_parts;
-  options.part_map.measured = true;
+  options.part_map.balanced = true;
   options.exchange.kind = Exchange::sharded;
   options.steps = 7;  // the part map is measured once
   options.digest_every_steps = 1;

@@ -79,11 +79,14 @@ struct NotFiniteSearch {
   Tensor only_if{};         // i32 [1], or empty: where it is 0 the search is skipped
 };
 
+// The elements of a block of Backend::sum_squares.
+inline constexpr std::int64_t kNormBlock = 4096;
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // For the banner and the run record: "cpu: AVX-512, oneDNN 2.6.3".
+  // The text for the banner and the run record: "cpu: AVX-512, oneDNN 2.6.3".
   virtual std::string description() const = 0;
   virtual MemorySpace memory_space() const = 0;
 
@@ -131,7 +134,7 @@ class Backend {
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
   // Writes the sum of squares of each f32 tensor into f64 [tensors.size()]. Squares are added in f64 over fixed blocks
-  // of 4,096 elements, then block by block, so that a sum depends only on the values. Asynchronous.
+  // of kNormBlock elements, then block by block, so that a sum depends only on the values. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
   // sums[i], f64 [n], = the sum, in order, of values[ends[i - 1]] .. values[ends[i] - 1]. Values are f64, ends are i64
   // [n], ascending. Asynchronous.
@@ -146,8 +149,8 @@ class Backend {
 
   // A dense f32 batch in canonical order: the loader's output and the first layer's input.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;
-  // Copies an activation, or its gradient, to dense f32 in canonical order in memory of this backend. For predictions
-  // and inspection: slow, since it makes a new plan each time. Asynchronous.
+  // Copies an activation, or its gradient, to dense f32 in canonical order in memory of this backend. It serves
+  // predictions and inspection, and is slow, since it makes a new plan each time. Asynchronous.
   virtual void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) = 0;
   // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Call refresh() before using them.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;

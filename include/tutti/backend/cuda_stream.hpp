@@ -40,7 +40,7 @@ std::unique_ptr<Event> make_timed_cuda_event(int device);
 std::unique_ptr<Graph> capture_cuda_graph(CudaStream& stream, const std::function<void()>& enqueue);
 // to += from, f32, element by element. Asynchronous.
 void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from);
-// For messages about memory that is exhausted.
+// What memory is for; messages name it when memory is exhausted.
 enum class CudaMemory { tensors, scratch, images };
 // Zeroed device memory, aligned to 256 bytes. Throws a gpu_memory error, with what this process has allocated.
 Buffer allocate_cuda(int device, std::size_t bytes, CudaMemory use = CudaMemory::tensors);

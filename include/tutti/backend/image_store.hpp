@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// In host memory. upload_dataset() copies it.
+// A data set in host memory, which upload_dataset() copies.
 struct ImageSet {
   std::span<const std::uint8_t> pixels;  // sample by sample in C, H, W order
   std::span<const std::int32_t> labels;

@@ -90,7 +90,7 @@ class Layer {
   virtual void set_batch_position(Stream&, const BatchPosition&) {}
   // Asynchronous.
   virtual void forward(Stream& stream, const LayerForward& pass) = 0;
-  // Only for plans made in training mode, after a forward with the same input. Asynchronous.
+  // Call it only on plans made in training mode, after a forward with the same input. Asynchronous.
   virtual void backward(Stream& stream, const LayerBackward& pass) = 0;
 };
 
@@ -112,7 +112,7 @@ struct LossSums {
   std::int64_t not_finite = 0;                 // calls whose loss was NaN or infinite
   std::array<std::int64_t, 4> large_losses{};  // of losses of 2^16 and more: units of 2^16, 2^56, 2^96 and 2^136
 
-  // In the order in which they are stored on the device.
+  // The fields in the order in which they are stored on the device.
   Fields fields() const { return std::bit_cast<Fields>(*this); }
   static LossSums from(const Fields& fields) { return std::bit_cast<LossSums>(fields); }
   // Adds the loss of one call.
@@ -148,7 +148,7 @@ struct LossSums {
   friend LossSums operator-(const LossSums& one, const LossSums& other) { return combine<std::minus<>>(one, other); }
 
  private:
-  // Modulo 2^64, as on devices.
+  // Results are modulo 2^64, as on devices.
   template <class Operation>
   static LossSums combine(const LossSums& one, const LossSums& other) {
     Fields fields = one.fields();

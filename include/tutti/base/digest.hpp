@@ -35,14 +35,14 @@ constexpr std::uint64_t digest_start(std::string_view name, std::uint64_t first 
 
 std::uint64_t digest(std::string_view name, std::span<const float> values);
 std::uint64_t digest(std::string_view name, std::span<const double> values);
-// With `first`, the digest of a piece that begins at that element; the digest of a tensor is the sum over its pieces.
+// With `first`, it is that of a piece that begins at this element; the digest of a tensor is the sum over its pieces.
 std::uint64_t digest(std::string_view name, std::span<const std::uint8_t> values, std::uint64_t first = 0);
 std::uint64_t digest(std::string_view name, std::span<const std::int32_t> values);
 std::uint64_t digest(std::string_view name, std::span<const std::int64_t> values);
 
 // Sixteen hexadecimal digits, as printed everywhere.
 std::string digest_text(std::uint64_t digest);
-// Nothing unless the text is exactly what digest_text() writes.
+// Returns nothing unless the text is exactly what digest_text() writes.
 std::optional<std::uint64_t> parse_digest(std::string_view text);
 
 }  // namespace tutti

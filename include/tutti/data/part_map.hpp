@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-// Half open: begin .. end - 1.
+// The integers begin .. end - 1.
 struct IndexRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -24,9 +24,10 @@ class PartMap {
   // The even map: the first num_parts mod num_ranks ranks have one part more. Throws a usage error that names both
   // numbers if there are more ranks than parts, or if either is less than 1.
   PartMap(int num_parts, int num_ranks);
-  // From each rank's number of parts. Throws a usage error if a rank has none.
+  // Makes the map from each rank's number of parts. Throws a usage error if a rank has none.
   explicit PartMap(const std::vector<int>& parts_by_rank);
-  // From the user's list, or the even map if it is empty. Throws a usage error for a list that does not match.
+  // Makes the map from the user's list, or the even map if the list is empty. Throws a usage error for a list that does
+  // not match.
   static PartMap chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks);
 
   int num_parts() const noexcept { return ends_.back(); }

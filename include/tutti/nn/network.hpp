@@ -19,7 +19,7 @@ struct NetworkLayer {
   Shape input;  // of one sample
   Shape output;
   int from = kImage;              // the layer whose output is the input; always an earlier one
-  int residual_from = kImage;     // likewise, where the spec takes a residual
+  int residual_from = kImage;     // the layer whose output is the residual, if the spec takes one
   std::vector<int> parameters{};  // slice numbers, in the order of tutti::parameters(spec, input)
 };
 
@@ -34,7 +34,7 @@ class Network {
   int classes() const noexcept { return classes_; }
   const std::vector<NetworkLayer>& layers() const noexcept { return layers_; }
   const ParameterLayout& layout() const noexcept { return layout_; }
-  // Of one sample's forward pass.
+  // The multiply-adds of one sample's forward pass.
   std::int64_t multiply_adds() const;
 
  private:

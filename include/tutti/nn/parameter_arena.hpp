@@ -31,15 +31,15 @@ class ParameterLayout {
   int add(std::string name, ParameterKind kind, const Shape& shape);
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
-  // Those that the optimizer works on, and the tail.
+  // The slices that the optimizer works on, and those of the tail.
   std::span<const ParameterSlice> trained() const noexcept { return std::span(slices_).first(trained_slices_); }
   std::span<const ParameterSlice> statistics() const noexcept { return std::span(slices_).subspan(trained_slices_); }
   const ParameterSlice& slice(int number) const { return slices_.at(static_cast<std::size_t>(number)); }
-  // With padding: the length of a block.
+  // The length of a block, with padding.
   std::int64_t block_elements() const noexcept { return block_elements_; }
-  // Likewise, without the statistics: where these begin.
+  // The length without the statistics, which begin there.
   std::int64_t trained_elements() const noexcept { return trained_elements_; }
-  // Without padding and statistics: the number of parameters.
+  // The number of parameters, without padding and statistics.
   std::int64_t parameters() const noexcept { return parameters_; }
   // Where each slice ends in a block, with its padding.
   std::vector<std::int64_t> slice_ends() const;
@@ -72,7 +72,7 @@ class ParameterArena {
   // The whole blocks, padding and statistics included.
   Tensor weights() const { return weights_.view(Shape{layout_.block_elements()}, ElementType::f32); }
   Tensor gradients() const { return gradients_.view(Shape{layout_.block_elements()}, ElementType::f32); }
-  // Without the statistics.
+  // The blocks without the statistics.
   Tensor trained_weights() const { return weights_.view(Shape{layout_.trained_elements()}, ElementType::f32); }
   Tensor trained_gradients() const { return gradients_.view(Shape{layout_.trained_elements()}, ElementType::f32); }
 

@@ -49,7 +49,7 @@ struct EvaluationRequest {
   Communicator& communicator;
   const Network& network;
   const Dataset& data;
-  const ImageRecipe& recipe;  // only its image size and normalisation are used
+  const ImageRecipe& recipe;  // only its image size and normalization are used
   int threads = 1;            // of each worker
   int max_workers = 1;        // workers of this rank; does not change the result
   RankStatus* rank_status = nullptr;

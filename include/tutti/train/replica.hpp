@@ -2,8 +2,8 @@
 // One rank's copy of the network during training: all that a step needs, and the order of a step. The trainer adds
 // epochs, reports and checkpoints.
 
+#include "tutti/nn/network_instance.hpp"
 #include "tutti/nn/parameter_arena.hpp"
-#include "tutti/nn/part_context.hpp"
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/trainer_options.hpp"
 
@@ -75,7 +75,7 @@ enum class StepOutcome { valid, repeat, skipped };
 
 class Replica {
  public:
-  // Initialises the weights and plans every shape that can occur. All borrowed. Collective.
+  // Initializes the weights and plans every shape that can occur. All borrowed. Collective.
   Replica(const TrainerContext& context, const TrainerOptions& options);
   ~Replica();
   Replica(const Replica&) = delete;
@@ -88,7 +88,7 @@ class Replica {
   // Waits until all steps so far are done.
   void synchronize();
 
-  // For measurements: a step in pieces.
+  // The following compute a step in pieces, for measurements.
 
   // Makes these the gradients of this rank's only part: f32, the whole block; empty: zeros. Asynchronous.
   void set_gradients(const Tensor& gradients);
@@ -106,7 +106,7 @@ class Replica {
   void copy_state_to(TrainState& state, const std::optional<FileShard>& shard);
   // Restores them. Every rank has the whole state; not a collective.
   void restore(const TrainState& state);
-  // Weights and statistics only; see Trainer::initialize_from().
+  // Takes weights and statistics only; see Trainer::initialize_from().
   std::vector<std::string> initialize_from(const TrainState& state);
 
   // The tensors that are equal on all ranks between steps: weights, statistics, the exponents of the exact exchange,
@@ -129,7 +129,7 @@ class Replica {
   double owned_fraction() const;
   // Device memory for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
-  // Included in it: the gradients with their accumulator, and the optimizer's state.
+  // The part of it for gradients and their accumulator, and the part for the optimizer's state.
   std::size_t exchange_bytes() const;
   std::size_t optimizer_bytes() const;
 
@@ -145,7 +145,7 @@ class Replica {
   struct LocalTensor;
 
   OptimizerContext optimizer_context() const;
-  // After the exchange. Collective.
+  // Call it after the exchange. Collective.
   std::uint64_t gradients_digest();
   // The digest of the trained tensors of these blocks, whose owned pieces are `where`. Collective.
   std::uint64_t owned_digest(const std::vector<OptimizerSlot>& blocks, IndexRange OwnedPiece::*where);

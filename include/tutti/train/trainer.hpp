@@ -22,9 +22,9 @@ class StepThrottle;
 
 class Trainer {
  public:
-  // Initialises the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
+  // Initializes the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
   // errors for options that do not fit each other or the data.
-  Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata facts);
+  Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -47,15 +47,15 @@ class Trainer {
   // Steps, evaluates and reports until the planned end, or until the observer stops it. Collective.
   RunEnd run(RunObserver& observer);
 
-  // For measurements and injected faults.
+  // Measurements and injected faults use it.
   Replica& replica() { return replica_; }
   std::int64_t steps_done() const { return progress_.step; }
   std::int64_t planned_steps() const { return plan_.steps; }
-  // Of the next step.
+  // The learning rate of the next step.
   double learning_rate() const { return learning_rate_.at(progress_.step, progress_.epoch); }
   // Steps that were skipped, of those done.
   std::int64_t skipped_steps() const { return progress_.skipped_steps; }
-  // After whole epochs: samples of the last epoch that no step has used (rollover and discard).
+  // After whole epochs: the number of samples of the last epoch that no step has used (rollover and discard).
   std::int64_t samples_left_over() const;
   std::uint64_t weights_digest() { return replica_.weights_digest(); }
   // The number of parts that this rank computes concurrently.
@@ -82,7 +82,7 @@ class Trainer {
   void save(RunObserver& observer);
   void report_step(RunObserver& observer);
   LossSums rank_loss();
-  // Over all ranks. Collective.
+  // The sums of the epoch over all ranks. Collective.
   LossSums epoch_sums();
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
@@ -93,17 +93,17 @@ class Trainer {
   void skip_empty_epochs();
 
   TrainerOptions options_;
-  RunMetadata facts_;
+  RunMetadata metadata_;
 
   Replica replica_;
   const RankContext& context_;
-  std::unique_ptr<StepThrottle> pace_;
+  std::unique_ptr<StepThrottle> throttle_;
   std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
   std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
 
   Plan plan_;
   LrSchedule learning_rate_;
-  std::vector<SplitBatchSampler> report_samplers_;  // by part; empty unless samples are reported
+  std::vector<SplitBatchSampler> report_samplers_;  // one per part; empty unless samples are reported
   TrainProgress progress_;
   LossSums logged_;                       // the epoch's sums when the last interval was reported
   LossSums sums_at_last_rank_loss_;       // this rank's sums when rank_loss() was last called

@@ -42,9 +42,13 @@ struct ExchangeOptions {
 
 struct PartMapOptions {
   std::vector<int> parts_by_rank{};  // empty: even
-  // Starts even and is then balanced by the seconds that each rank's parts take; does not change the bits of `exact`.
-  bool measured = false;
+  // --part-map auto: starts even and is then balanced by the seconds that each rank's parts take. Does not change the
+  // bits of `exact`.
+  bool balanced = false;
 };
+// The largest number of parts that each rank can have during a run. Throws a usage error for a list that does not fit
+// the ranks or the parts.
+std::vector<int> max_parts_by_rank(const PartMapOptions& options, int num_parts, int num_ranks);
 
 // What happens when a value is no longer finite.
 enum class OnNotFinite {

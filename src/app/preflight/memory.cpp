@@ -1,7 +1,7 @@
 #include "memory.hpp"
 
 #include "tutti/data/part_map.hpp"
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include "../output.hpp"
 #include "host.hpp"
@@ -85,10 +85,9 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const TrainerOptions& options = request.options;
   const ParameterLayout& layout = request.network.layout();
   const auto block = static_cast<std::int64_t>(layout.block_bytes());
-  const std::int64_t parts = PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks)
-                                 .parts_by_rank()
-                                 .at(static_cast<std::size_t>(request.rank));
-  const std::int64_t workers = std::clamp<std::int64_t>(options.max_workers, 1, parts);
+  const std::int64_t max_parts =
+      max_parts_by_rank(options.part_map, options.num_parts, request.ranks).at(static_cast<std::size_t>(request.rank));
+  const std::int64_t workers = std::clamp<std::int64_t>(options.max_workers, 1, max_parts);
   const bool exact = options.exchange.kind == Exchange::exact;
 
   const std::int64_t samples = samples_per_part(options);
@@ -98,7 +97,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
       std::max(estimate_activations(request.network, {samples, LayerMode::training, value}),
                estimate_activations(request.network, {tested, LayerMode::evaluation, value})));
   // Every worker but the first has its own gradients; the first one too if parts are added up in floats.
-  const std::int64_t part_gradients = workers - (exact || parts <= workers ? 1 : 0);
+  const std::int64_t part_gradients = workers - (exact || max_parts <= workers ? 1 : 0);
 
   const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
   const std::int64_t state = state_bytes(request, all_state);
@@ -107,6 +106,9 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block;
   const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
   estimate.checkpoint = block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
+  // Balancing moves batches between ranks: all ranks together need as many as at first.
+  const std::int64_t parts =
+      PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks).parts_of(request.rank).size();
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.batches = (options.steps_ahead + 1) * batch;
   estimate.copies = 2 * block + estimate.batches;

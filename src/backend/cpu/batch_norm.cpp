@@ -104,7 +104,7 @@ class BatchNormLayer final : public PlannedLayer {
     for_each_group([&](Group group) {
       if (mode_ == LayerMode::training) measure(ours, group, input);
       for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
-      // In reverse order, since the last segments are still in the cache.
+      // Segments are visited in reverse order, since the last ones are still in the cache.
       for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
         loops_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
                           mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});

@@ -119,14 +119,13 @@ void CpuBackend::adamw_step(Stream&, const AdamWStep& step) {
 }
 
 void CpuBackend::sum_squares(Stream&, std::span<const Tensor> tensors, const Tensor& sums) {
-  constexpr std::size_t kBlock = 4096;
   const std::span<double> results = host_f64(sums);
   require_equal_sizes("summing squares of tensors into", tensors.size(), results.size());
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const std::span<const float> values = host_f32(tensors[t]);
     double sum = 0;
-    for (std::size_t i = 0; i < values.size(); i += kBlock) {
-      sum += sum_block(values.subspan(i, std::min(kBlock, values.size() - i)));
+    for (std::size_t i = 0; i < values.size(); i += kNormBlock) {
+      sum += sum_block(values.subspan(i, std::min<std::size_t>(kNormBlock, values.size() - i)));
     }
     results[t] = sum;
   }

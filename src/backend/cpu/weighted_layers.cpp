@@ -1,3 +1,6 @@
+// Convolutions and linear layers: y = w * x + b, then an optional ReLU. Each has a planner that chooses the primitives;
+// the passes are shared.
+
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
@@ -11,8 +14,6 @@
 #include <string_view>
 #include <utility>
 
-// Convolutions and linear layers: y = w * x + b, then an optional ReLU. Each has a planner that chooses the primitives;
-// the passes are shared.
 namespace tutti::cpu {
 namespace {
 

@@ -1,11 +1,12 @@
+// Batch norm. Each pass has three kernels: one sums each chunk of rows, one computes per-channel values from these
+// sums, and one goes over the values.
+
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
 #include "backend/requests.hpp"
 #include "batch_norm.cuh"
 
-// Each pass has three kernels: one sums each chunk of rows, one computes per-channel values from these sums,
-// and one goes over the values.
 namespace tutti::cuda {
 namespace {
 

@@ -42,7 +42,7 @@ struct ConvolutionShape {
 // A pass writes one of these and reads the others.
 struct ConvolutionTensors {
   void* input = nullptr;    // or its gradient
-  void* filters = nullptr;  // likewise
+  void* filters = nullptr;  // or their gradient
   void* output = nullptr;   // or, in the backward passes, its gradient
 };
 

@@ -1,9 +1,10 @@
+// Fixed-point sums: one kernel launch per operation, for any number of slices. Bit-identical to the CPU.
+
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
 #include "flat.cuh"
 
-// Fixed-point sums: one kernel launch per operation, for any number of slices. Bit-identical to the CPU.
 namespace tutti::cuda {
 namespace {
 
@@ -80,7 +81,7 @@ __device__ int step(const Quantize& work, std::int64_t begin, std::int64_t end, 
         const float value = values[k].values[i];
         greatest = max(greatest, __float_as_int(value) & 0x7FFFFFFF);
         const long long steps = __double2ll_rn(static_cast<double>(value) * scale);
-        // As unsigned, which may wrap around.
+        // Unsigned sums may wrap around.
         sums[k].values[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sums[k].values[i]) +
                                                       static_cast<std::uint64_t>(steps));
       }

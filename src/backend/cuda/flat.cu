@@ -1,3 +1,5 @@
+// Element-wise vector operations. They round as on the CPU, so that both give the same bits.
+
 #include "tutti/base/error.hpp"
 
 #include "backend/cuda/backend.hpp"
@@ -7,7 +9,6 @@
 
 #include <initializer_list>
 
-// Element-wise vector operations. They round as on the CPU, so that both give the same bits.
 namespace tutti::cuda {
 namespace {
 

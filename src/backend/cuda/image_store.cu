@@ -1,3 +1,5 @@
+// A data set's images in GPU memory, and the kernel that makes batches of them.
+
 #include "tutti/backend/image_store.hpp"
 
 #include "backend/cuda/backend.hpp"
@@ -7,7 +9,6 @@
 
 #include <algorithm>
 
-// A data set's images in GPU memory, and the kernel that makes batches of them.
 namespace tutti::cuda {
 namespace {
 

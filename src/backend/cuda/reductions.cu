@@ -1,3 +1,5 @@
+// Reductions, the factors computed from them, and digests. All add in the CPU's order, for the same bits.
+
 #include "tutti/base/digest.hpp"
 
 #include "backend/cuda/backend.hpp"
@@ -7,12 +9,10 @@
 
 #include <algorithm>
 
-// Reductions, the factors computed from them, and digests. All add in the CPU's order, for the same bits.
 namespace tutti::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kSquaresBlock = 4096;
 
 struct SquaresEntry {
   const float* values;
@@ -71,9 +71,9 @@ __global__ void sum_squares_of_blocks(const SquaresTable table, double* sums) {
   double sum = 0;
   if (block < table.blocks) {
     const int tensor = table.find_entry(block);
-    const std::int64_t begin = (block - table.first_blocks[tensor]) * kSquaresBlock;
+    const std::int64_t begin = (block - table.first_blocks[tensor]) * kNormBlock;
     const std::int64_t rest = table.entries[tensor].elements - begin;
-    sum = sum_lane(table.entries[tensor].values + begin, rest < kSquaresBlock ? rest : kSquaresBlock, lane);
+    sum = sum_lane(table.entries[tensor].values + begin, rest < kNormBlock ? rest : kNormBlock, lane);
   }
   double whole = sum;
   for (int other = 1; other < kLanes; ++other) {
@@ -129,7 +129,7 @@ __global__ void trust(const TrustWork work) {
 SquaresTable table_of(std::span<const Tensor> tensors) {
   SquaresTable table;
   for (const Tensor& tensor : tensors) {
-    table.add({device_f32(tensor), tensor.elements()}, (tensor.elements() + kSquaresBlock - 1) / kSquaresBlock);
+    table.add({device_f32(tensor), tensor.elements()}, (tensor.elements() + kNormBlock - 1) / kNormBlock);
   }
   return table;
 }

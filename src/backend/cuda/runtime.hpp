@@ -34,7 +34,7 @@ std::int32_t* device_i32(const Tensor& tensor);
 std::int64_t* device_i64(const Tensor& tensor);
 
 CudaInventory query_devices();
-// Of a MIG instance: its own.
+// The number of multiprocessors; a MIG instance has its own.
 std::int64_t multiprocessors(int device);
 // The free memory of a device. Creates the device's context.
 std::int64_t free_bytes(int device);

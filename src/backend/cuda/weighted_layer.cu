@@ -115,7 +115,7 @@ class WeightedLayer final : public CudaLayer {
   std::unique_ptr<ConvolutionPlan> forward_;
   std::unique_ptr<ConvolutionPlan> weight_gradient_;  // null in evaluation
   std::unique_ptr<ConvolutionPlan> input_gradient_;   // null when none is wanted
-  // Within the scratch memory of the backward pass, which begins with that of the plans.
+  // Offsets into the scratch memory of the backward pass, which begins with that of the plans; and its size.
   std::size_t gradient_offset_ = 0;
   std::size_t partials_offset_ = 0;
   std::size_t backward_scratch_ = 0;

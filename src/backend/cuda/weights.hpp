@@ -56,7 +56,7 @@ class CudaWeights final : public LayerWeights {
   // Refreshes all layers in one kernel. See Backend::refresh.
   static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
 
-  // In the order of parameters().
+  // The canonical values, in the order of parameters().
   std::span<const Tensor> canonical() const { return values_; }
   // The packed filters. refresh() updates them from now on. If refresh() was called before, they are packed now, after
   // the work of its stream.

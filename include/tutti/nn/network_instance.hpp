@@ -1,6 +1,7 @@
 #pragma once
-// One instance of a network: the prepared layers, activations and workspace that compute one part at a time. It borrows
-// the weights, which all parts share, and knows nothing of ranks, optimizers or data sets.
+// An instance of a network that can compute: the prepared layers, activations and workspace for one batch at a time, in
+// training or evaluation. It borrows the weights, which all instances of a rank share, and knows nothing of ranks,
+// optimizers or data sets.
 
 #include "tutti/nn/network.hpp"
 
@@ -15,7 +16,7 @@
 
 namespace tutti {
 
-// The weights of all layers in the forms that the backend's layers want, shared by all parts of a rank.
+// The weights of all layers in the forms that the backend's layers want, shared by all instances of a rank.
 class NetworkWeights {
  public:
   // `block` holds the canonical values. Borrowed, as is the backend.
@@ -52,24 +53,25 @@ struct TrainPass {
 
 struct PassPlan;
 
-class PartContext {
- public:
-  // Called after a layer's backward: gradients [0, final_elements) of the block are final. The last call includes the
-  // statistics.
-  using AfterLayer = std::function<void(std::int64_t final_elements)>;
-  // Callbacks of a whole pass. They may enqueue work on the stream.
-  struct Watch {
-    // Ascending: after_layer is called as soon as gradients [0, stop) are final. Other calls may come in between.
-    std::span<const std::int64_t> stops;
-    std::function<void()> before_backward;  // the gradients are overwritten once it returns
-    AfterLayer after_layer;
-  };
+// Called after a layer's backward: gradients [0, final_elements) of the block are final. The last call includes the
+// statistics.
+using AfterLayer = std::function<void(std::int64_t final_elements)>;
 
+// What train() calls during a pass. The functions may enqueue work on the stream.
+struct PassCallbacks {
+  // Ascending: after_layer is called as soon as gradients [0, end) are final. Other calls may come in between.
+  std::span<const std::int64_t> bucket_ends;
+  std::function<void()> before_backward;  // the gradients are overwritten once it returns
+  AfterLayer after_layer;
+};
+
+class NetworkInstance {
+ public:
   // All borrowed. `label_smoothing` is that of the training loss.
-  PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing = 0);
-  ~PartContext();
-  PartContext(const PartContext&) = delete;
-  PartContext& operator=(const PartContext&) = delete;
+  NetworkInstance(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing = 0);
+  ~NetworkInstance();
+  NetworkInstance(const NetworkInstance&) = delete;
+  NetworkInstance& operator=(const NetworkInstance&) = delete;
 
   // Calls `done`, in the computing thread, whenever a layer's forward or backward has been computed or enqueued.
   void after_layers(std::function<void()> done) { layer_done_ = std::move(done); }
@@ -79,11 +81,12 @@ class PartContext {
   std::size_t activation_bytes() const;
 
   // Forward, loss and backward of one batch. A pass that repeats with only its place changed is captured as CUDA
-  // graphs, if the backend has them, that end at the stops; later ones launch these. All that `pass` points to is
+  // graphs, if the backend has them, that end where buckets do; later ones launch these. All that `pass` points to is
   // borrowed until the work is done. Asynchronous.
-  void train(Stream& stream, const TrainPass& pass, const Watch& watch);
+  void train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks);
 
-  // The same piece by piece, and for evaluation.
+  // The following compute a training pass piece by piece, or evaluate.
+
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
   void forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place = {});
   // Copies the last forward's logits, f32 N x classes, into memory of the backend. Asynchronous.
@@ -100,7 +103,7 @@ class PartContext {
   void run_forward(Stream& stream, const Tensor& images);
   // The graphs of such a pass, or null while there are none.
   struct PassGraphs;
-  const PassGraphs* graphs_of(Stream& stream, const TrainPass& pass, std::span<const std::int64_t> stops);
+  const PassGraphs* graphs_of(Stream& stream, const TrainPass& pass, std::span<const std::int64_t> bucket_ends);
   void capture(Stream& stream, const TrainPass& pass, PassGraphs& graphs);
   void* address(std::size_t block) const;
   // The values of a layer's output, or of the images.
@@ -113,8 +116,8 @@ class PartContext {
   double label_smoothing_;
   std::function<void()> layer_done_ = [] {};
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
-  Buffer arena_;                              // activations and their gradients, for the largest plan
-  std::vector<std::int64_t> final_elements_;  // by layer: final after its backward
+  Buffer activations_;                        // with their gradients; large enough for the largest plan
+  std::vector<std::int64_t> final_elements_;  // the number of elements that are final after each layer's backward
   std::vector<std::unique_ptr<PassGraphs>> graphs_;
   const PassPlan* current_ = nullptr;
   const void* images_ = nullptr;

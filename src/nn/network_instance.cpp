@@ -1,4 +1,4 @@
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include "tutti/base/error.hpp"
 
@@ -14,7 +14,8 @@ namespace {
 // Enough for the parts of a rank at two sizes each; further passes are computed without graphs.
 constexpr std::size_t kMostGraphs = 32;
 
-// By layer, how many elements are final once its backward pass is done; the statistics are with the last layer's.
+// Returns for each layer how many elements of the block are final after its backward pass. The statistics become final
+// with the first layer, whose backward pass is the last.
 std::vector<std::int64_t> final_elements_of(const Network& network) {
   const ParameterLayout& layout = network.layout();
   const auto ends = layout.slice_ends();
@@ -57,11 +58,11 @@ struct PassKey {
   const void* gradients = nullptr;
   float gradient_scale = 0;
   float sample_fraction = 0;
-  std::vector<std::int64_t> stops{};
+  std::vector<std::int64_t> bucket_ends{};
   friend bool operator==(const PassKey&, const PassKey&) = default;
 };
 
-struct PartContext::PassGraphs {
+struct NetworkInstance::PassGraphs {
   struct Piece {
     std::unique_ptr<Graph> graph;
     std::int64_t final_elements = 0;  // once it is done
@@ -71,31 +72,32 @@ struct PartContext::PassGraphs {
   std::vector<Piece> pieces{};
 };
 
-PartContext::PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing)
+NetworkInstance::NetworkInstance(const Network& network, NetworkWeights& weights, Backend& backend,
+                                 double label_smoothing)
     : network_(network),
       weights_(weights),
       backend_(backend),
       label_smoothing_(label_smoothing),
       final_elements_(final_elements_of(network)) {}
 
-PartContext::~PartContext() = default;
+NetworkInstance::~NetworkInstance() = default;
 
-void PartContext::plan(std::int64_t samples, LayerMode mode) {
+void NetworkInstance::plan(std::int64_t samples, LayerMode mode) {
   if (plans_.contains({samples, mode})) return;
   const PassRequest request{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_};
   auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
   const std::size_t bytes = plan->activations->memory().bytes();
-  if (arena_.bytes() < bytes) {
+  if (activations_.bytes() < bytes) {
     graphs_.clear();
-    arena_ = Buffer();
-    arena_ = backend_.allocate(bytes);
+    activations_ = Buffer();
+    activations_ = backend_.allocate(bytes);
   }
   plans_.emplace(std::pair(samples, mode), std::move(plan));
 }
 
-std::size_t PartContext::activation_bytes() const { return arena_.bytes(); }
+std::size_t NetworkInstance::activation_bytes() const { return activations_.bytes(); }
 
-const PassPlan& PartContext::plan_for(std::int64_t samples, LayerMode mode) const {
+const PassPlan& NetworkInstance::plan_for(std::int64_t samples, LayerMode mode) const {
   const auto found = plans_.find({samples, mode});
   if (found == plans_.end()) {
     throw Error(ErrorSource::internal, fmt::format("no plan was made for a batch of {} samples", samples));
@@ -103,34 +105,34 @@ const PassPlan& PartContext::plan_for(std::int64_t samples, LayerMode mode) cons
   return *found->second;
 }
 
-void* PartContext::address(std::size_t block) const {
-  return static_cast<std::byte*>(arena_.data()) + current_->activations->memory().offset(block);
+void* NetworkInstance::address(std::size_t block) const {
+  return static_cast<std::byte*>(activations_.data()) + current_->activations->memory().offset(block);
 }
 
-const void* PartContext::values_of(int layer) const {
+const void* NetworkInstance::values_of(int layer) const {
   return layer == kImage ? images_ : address(current_->activations->blocks(static_cast<std::size_t>(layer)).output);
 }
 
-void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watch) {
+void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_batch_position(stream, pass.place);
-  if (const PassGraphs* const graphs = graphs_of(stream, pass, watch.stops)) {
-    watch.before_backward();
+  if (const PassGraphs* const graphs = graphs_of(stream, pass, callbacks.bucket_ends)) {
+    callbacks.before_backward();
     for (const auto& [graph, final_elements] : graphs->pieces) {
       graph->launch(stream);
-      watch.after_layer(final_elements);
+      callbacks.after_layer(final_elements);
     }
     return;
   }
   run_forward(stream, pass.images);
   loss(stream, pass.labels, pass.gradient_scale, pass.sums);
-  watch.before_backward();
-  backward(stream, pass.gradients, pass.sample_fraction, watch.after_layer);
+  callbacks.before_backward();
+  backward(stream, pass.gradients, pass.sample_fraction, callbacks.after_layer);
 }
 
 // The first pass is computed without capture, so that one-time work is done before the second is captured.
-const PartContext::PassGraphs* PartContext::graphs_of(Stream& stream, const TrainPass& pass,
-                                                      std::span<const std::int64_t> stops) {
+const NetworkInstance::PassGraphs* NetworkInstance::graphs_of(Stream& stream, const TrainPass& pass,
+                                                              std::span<const std::int64_t> bucket_ends) {
   const PassKey key{.plan = current_,
                     .images = pass.images.data,
                     .labels = pass.labels.data,
@@ -138,7 +140,7 @@ const PartContext::PassGraphs* PartContext::graphs_of(Stream& stream, const Trai
                     .gradients = pass.gradients.data,
                     .gradient_scale = pass.gradient_scale,
                     .sample_fraction = pass.sample_fraction,
-                    .stops = {stops.begin(), stops.end()}};
+                    .bucket_ends = {bucket_ends.begin(), bucket_ends.end()}};
   auto graphs = std::ranges::find_if(graphs_, [&](const auto& known) { return known->key == key; });
   if (graphs == graphs_.end()) {
     if (graphs_.size() == kMostGraphs) return nullptr;
@@ -148,13 +150,13 @@ const PartContext::PassGraphs* PartContext::graphs_of(Stream& stream, const Trai
   return (*graphs)->pieces.empty() ? nullptr : graphs->get();
 }
 
-void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& graphs) {
-  std::span<const std::int64_t> stops = graphs.key.stops;
+void NetworkInstance::capture(Stream& stream, const TrainPass& pass, PassGraphs& graphs) {
+  std::span<const std::int64_t> bucket_ends = graphs.key.bucket_ends;
   const std::size_t layers = network_.layers().size();
   for (std::size_t begin = layers; begin > 0;) {
     std::size_t end = begin - 1;  // the last layer of this piece
-    while (end > 0 && (stops.empty() || final_elements_[end] < stops.front())) --end;
-    while (!stops.empty() && stops.front() <= final_elements_[end]) stops = stops.subspan(1);
+    while (end > 0 && (bucket_ends.empty() || final_elements_[end] < bucket_ends.front())) --end;
+    while (!bucket_ends.empty() && bucket_ends.front() <= final_elements_[end]) bucket_ends = bucket_ends.subspan(1);
     auto graph = backend_.capture(stream, [&] {
       if (begin == layers) {
         run_forward(stream, pass.images);
@@ -168,17 +170,17 @@ void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& gra
   }
 }
 
-void PartContext::set_batch_position(Stream& stream, const BatchPosition& place) const {
+void NetworkInstance::set_batch_position(Stream& stream, const BatchPosition& place) const {
   for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layers[i]->set_batch_position(stream, place);
 }
 
-void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place) {
+void NetworkInstance::forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place) {
   current_ = &plan_for(images.shape[0], mode);
   set_batch_position(stream, place);
   run_forward(stream, images);
 }
 
-void PartContext::run_forward(Stream& stream, const Tensor& images) {
+void NetworkInstance::run_forward(Stream& stream, const Tensor& images) {
   images_ = images.data;
   for (std::size_t i = 0; i < network_.layers().size(); ++i) {
     const NetworkLayer& layer = network_.layers()[i];
@@ -190,12 +192,12 @@ void PartContext::run_forward(Stream& stream, const Tensor& images) {
   }
 }
 
-void PartContext::copy_logits(Stream& stream, const Tensor& to) const {
+void NetworkInstance::copy_logits(Stream& stream, const Tensor& to) const {
   const std::size_t last = network_.layers().size() - 1;
   backend_.to_plain(stream, current_->layers[last]->output(), address(current_->activations->blocks(last).output), to);
 }
 
-void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
+void NetworkInstance::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
   const LayerBlocks& last = current_->activations->blocks(network_.layers().size() - 1);
   const bool trains = current_->mode == LayerMode::training;
   current_->loss->run(stream, {.logits = address(last.output),
@@ -205,14 +207,15 @@ void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scal
                                .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
 }
 
-void PartContext::backward(Stream& stream, const Tensor& block, float sample_fraction, const AfterLayer& after_layer) {
+void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample_fraction,
+                               const AfterLayer& after_layer) {
   for (std::size_t i = network_.layers().size(); i-- > 0;) {
     run_backward(stream, i, block, sample_fraction);
     after_layer(final_elements_[i]);
   }
 }
 
-void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction) {
+void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction) {
   const NetworkLayer& node = network_.layers()[layer];
   const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<Tensor> gradients;

@@ -1,5 +1,6 @@
+#include "train/step_throttle.hpp"
+
 #include "support/late_device.hpp"
-#include "train/step_timing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,16 +16,16 @@ TEST(StepThrottle, LetsTheHostBeAtMostNStepsAhead) {
     for (unsigned seed = 0; seed < 20; ++seed) {
       LateDevice device(seed);
       const auto stream = device.make_stream();
-      StepThrottle pace(device, *stream, steps_ahead);
+      StepThrottle throttle(device, *stream, steps_ahead);
       int done = 0;
       for (int step = 1; step <= 10; ++step) {
-        pace.begin_step();
+        throttle.begin_step();
         device.enqueue(*stream, [&done] { ++done; });
-        pace.end_step();
+        throttle.end_step();
         ASSERT_GE(done, step - steps_ahead);
         furthest = std::max(furthest, step - done);
       }
-      pace.synchronize();
+      throttle.synchronize();
       EXPECT_EQ(done, 10);
     }
     EXPECT_EQ(furthest, steps_ahead);
@@ -34,14 +35,14 @@ TEST(StepThrottle, LetsTheHostBeAtMostNStepsAhead) {
 TEST(StepThrottle, CountsNoTimeBetweenSteps) {
   MemoryBackend host;
   const auto stream = host.make_stream();
-  StepThrottle pace(host, *stream, 1);
-  EXPECT_EQ(pace.synchronize(), 0);
-  pace.begin_step();
-  pace.end_step();
-  pace.begin_step();
-  pace.end_step();
-  EXPECT_GT(pace.synchronize(), 0);
-  EXPECT_EQ(pace.synchronize(), 0);
+  StepThrottle throttle(host, *stream, 1);
+  EXPECT_EQ(throttle.synchronize(), 0);
+  throttle.begin_step();
+  throttle.end_step();
+  throttle.begin_step();
+  throttle.end_step();
+  EXPECT_GT(throttle.synchronize(), 0);
+  EXPECT_EQ(throttle.synchronize(), 0);
 }
 
 }  // namespace

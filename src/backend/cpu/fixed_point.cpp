@@ -1,3 +1,6 @@
+// Fixed-point sums, and two other operations whose result does not depend on the order or the instruction set: digests,
+// and the search for non-finite values, which goes through a block slice by slice as the sums do.
+
 #include "tutti/base/digest.hpp"
 
 #include "backend/cpu/backend.hpp"
@@ -9,8 +12,6 @@
 #include <cstring>
 #include <span>
 
-// Operations whose result does not depend on the order or the instruction set: fixed-point sums, digests, and the
-// search for non-finite values.
 namespace tutti::cpu {
 namespace {
 
@@ -26,7 +27,7 @@ struct Kernels {
   bool (*all_finite)(const float* values, std::int64_t count);
 };
 
-#define TUTTI_LOOPS "backend/cpu/exact_loops.inc"
+#define TUTTI_LOOPS "backend/cpu/fixed_point_loops.inc"
 #include "backend/cpu/instruction_sets.inc"
 #undef TUTTI_LOOPS
 

@@ -1,4 +1,4 @@
-#include "tutti/nn/part_context.hpp"
+#include "tutti/nn/network_instance.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
@@ -17,9 +17,9 @@ const Shape kSample{3, 1, 1};
 constexpr int kClasses = 2;
 
 // A network on the fake backend, with everything that a pass needs.
-class TestedPart {
+class TestedInstance {
  public:
-  TestedPart(const NetworkSpec& spec, const std::function<FakeTraits(std::uint32_t)>& traits, double smoothing = 0)
+  TestedInstance(const NetworkSpec& spec, const std::function<FakeTraits(std::uint32_t)>& traits, double smoothing = 0)
       : network_(spec, kSample, kClasses),
         weight_memory_(backend.allocate(network_.layout().block_bytes())),
         gradient_memory_(backend.allocate(network_.layout().block_bytes())),
@@ -28,7 +28,7 @@ class TestedPart {
     RandomSequence random(1, {});
     for (float& value : host_f32(block(weight_memory_))) value = static_cast<float>(2 * random.uniform() - 0.8);
     weights_.emplace(network_, backend, block(weight_memory_));
-    part.emplace(network_, *weights_, backend, smoothing);
+    instance.emplace(network_, *weights_, backend, smoothing);
   }
 
   GraphBatch batch_of(std::size_t samples) {
@@ -43,43 +43,43 @@ class TestedPart {
     images_.assign(batch.images.begin(), batch.images.end());
     labels_ = batch.labels;
     const auto samples = static_cast<std::int64_t>(labels_.size());
-    part->forward(*stream_, {images_.data(), kSample.batch_of(samples), ElementType::f32, MemorySpace::host}, mode,
-                  {.seed = 7, .step = 3, .first_position = 40});
-    part->loss(*stream_, {labels_.data(), Shape{samples}, ElementType::i32, MemorySpace::host}, batch.gradient_scale,
-               {});
+    instance->forward(*stream_, {images_.data(), kSample.batch_of(samples), ElementType::f32, MemorySpace::host}, mode,
+                      {.seed = 7, .step = 3, .first_position = 40});
+    instance->loss(*stream_, {labels_.data(), Shape{samples}, ElementType::i32, MemorySpace::host},
+                   batch.gradient_scale, {});
   }
 
   std::vector<std::int64_t> backward(const GraphBatch& batch) {
     std::vector<std::int64_t> finished;
-    part->backward(*stream_, block(gradient_memory_), batch.sample_fraction,
-                   [&](std::int64_t elements) { finished.push_back(elements); });
+    instance->backward(*stream_, block(gradient_memory_), batch.sample_fraction,
+                       [&](std::int64_t elements) { finished.push_back(elements); });
     return finished;
   }
 
   // Computes a whole pass at the addresses of forward(). Returns the reported numbers of ready elements.
-  std::vector<std::int64_t> train(const GraphBatch& batch, std::span<const std::int64_t> stops = {}) {
+  std::vector<std::int64_t> train(const GraphBatch& batch, std::span<const std::int64_t> bucket_ends = {}) {
     images_.assign(batch.images.begin(), batch.images.end());
     labels_ = batch.labels;
     const auto samples = static_cast<std::int64_t>(labels_.size());
     std::vector<std::int64_t> finished;
-    part->train(*stream_,
-                {.images = {images_.data(), kSample.batch_of(samples), ElementType::f32, MemorySpace::host},
-                 .labels = {labels_.data(), Shape{samples}, ElementType::i32, MemorySpace::host},
-                 .gradient_scale = batch.gradient_scale,
-                 .sums = {},
-                 .gradients = block(gradient_memory_),
-                 .sample_fraction = batch.sample_fraction,
-                 .place = {.seed = 7, .step = step_++, .first_position = 40}},
-                {.stops = stops,
-                 .before_backward = [&] { ++awaited; },
-                 .after_layer = [&](std::int64_t elements) { finished.push_back(elements); }});
+    instance->train(*stream_,
+                    {.images = {images_.data(), kSample.batch_of(samples), ElementType::f32, MemorySpace::host},
+                     .labels = {labels_.data(), Shape{samples}, ElementType::i32, MemorySpace::host},
+                     .gradient_scale = batch.gradient_scale,
+                     .sums = {},
+                     .gradients = block(gradient_memory_),
+                     .sample_fraction = batch.sample_fraction,
+                     .place = {.seed = 7, .step = step_++, .first_position = 40}},
+                    {.bucket_ends = bucket_ends,
+                     .before_backward = [&] { ++awaited; },
+                     .after_layer = [&](std::int64_t elements) { finished.push_back(elements); }});
     return finished;
   }
   // Trains on the batch and compares all there is. Returns how many operations were enqueued one by one.
-  int expect_trains(const GraphBatch& batch, std::span<const std::int64_t> stops = {}) {
+  int expect_trains(const GraphBatch& batch, std::span<const std::int64_t> bucket_ends = {}) {
     for (float& value : host_f32(block(gradient_memory_))) value = std::numeric_limits<float>::quiet_NaN();
     const int before = backend.log.enqueued;
-    train(batch, stops);
+    train(batch, bucket_ends);
     expect_like(run_graph(network_, slices_of(weight_memory_), batch));
     return backend.log.enqueued - before;
   }
@@ -102,7 +102,7 @@ class TestedPart {
   int refreshed() const { return dynamic_cast<const FakeWeights&>(*weights_->of(0)).refreshed; }
 
   FakeBackend backend;
-  std::optional<PartContext> part;
+  std::optional<NetworkInstance> instance;
   int awaited = 0;  // by passes, before their backward
 
  private:
@@ -157,17 +157,17 @@ NetworkSpec two_blocks() {
                   {"b.norm2", BatchNormSpec{.add = true, .relu = true}, "", "a.norm2"}});
 }
 
-class PartContextOnRandomGraphs : public testing::TestWithParam<unsigned> {};
+class NetworkInstanceOnRandomGraphs : public testing::TestWithParam<unsigned> {};
 
 // Layers randomly declare the values that they read, overwrite all others, and batches alternate in one block of
 // memory.
-TEST_P(PartContextOnRandomGraphs, KeepsAllNeededValues) {
+TEST_P(NetworkInstanceOnRandomGraphs, KeepsAllNeededValues) {
   for (unsigned i = 0; i < 100; ++i) {
     const unsigned seed = GetParam() * 100 + i;
     SCOPED_TRACE(seed);
-    TestedPart tested(RandomGraph(seed).spec(), [&](std::uint32_t purpose) { return some_traits(purpose ^ seed); });
-    for (const std::int64_t samples : {5, 2}) tested.part->plan(samples, LayerMode::training);
-    tested.part->plan(4, LayerMode::evaluation);
+    TestedInstance tested(RandomGraph(seed).spec(), [&](std::uint32_t purpose) { return some_traits(purpose ^ seed); });
+    for (const std::int64_t samples : {5, 2}) tested.instance->plan(samples, LayerMode::training);
+    tested.instance->plan(4, LayerMode::evaluation);
     tested.expect_right(tested.batch_of(5), LayerMode::training);
     tested.expect_right(tested.batch_of(2), LayerMode::training);
     tested.expect_right(tested.batch_of(4), LayerMode::evaluation);
@@ -176,12 +176,13 @@ TEST_P(PartContextOnRandomGraphs, KeepsAllNeededValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PartContextOnRandomGraphs, testing::Range(0u, 4u));
+INSTANTIATE_TEST_SUITE_P(Seeds, NetworkInstanceOnRandomGraphs, testing::Range(0u, 4u));
 
-TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
+TEST(NetworkInstance, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
   for (const bool leaves : {false, true}) {
-    TestedPart tested(two_blocks(), [&](std::uint32_t) { return FakeTraits{.residual_gradient_in_place = leaves}; });
-    tested.part->plan(2, LayerMode::training);
+    TestedInstance tested(two_blocks(),
+                          [&](std::uint32_t) { return FakeTraits{.residual_gradient_in_place = leaves}; });
+    tested.instance->plan(2, LayerMode::training);
     tested.expect_right(tested.batch_of(2), LayerMode::training);
     std::map<std::uint32_t, FakeCall> calls;
     for (const FakeCall& call : tested.backend.log.backward) calls[call.random_purpose] = call;
@@ -197,11 +198,11 @@ TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
   }
 }
 
-TEST(PartContext, KeepsOnlyActivationsThatBackwardReads) {
+TEST(NetworkInstance, KeepsOnlyActivationsThatBackwardReads) {
   const auto bytes = [](const FakeTraits& traits, LayerMode mode) {
-    TestedPart tested(two_blocks(), [&](std::uint32_t) { return traits; });
-    tested.part->plan(1024, mode);
-    return tested.part->activation_bytes();
+    TestedInstance tested(two_blocks(), [&](std::uint32_t) { return traits; });
+    tested.instance->plan(1024, mode);
+    return tested.instance->activation_bytes();
   };
   constexpr std::size_t kActivation = 1024 * 3 * sizeof(float);
   constexpr std::size_t kLogits = 1024 * kClasses * sizeof(float);
@@ -215,20 +216,20 @@ TEST(PartContext, KeepsOnlyActivationsThatBackwardReads) {
   EXPECT_EQ(bytes({}, LayerMode::evaluation), 3 * kActivation);
 }
 
-TEST(PartContext, SharesOneBlockOfMemoryAmongAllPlans) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(64, LayerMode::training);
-  const std::size_t bytes = tested.part->activation_bytes();
-  tested.part->plan(63, LayerMode::training);
-  tested.part->plan(100, LayerMode::evaluation);
-  EXPECT_EQ(tested.part->activation_bytes(), bytes);
-  tested.part->plan(128, LayerMode::training);
-  EXPECT_EQ(tested.part->activation_bytes(), 2 * bytes);
+TEST(NetworkInstance, SharesOneBlockOfMemoryAmongAllPlans) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(64, LayerMode::training);
+  const std::size_t bytes = tested.instance->activation_bytes();
+  tested.instance->plan(63, LayerMode::training);
+  tested.instance->plan(100, LayerMode::evaluation);
+  EXPECT_EQ(tested.instance->activation_bytes(), bytes);
+  tested.instance->plan(128, LayerMode::training);
+  EXPECT_EQ(tested.instance->activation_bytes(), 2 * bytes);
 }
 
-TEST(PartContext, ReportsTheStatisticsWithItsLastCall) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, ReportsTheStatisticsWithItsLastCall) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   const GraphBatch batch = tested.batch_of(2);
   tested.forward(batch, LayerMode::training);
   const ParameterLayout& layout = tested.network().layout();
@@ -238,9 +239,9 @@ TEST(PartContext, ReportsTheStatisticsWithItsLastCall) {
   EXPECT_EQ(layout.block_elements(), 352);
 }
 
-TEST(PartContext, PassesTheRandomPurposeAndThePositionOfTheBatchToLayers) {
-  TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, PassesTheRandomPurposeAndThePositionOfTheBatchToLayers) {
+  TestedInstance tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   tested.forward(tested.batch_of(2), LayerMode::training);
   const FakeCall& call = tested.backend.log.forward.front();
   EXPECT_EQ(call.random_purpose, random_purpose("drop"));
@@ -249,28 +250,28 @@ TEST(PartContext, PassesTheRandomPurposeAndThePositionOfTheBatchToLayers) {
   EXPECT_EQ(call.place.first_position, 40u);
 }
 
-TEST(PartContext, SmoothsLabelsInTrainingOnly) {
-  TestedPart tested(
+TEST(NetworkInstance, SmoothsLabelsInTrainingOnly) {
+  TestedInstance tested(
       spec_of({}), [](std::uint32_t) { return FakeTraits{}; }, 0.1);
-  tested.part->plan(2, LayerMode::training);
-  tested.part->plan(2, LayerMode::evaluation);
+  tested.instance->plan(2, LayerMode::training);
+  tested.instance->plan(2, LayerMode::evaluation);
   tested.forward(tested.batch_of(2), LayerMode::training);
   EXPECT_EQ(tested.backend.log.smoothing, 0.1);
   tested.forward(tested.batch_of(2), LayerMode::evaluation);
   EXPECT_EQ(tested.backend.log.smoothing, 0);
 }
 
-TEST(PartContext, RefusesABatchSizeThatWasNotPlanned) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, RefusesABatchSizeThatWasNotPlanned) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   EXPECT_THROW(tested.forward(tested.batch_of(3), LayerMode::training), Error);
   EXPECT_THROW(tested.forward(tested.batch_of(2), LayerMode::evaluation), Error);
 }
 
-TEST(PartContext, RunsAPassDirectlyThenCapturesItAndThenLaunchesTheGraph) {
-  TestedPart tested(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
+TEST(NetworkInstance, RunsAPassDirectlyThenCapturesItAndThenLaunchesTheGraph) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
   tested.backend.captures = true;
-  for (const std::int64_t samples : {5, 2}) tested.part->plan(samples, LayerMode::training);
+  for (const std::int64_t samples : {5, 2}) tested.instance->plan(samples, LayerMode::training);
   constexpr int kOperations = 6 + 1 + 6;
   GraphBatch batch = tested.batch_of(5);
   for (const int expected : {kOperations, kOperations, 0, 0}) {
@@ -288,51 +289,51 @@ TEST(PartContext, RunsAPassDirectlyThenCapturesItAndThenLaunchesTheGraph) {
   EXPECT_EQ(tested.awaited, 9);
 }
 
-TEST(PartContext, SplitsAGraphAtTheStopsOfTheCaller) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, SplitsAGraphWhereBucketsEnd) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   tested.backend.captures = true;
   const GraphBatch batch = tested.batch_of(2);
   // head: weight and bias; then scale and shift of each norm, all padded to 16 elements.
   constexpr std::int64_t kWhole = 352;
-  const std::vector<std::int64_t> stops{16, 32, 100, kWhole};
+  const std::vector<std::int64_t> bucket_ends{16, 32, 100, kWhole};
   for (int pass = 0; pass < 4; ++pass) {
     const auto expected = pass == 0 ? std::vector<std::int64_t>{32, 64, 96, 128, 160, kWhole}
                                     : std::vector<std::int64_t>{32, 128, kWhole};
-    EXPECT_EQ(tested.train(batch, stops), expected);
+    EXPECT_EQ(tested.train(batch, bucket_ends), expected);
   }
   EXPECT_EQ(tested.backend.graphs, 3);
-  tested.expect_trains(batch, stops);
-  // Without stops it is another pass with one graph.
+  tested.expect_trains(batch, bucket_ends);
+  // Without ends of buckets it is another pass with one graph.
   tested.train(batch);
   EXPECT_EQ(tested.train(batch), std::vector<std::int64_t>{kWhole});
 }
 
-TEST(PartContext, RunsAPassDirectlyIfAPieceOfItCannotBeCaptured) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, RunsAPassDirectlyIfAPieceOfItCannotBeCaptured) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   tested.backend.captures = true;
   tested.backend.max_graphs = 1;
-  const std::vector<std::int64_t> stops{100};
+  const std::vector<std::int64_t> bucket_ends{100};
   for (int pass = 0; pass < 4; ++pass) {
-    const int enqueued = tested.expect_trains(tested.batch_of(2), stops);
+    const int enqueued = tested.expect_trains(tested.batch_of(2), bucket_ends);
     if (pass == 1) continue;  // is also captured, in part
     EXPECT_EQ(enqueued, 6 + 1 + 6);
   }
   EXPECT_EQ(tested.backend.graphs, 1);
 }
 
-TEST(PartContext, ReportsAfterEveryLayerWithoutGraphs) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, ReportsAfterEveryLayerWithoutGraphs) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   for (int pass = 0; pass < 4; ++pass) {
     EXPECT_EQ(tested.train(tested.batch_of(2)), (std::vector<std::int64_t>{32, 64, 96, 128, 160, 352}));
   }
 }
 
-TEST(PartContext, PassesThePositionOfAPassFromAGraphToLayers) {
-  TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, PassesThePositionOfAPassFromAGraphToLayers) {
+  TestedInstance tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   tested.backend.captures = true;
   for (std::uint32_t step = 0; step < 4; ++step) {
     tested.train(tested.batch_of(2));
@@ -342,12 +343,12 @@ TEST(PartContext, PassesThePositionOfAPassFromAGraphToLayers) {
   }
 }
 
-TEST(PartContext, DiscardsItsGraphsWhenItsMemoryMoves) {
-  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  tested.part->plan(2, LayerMode::training);
+TEST(NetworkInstance, DiscardsItsGraphsWhenItsMemoryMoves) {
+  TestedInstance tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
   tested.backend.captures = true;
   for (int pass = 0; pass < 3; ++pass) tested.expect_trains(tested.batch_of(2));
-  tested.part->plan(2000, LayerMode::evaluation);
+  tested.instance->plan(2000, LayerMode::evaluation);
   for (int pass = 0; pass < 3; ++pass) tested.expect_trains(tested.batch_of(2));
   EXPECT_EQ(tested.backend.graphs, 2);
 }

@@ -1,5 +1,6 @@
+#include "train/phase_timeline.hpp"
+
 #include "support/late_device.hpp"
-#include "train/step_timing.hpp"
 
 #include <gtest/gtest.h>
 
