@@ -19,6 +19,16 @@ namespace {
 // The processes of a killed job may take a moment to end, on other hosts too.
 constexpr double kLockTimeoutSeconds = 20;
 
+// Removes the exit record of an earlier job, and the temporary files of one that was killed while it wrote config.toml.
+void remove_leftovers(const std::string& out) {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator file(out, failure), end; !failure && file != end; file.increment(failure)) {
+    const std::string name = file->path().filename();
+    std::error_code absent;
+    if (name == "exit.json" || name.starts_with("config.toml.tmp.")) std::filesystem::remove(file->path(), absent);
+  }
+}
+
 }  // namespace
 
 RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store(config.out + "/checkpoints") {
@@ -27,8 +37,7 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
     lock_.emplace(config.out, kLockTimeoutSeconds, log);
     refuse_old_checkpoints(config, store);
     store.clear_leftovers();
-    std::error_code absent;
-    std::filesystem::remove(std::filesystem::path(config.out) / "exit.json", absent);
+    remove_leftovers(config.out);
   });
   owned = OwnedFolder(config.out, broadcast_text(world, lock_ ? lock_->text() : "", 0));
   store = CheckpointStore(store.folder(), [owner = owned] { owner.require(); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -260,6 +261,15 @@ TEST(Resume, OfARunThatEndedBeforeItsFirstCheckpointKeepsItsOptions) {
   EXPECT_EQ(read_text(config), options);
   const auto digest = [](const ChildResult& run) { return run.err.substr(run.err.rfind(", weights ")); };
   EXPECT_EQ(digest(again), digest(first));
+}
+
+TEST(Resume, RemovesWhatAJobLeftThatWasKilledWhileItWroteItsOptions) {
+  const ScratchFolder folder;
+  std::ofstream(folder.file("config.toml.tmp.node.1")) << "epochs = ";
+  std::ofstream(folder.file("notes.tmp.mine")) << "kept";
+  ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "1", "--resume"})).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.file("config.toml.tmp.node.1")));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("notes.tmp.mine")));
 }
 
 TEST(Resume, OfDamagedCheckpointsOnlyEndsWithItsOwnStatus) {
