@@ -21,14 +21,14 @@ constexpr double kLockTimeoutSeconds = 20;
 
 }  // namespace
 
-RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store(config.out + "/checkpoints") {
+RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store(checkpoints_folder(config.out)) {
   on_rank_0(world, [&] {
     make_run_folder(config, store.folder());
     lock_.emplace(config.out, kLockTimeoutSeconds, log);
     refuse_old_checkpoints(config, store);
     store.clear_leftovers();
     std::error_code absent;
-    std::filesystem::remove(std::filesystem::path(config.out) / "exit.json", absent);
+    std::filesystem::remove(exit_record_file(config.out), absent);
   });
   owned = OwnedFolder(config.out, broadcast_text(world, lock_ ? lock_->text() : "", 0));
   store = CheckpointStore(store.folder(), [owner = owned] { owner.require(); });
@@ -36,7 +36,7 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
 
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   if (folder.path().empty() || !folder.loss_reason().empty()) return;
-  const std::string path = folder.path() + "/exit.json";
+  const std::string path = exit_record_file(folder.path());
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;
   nlohmann::ordered_json json{{"status", static_cast<int>(record.status)},
