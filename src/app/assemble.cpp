@@ -151,8 +151,8 @@ std::vector<AgreedValue> values_to_agree_on(const Assembly& assembly) {
        {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
     const auto files = set == nullptr ? std::nullopt : set->info().contents;
     if (!files) continue;
-    values.push_back(
-        {fmt::format("content of {} of the {} images", files->sampled, which), digest_text(files->sample), same_files});
+    values.push_back({fmt::format("content of {} of the {} images", files->sampled_files, which),
+                      digest_text(files->sample_digest), same_files});
     if (files->whole) {
       values.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
     }
@@ -285,17 +285,7 @@ TrainerContext Assembly::trainer_context() const {
           .test = data.test.get()};
 }
 
-EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share) {
-  return {.network = *assembly.network,
-          .options = assembly.options,
-          .config = assembly.config,
-          .rank = world.rank(),
-          .ranks = world.size(),
-          .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,
-          .share = share};
-}
-
-Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightErrors& preflight,
+Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightReporter& preflight,
                   const Log& log) {
   Assembly assembly;
   assembly.config = config;
@@ -313,7 +303,7 @@ Assembly assemble(World& world, const RunConfig& config, const Sources& sources,
     preflight.attempt([&] { assemble_network(world, assembly, *sources.model); });
   }
   for (const std::string& note : assembly.data.notes) log.info(note);
-  if (assembly.network) preflight.add(compare(world, values_to_agree_on(assembly)));
+  if (assembly.network) preflight.add(compare_across_ranks(world, values_to_agree_on(assembly)));
   if (has_processor && has_ranks) preflight.attempt([&] { assemble_communicator(world, assembly, log); });
   assembly.backend = std::move(assembly.processor.backend);
   return assembly;
@@ -322,7 +312,7 @@ Assembly assemble(World& world, const RunConfig& config, const Sources& sources,
 Assembly assemble(World& world, const RunConfig& config, const Log& log) {
   NetworkSpec model;
   run_or_throw_on_all(world, [&] { model = choose_model(config); });
-  PreflightErrors preflight(world, log);
+  PreflightReporter preflight(world, log);
   return assemble(world, config, {.model = &model, .request = data_request(config)}, preflight, log);
 }
 

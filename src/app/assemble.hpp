@@ -6,14 +6,13 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/data/fitted_dataset.hpp"
+#include "tutti/data/adapted_dataset.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include "preflight/findings.hpp"
-#include "preflight/memory.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
 
@@ -57,9 +56,6 @@ struct Assembly {
   std::int64_t busy_cores(const World& world) const;
 };
 
-// The inputs of the memory estimate for a training; `share` is the share of a checkpoint that this rank saves.
-EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShard>& share);
-
 // Assembles a new run. Throws the same error on all ranks, also if they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const Log& log);
 
@@ -72,7 +68,7 @@ struct Sources {
   std::optional<TrainedOn> trained{};  // of an evaluation, whose data are converted to the form of these
 };
 // The same for all commands; check leaves out the members that cannot be made. Collective.
-Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightErrors& preflight,
+Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightReporter& preflight,
                   const Log& log);
 
 // Translates the configuration. Data sets that are too large for this host's memory are read lazily.

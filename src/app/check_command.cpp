@@ -9,7 +9,6 @@
 #include "preflight/findings.hpp"
 #include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
-#include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
@@ -52,7 +51,7 @@ class Check {
  private:
   void use_options_of_rank_0();
   void check_gpus_of_hosts();
-  void check_memory_of_hosts();
+  void check_memory_of_hosts(PreflightReporter& preflight);
   std::int64_t saves_left() const;
   std::string ready_text() const;
 
@@ -62,9 +61,7 @@ class Check {
   RunConfig config_;
   RunStart start_;
   Assembly assembly_;
-  Machine machine_;
-  JobMemory memory_;       // zeros if the run could not be assembled
-  bool is_split_ = false;  // each checkpoint consists of more than one file
+  RunNeeds needs_;  // zeros if the run could not be assembled
 };
 
 // Makes all ranks call the same collectives from here on.
@@ -89,30 +86,26 @@ void Check::check_gpus_of_hosts() {
   Findings mine = check_gpus(facts);
   if (assembly_.processor.is_gpu()) {
     mine.add(
-        check_affinity(machine_, facts.inventory.devices.at(static_cast<std::size_t>(assembly_.processor.device))));
+        check_affinity(Machine(), facts.inventory.devices.at(static_cast<std::size_t>(assembly_.processor.device))));
   }
   findings_.add(gather(world_, mine));
   if (!assembly_.processor.warning.empty()) findings_.warn("{}", assembly_.processor.warning);
 }
 
-void Check::check_memory_of_hosts() {
+void Check::check_memory_of_hosts(PreflightReporter& preflight) {
   const bool on_gpu = assembly_.processor.is_gpu();
-  const auto share = file_shard(world_, *assembly_.network);
-  is_split_ = !world_.all_true(!share || share->files == 1);
   std::optional<std::int64_t> device_free;
   findings_.attempt([&] {
     run_or_throw_on_all(world_, [&] {
       if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(assembly_.processor.device);
     });
   });
-  memory_ = check_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share),
-                             machine_, on_gpu, device_free);
-  findings_.add(memory_.findings);
+  needs_ = check_needs(world_, assembly_, preflight, device_free);
 }
 
 void Check::run() {
-  findings_.add(compare(world_, agreed_options(config_)));
-  findings_.add(preflight_in_brief(world_, config_));
+  findings_.add(compare_across_ranks(world_, agreed_options(config_)));
+  findings_.add(quick_checks(world_, config_));
   findings_.attempt([&] {
     run_or_throw_on_all(world_, [&] {
       validate(StallWatchOptions{.timeout_seconds = config_.stall_timeout, .interface = config_.watch_interface});
@@ -122,16 +115,17 @@ void Check::run() {
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });
   findings_.attempt([&] { refuse_absent_run(world_, config_); });
   const Log silent(world_.rank(), world_.host(), true);
-  PreflightErrors preflight(world_, silent, &findings_);
+  PreflightReporter preflight(world_, silent, &findings_);
   start_ = find_start(world_, config_, DamagedPolicy::ignore, preflight, silent);
   assembly_ = assemble_run(world_, config_, start_, true, preflight, silent);
   config_ = assembly_.config;
   check_gpus_of_hosts();
   check_run(world_, assembly_, start_, preflight);
-  if (assembly_.network) check_memory_of_hosts();
+  if (assembly_.network) check_memory_of_hosts(preflight);
   if (!config_.out.empty()) {
     findings_.add(check_out_folder(
-        world_, config_, {.bytes = memory_.estimate.checkpoint, .is_split = is_split_, .saves = saves_left()}));
+        world_, config_,
+        {.bytes = needs_.memory.estimate.checkpoint, .is_split = needs_.splits_checkpoints, .saves = saves_left()}));
   } else {
     findings_.add(check_files(world_, config_));
   }
@@ -139,7 +133,7 @@ void Check::run() {
 
 // Without saves by time, whose number is not known yet.
 std::int64_t Check::saves_left() const {
-  if (memory_.estimate.checkpoint == 0) return 0;
+  if (needs_.memory.estimate.checkpoint == 0) return 0;
   const TrainerOptions& options = assembly_.options;
   const SplitBatchSampler schedule(assembly_.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
   std::int64_t steps = schedule.steps_before(options.epochs);
@@ -160,8 +154,8 @@ std::string Check::ready_text() const {
   return fmt::format("{} on {}, {} on {}, about {:.1f} MiB per rank of {:.1f} GiB, {} with {} training images",
                      plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
                      plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
-                     mebi(memory_.estimate.total()), static_cast<double>(memory_.max_bytes) / 0x1p30, data.name,
-                     data.samples);
+                     mebi(needs_.memory.estimate.total()), static_cast<double>(needs_.memory.max_bytes) / 0x1p30,
+                     data.name, data.samples);
 }
 
 ExitStatus Check::report(const std::string& json) const {
@@ -171,7 +165,7 @@ ExitStatus Check::report(const std::string& json) const {
   for (const Finding& finding : findings_.all()) {
     const bool is_error = finding.severity == Severity::error;
     if (world_.rank() == 0) fmt::print("{}: {}\n", is_error ? "error" : "warning", printable(line_of(finding, hosts_)));
-    list.push_back({{"severity", is_error ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
+    list.push_back({{"severity", is_error ? "error" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
   }
   if (world_.rank() == 0) {
     fmt::print("{}; {}\n",
@@ -179,14 +173,14 @@ ExitStatus Check::report(const std::string& json) const {
                plural(warnings, "warning"));
   }
   write_json(world_, json,
-             {{"verdict", errors > 0 ? "doomed" : "ready"},
+             {{"verdict", errors > 0 ? "will fail" : "ready"},
               {"ranks", world_.size()},
               {"hosts", hosts_},
               {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
               {"threads", assembly_.config.threads},
               {"libraries", assembly_.backend ? versions_text(*assembly_.backend, world_) : ""},
-              {"bytes_per_rank", memory_.estimate.total()},
-              {"checkpoint_bytes", memory_.estimate.checkpoint},
+              {"bytes_per_rank", needs_.memory.estimate.total()},
+              {"checkpoint_bytes", needs_.memory.estimate.checkpoint},
               {"findings", list}});
   return errors > 0 ? ExitStatus::negative_result : ExitStatus::done;
 }

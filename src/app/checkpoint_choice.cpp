@@ -5,6 +5,7 @@
 
 #include "option_table.hpp"
 #include "output.hpp"
+#include "run_folder.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,7 +50,7 @@ std::vector<CheckedCheckpoint> skipped_checkpoints(const std::string& folder) {
 }
 
 CheckpointStore store_in(const std::string& folder) {
-  return CheckpointStore(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
+  return CheckpointStore(is_folder(checkpoints_folder(folder)) ? checkpoints_folder(folder) : folder);
 }
 
 // The step of the best evaluation according to the newest good checkpoint; -1 if there is none.

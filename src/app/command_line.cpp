@@ -57,7 +57,7 @@ std::string name_of(const std::string& call) { return std::filesystem::path(call
 constexpr const char* kStatuses =
     "Exit status: 0 done, 1 negative result (diff, check), 64 usage, 65 bad input, 66 no usable checkpoint, 70 "
     "internal,\n"
-    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
+    "73 cannot save, 74 cannot read, 75 stopped on request (with --out, after a good checkpoint), 86 a rank hangs,\n"
     "87 replicas differ, 88 not finite.";
 
 struct NamedCommand {
@@ -109,7 +109,7 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
     app.add_option(flag)
         ->description(option.help)
         ->type_name(std::string(name_of(option.value.type)))
-        ->default_str(of_checkpoint && option.use == OptionUse::location ? "the checkpoint's" : option.value.read())
+        ->default_str(of_checkpoint && option.use == OptionUse::data_source ? "the checkpoint's" : option.value.read())
         ->take_last()
         ->group(option.group);
   }

@@ -70,7 +70,7 @@ bool takes_none(const RunOption&) { return false; }
 
 // All other options come from the checkpoint.
 bool takes_eval(const RunOption& option) {
-  return is_of_watch(option) || option.use == OptionUse::location ||
+  return is_of_watch(option) || option.use == OptionUse::data_source ||
          is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images"});
 }
 
@@ -79,7 +79,7 @@ bool takes_predict(const RunOption& option) { return takes_eval(option) || optio
 // A measurement has its own length and saves nothing.
 bool takes_bench_step(const RunOption& option) {
   if (is_one_of(option, {"epochs", "steps", "init-from"})) return false;
-  return is_of_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::location ||
+  return is_of_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::data_source ||
          option.group == "Ranks and devices";
 }
 

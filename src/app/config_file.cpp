@@ -101,7 +101,7 @@ std::vector<std::string> read_options(const std::string& text, const std::string
     }
     if (!is_known)
       refuse(origin, line, fmt::format("unknown option '{}': {}", key, suggestion_for(key, names, "--help")));
-    if (option->use == OptionUse::invocation) {
+    if (option->use == OptionUse::unstored) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }
     if (config.given.contains(key)) continue;
@@ -146,7 +146,7 @@ std::string value_text(const RunOption& option) {
 std::string config_text(RunConfig config) {
   std::string text;
   for (const RunOption& option : run_options(config)) {
-    if (option.use != OptionUse::invocation) text += fmt::format("{} = {}\n", option.name, value_text(option));
+    if (option.use != OptionUse::unstored) text += fmt::format("{} = {}\n", option.name, value_text(option));
   }
   return text;
 }
@@ -169,13 +169,13 @@ RunConfig read_config_text(const std::string& text, const std::string& origin, R
 }
 
 std::vector<std::string> read_config_file(const std::string& path, RunConfig& config) {
-  std::vector<std::byte> bytes;
+  std::string text;
   try {
-    bytes = read_file_bytes(path);
+    text = read_file_text(path);
   } catch (const Error& error) {
     throw Error(ErrorSource::usage, fmt::format("--config {}: {}", path, error.what()));
   }
-  return read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, true);
+  return read_options(text, path, config, true);
 }
 
 RunConfig read_stored_config(const std::string& text, const std::string& checkpoint) {
@@ -192,7 +192,7 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::string& checkpoint
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i].use == OptionUse::invocation || targets[i].use == OptionUse::output) continue;
+    if (targets[i].use == OptionUse::unstored || targets[i].use == OptionUse::per_start) continue;
     const bool asked_for = asked.given.contains(targets[i].name);
     if (asked_for && targets[i].use != OptionUse::fixed) continue;
     if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {

@@ -60,7 +60,7 @@ std::string verified_text(const DataPair& data) {
   for (const auto* const set : {data.train.get(), data.test.get()}) {
     if (set == nullptr || !set->info().contents) continue;
     files += set->info().samples;
-    decoded += set->info().contents->sampled;
+    decoded += set->info().contents->sampled_files;
   }
   if (files == 0) return "all bytes";
   return fmt::format("the headers of {} images; {} of them decoded", files, decoded);
@@ -111,8 +111,7 @@ void write_with_progress(const OwnedData& data, const Invocation& invocation, in
 }
 
 void refuse_other_ending(const std::filesystem::path& target) {
-  std::string ending = target.extension();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string ending = in_lower_case(target.extension());
   if (ending == ".h5" || ending == ".hdf5") return;
   throw Error(ErrorSource::usage,
               fmt::format("'{}': data convert writes HDF5: give a name that ends in .h5 or .hdf5", target.string()));

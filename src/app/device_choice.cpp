@@ -1,6 +1,7 @@
 #include "device_choice.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
@@ -206,8 +207,7 @@ class Chooser {
 std::string read_cache(const std::string& path) {
   std::error_code unseen;
   if (!std::filesystem::is_regular_file(path, unseen)) return {};
-  const auto bytes = read_file_bytes(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return read_file_text(path);
 }
 
 // The file may have the choices of more than one kind of processor.
@@ -223,15 +223,12 @@ void add_to_cache(const std::string& path, const std::vector<std::string>& chose
   if (after != before) write_atomically(path, std::as_bytes(std::span(after)));
 }
 
-// Of all cores of the host, those where this process may run.
+// Of all cores of the host, those where this process may run; one core if that is unknown.
 using CoreSet = std::bitset<CPU_SETSIZE>;
-CoreSet allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  CoreSet allowed;
-  for (std::size_t core = 0; core < allowed.size(); ++core) allowed[core] = CPU_ISSET(core, &set);
-  return allowed;
+CoreSet own_cores() {
+  CoreSet own;
+  for (const int core : allowed_cores()) own.set(static_cast<std::size_t>(core));
+  return own.any() ? own : CoreSet(1);
 }
 
 }  // namespace
@@ -290,7 +287,7 @@ bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a
 }
 
 Cores count_cores(World& world) {
-  const CoreSet mine = allowed_cores();
+  const CoreSet mine = own_cores();
   CoreSet together;
   const std::string of_host = world.host() + "\n";
   for (const std::string& entry : all_gather_text(world, of_host + mine.to_string())) {

@@ -9,6 +9,7 @@
 #include "differences.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
+#include "run_folder.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,7 +122,7 @@ bool is_checkpoint(const std::string& path) { return path.ends_with(".h5"); }
 
 std::string metrics_path(const std::string& path) { return is_folder(path) ? path + "/metrics.jsonl" : path; }
 
-CheckpointStore store_of(const std::string& folder) { return CheckpointStore(folder + "/checkpoints"); }
+CheckpointStore store_of(const std::string& folder) { return CheckpointStore(checkpoints_folder(folder)); }
 
 // Compares the checkpoints of all steps that both folders have, up to the first that differs.
 Comparison compare_stores(const std::string& a, const std::string& b) {
@@ -148,10 +149,9 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
 Comparison compare_options(const std::string& a, const std::string& b) {
   std::vector<RunConfig> configs;
   for (const std::string& run : {a, b}) {
-    const std::string path = (fs::path(metrics_path(run)).parent_path() / "config.toml").string();
+    const std::string path = options_file(fs::path(metrics_path(run)).parent_path().string());
     if (!is_file(path)) return {};
-    const auto bytes = read_file_bytes(path);
-    configs.push_back(read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
+    configs.push_back(read_config_text(read_file_text(path), path));
   }
   return {.text = options_that_differ(configs[0], configs[1])};
 }

@@ -115,8 +115,7 @@ std::string difference(const std::string& name, const std::string& a, const std:
 }
 
 MetricsRecords read_metrics(const std::string& path) {
-  const auto bytes = read_file_bytes(path);
-  std::istringstream text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::istringstream text(read_file_text(path));
   MetricsRecords records;
   bool has_any = false;
   for (std::string line; std::getline(text, line);) {

@@ -1,8 +1,8 @@
 #include "tutti/app/program.hpp"
+#include "tutti/base/process.hpp"
 
 #include "streams_and_signals.hpp"
 
-#include <sched.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -12,11 +12,6 @@
 
 namespace {
 
-bool may_use_multiple_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) > 1;
-}
-
 // The threads of a part wait for each other in every layer. By default, waiting threads of GNU OpenMP spin for
 // milliseconds, which on a busy machine keeps other threads off the cores: steps took 5 times as long or more. 1,000
 // iterations, about ten microseconds, cost nothing on an idle machine and little on a busy one. The library reads its
@@ -24,7 +19,7 @@ bool may_use_multiple_cores() {
 void reexec_with_short_openmp_spin(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   const bool is_executed = getauxval(AT_BASE) != 0;  // else ld.so was called with the program as its argument
-  if (!is_executed || !may_use_multiple_cores()) return;
+  if (!is_executed || tutti::allowed_cores().size() == 1) return;
   std::array<char, PATH_MAX> path{};
   if (readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return;
   if (setenv("GOMP_SPINCOUNT", "1000", 0) == 0) execv(path.data(), argv);

@@ -2,7 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/train/trainer.hpp"
-#include "tutti/watch/rehearsal.hpp"
+#include "tutti/watch/fault_spec.hpp"
 
 #include "option_errors.hpp"
 
@@ -104,18 +104,18 @@ std::vector<RunOption> data_options(RunConfig& c) {
   using enum OptionUse;
   const std::string data = "Data";
   return {
-      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", location,
+      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", data_source,
        text(c.data)},
-      {"test-data", data, "folder of the test set, if it is separate", location, text(c.test_data)},
+      {"test-data", data, "folder of the test set, if it is separate", data_source, text(c.test_data)},
       {"validation-ratio", data, "fraction of the training set to hold out as the test set", fixed,
        real(c.validation_ratio)},
       {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed,
        flag(c.skip_bad_images)},
       {"verify-data", data,
-       "read all data before the start: decode every image, compare contents with the checkpoint's", output,
+       "read all data before the start: decode every image, compare contents with the checkpoint's", per_start,
        flag(c.verify_data)},
-      {"resident-mib", data, "read HDF5 data sets above this size lazily; 0: a quarter of the host's memory", location,
-       whole(c.resident_mib, 0, kMany)},
+      {"resident-mib", data, "read HDF5 data sets above this size lazily; 0: a quarter of the host's memory",
+       data_source, whole(c.resident_mib, 0, kMany)},
       {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
       {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, whole(c.image_size, 0, 65536)},
       {"augment", data, "augmentation of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed,
@@ -212,8 +212,8 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; results are bit-identical", changeable,
        on_or_off(c.record_steps)},
       {"out", saving, "folder for checkpoints, metrics.jsonl and the resolved options; default: nothing is written",
-       output, text(c.out)},
-      {"resume", saving, "continue from the newest checkpoint in --out", invocation, flag(c.resume)},
+       per_start, text(c.out)},
+      {"resume", saving, "continue from the newest checkpoint in --out", unstored, flag(c.resume)},
       {"checkpoint-every", saving,
        "Nsteps, Nepochs, Ns (seconds) or end; if omitted: every epoch, and every 15 minutes of a longer one; always "
        "at the end",
@@ -225,10 +225,9 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"time-limit", saving,
        "save a checkpoint and stop with status 75 before this run time (3600, 90m or 12:00:00) is reached; default: no "
        "limit",
-       output, parsed(c.time_limit)},
-      {"config", saving, "TOML file of options, keys as here; the command line overrides it", invocation,
-       text(c.config)},
-      {"dry-run", saving, "print the resolved options as TOML and exit", invocation, flag(c.dry_run)},
+       per_start, parsed(c.time_limit)},
+      {"config", saving, "TOML file of options, keys as here; the command line overrides it", unstored, text(c.config)},
+      {"dry-run", saving, "print the resolved options as TOML and exit", unstored, flag(c.dry_run)},
   };
 }
 
@@ -244,32 +243,31 @@ std::vector<RunOption> watching_options(RunConfig& c) {
       {"digest-every", logging, "record digests of weights, gradients and optimizer state every N steps; 0: off",
        changeable, whole(c.digest_every, 0, kMany)},
       {"sample-log", logging, "write the samples of each part to this file, a JSON line per step; a resume appends",
-       output, text(c.sample_log)},
+       per_start, text(c.sample_log)},
       {"progress", logging,
-       "progress bar on stderr: auto (on a terminal; otherwise at least one line every 30 s), always or never", output,
-       one_of(c.progress)},
-      {"quiet", logging, "print results only: no banner, no notes", output, flag(c.quiet)},
+       "progress bar on stderr: auto (on a terminal; otherwise at least one line every 30 s), always or never",
+       per_start, one_of(c.progress)},
+      {"quiet", logging, "print results only: no banner, no notes", per_start, flag(c.quiet)},
       {"trace", logging,
        "write a timeline of all ranks to this file, for Perfetto or chrome://tracing; a few KB per step and rank",
-       output, text(c.trace)},
+       per_start, text(c.trace)},
       {"stall-timeout", tolerance,
        "seconds without progress after which the job names the late rank and ends with status 86", changeable,
        real(c.stall_timeout)},
       {"watch-interface", tolerance, "network interface for the status of the ranks; default: chosen automatically",
-       output, text(c.watch_interface)},
+       per_start, text(c.watch_interface)},
       {"verify-replicas", tolerance,
        "compare the state of all ranks every N steps (optimizer state only if replicated); 0: off", changeable,
        whole(c.verify_replicas, 0, kMany)},
       {"on-divergence", tolerance,
-       "stop (the only choice): end with status 87; --resume then continues from the newest checkpoint, which was "
-       "equal on all ranks",
+       "no effect any more: runs always stop with status 87; accepted with its only choice, stop, for old scripts",
        changeable, one_of(c.on_divergence)},
       {"on-nonfinite", tolerance, "if a loss or gradient is NaN or infinite: stop with status 88, or skip the step",
        changeable, one_of(c.on_nonfinite)},
       {"allow-mixed-processors", tolerance,
        "with --exchange exact: allow processors with different instruction sets, which change the bits", changeable,
        flag(c.allow_mixed_processors)},
-      {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", invocation,
+      {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", unstored,
        text(c.rehearse, validate_rehearsal)},
   };
 }

@@ -14,11 +14,12 @@
 namespace tutti {
 
 enum class OptionUse {
-  fixed,       // affects the result: a resume takes it from the checkpoint
-  changeable,  // does not affect the result: a resume takes it from the checkpoint unless it is given again
-  location,    // path of the data, whose digest is compared instead: as changeable
-  output,      // output of this invocation: a resume does not take it from the checkpoint
-  invocation,  // applies to this invocation alone: stored in no file
+  fixed,        // affects the result: a resume takes it from the checkpoint
+  changeable,   // does not affect the result: a resume takes it from the checkpoint unless it is given again
+  data_source,  // where the data are and how they are read: as changeable, but may differ between ranks, since the
+                // digests of the data are compared instead
+  per_start,    // applies to one start: stored, but a resume does not take it from the checkpoint
+  unstored,     // applies to one start and is stored in no file
 };
 
 enum class ValueType { text, integer, real, flag };

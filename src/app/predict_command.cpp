@@ -309,7 +309,7 @@ class Predictions {
   // Writes the skipped images that precede this sample of the set.
   void add_skipped(const NamedSet& set, std::int64_t number) {
     const auto& skipped = set.data->info().skipped;
-    for (; skipped_ < skipped.size() && skipped[skipped_].before <= number; ++skipped_) {
+    for (; skipped_ < skipped.size() && skipped[skipped_].next_sample <= number; ++skipped_) {
       write({.file = skipped[skipped_].name, .set = set.name, .problem = skipped[skipped_].problem});
     }
   }

@@ -60,7 +60,7 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
       world, {.device = processor.device, .deadline_seconds = deadline, .share_device = processor.shares_device});
 }
 
-std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& processor, bool spare_core) {
+std::unique_ptr<Communicator> make_over_mpi(World& world, const ChosenProcessor& processor, bool spare_core) {
   if (!started_by_launcher()) {
     throw Error(ErrorSource::usage, fmt::format("--comm mpi needs a launcher: mpirun -np 4 {}", program_call()));
   }
@@ -153,7 +153,7 @@ std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig&
     return make_solo_communicator(processor.is_gpu() ? processor.backend.get() : nullptr);
   }
   const bool by_nccl = config.comm == Comm::nccl || (config.comm == Comm::automatic && processor.all_on_gpus);
-  return by_nccl ? make_nccl(world, config, processor) : make_ring(world, processor, spare_core);
+  return by_nccl ? make_nccl(world, config, processor) : make_over_mpi(world, processor, spare_core);
 }
 
 void run_then_barrier(World& world, const std::function<void()>& work) {

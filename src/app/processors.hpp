@@ -66,11 +66,11 @@ class AbortCollectivesOnExit {
  public:
   // Both are borrowed. Without a watch this does nothing.
   AbortCollectivesOnExit(StallWatch* watch, Communicator& communicator) : watch_(watch) {
-    if (watch_ != nullptr) watch_->set_end_action([&communicator] { communicator.abort(); });
+    if (watch_ != nullptr) watch_->set_process_end_callback([&communicator] { communicator.abort(); });
   }
   // If the watch is already ending the process, waits for that.
   ~AbortCollectivesOnExit() {
-    if (watch_ != nullptr) watch_->set_end_action({});
+    if (watch_ != nullptr) watch_->set_process_end_callback({});
   }
   AbortCollectivesOnExit(const AbortCollectivesOnExit&) = delete;
   AbortCollectivesOnExit& operator=(const AbortCollectivesOnExit&) = delete;

@@ -33,7 +33,7 @@ int abort_job(World& world, const CommandContext& context, ExitStatus status, co
   write_stderr_line(fmt::format("{}: {}{}", program_name(), who, reason));
   write_exit_record(context.folder, record_of(world, status, reason));
   world.abort(static_cast<int>(status));
-  return static_cast<int>(status);
+  return static_cast<int>(status);  // not reached, but GCC ignores [[noreturn]] of virtual functions
 }
 
 void close(World& world, const CommandContext& context) {
@@ -41,7 +41,7 @@ void close(World& world, const CommandContext& context) {
   if (context.watch != nullptr) context.watch->finish();
 }
 
-int finish_all_ranks(World& world, const CommandContext& context, ExitStatus status, const std::string& reason) {
+int end_all_ranks(World& world, const CommandContext& context, ExitStatus status, const std::string& reason) {
   if (world.rank() == 0) {
     write_stderr_line(fmt::format("{}: {}", program_name(), reason));
     write_exit_record(context.folder, record_of(world, status, reason));
@@ -139,7 +139,7 @@ int print_without_mpi(const Invocation& invocation) {
 // collective in which others wait for it. CUDA reads the variable when it starts, perhaps within MPI's start.
 void load_kernels_eagerly() {
   constexpr int kKeepTheUsers = 0;
-  const bool has_other_ranks = started_by_launcher() && mpi::launched_size().value_or(2) > 1;
+  const bool has_other_ranks = started_by_launcher() && launched_size().value_or(2) > 1;
   if (has_other_ranks) ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeepTheUsers);
 }
 
@@ -156,12 +156,12 @@ void prepare_process() {
 int run_and_report_errors(World& world, const CommandContext& context, const std::function<ExitStatus()>& work) {
   try {
     const ExitStatus status = work();
-    if (status == ExitStatus::stopped) return finish_all_ranks(world, context, status, context.reason);
+    if (status == ExitStatus::stopped) return end_all_ranks(world, context, status, context.reason);
     run_or_throw_on_all(world, require_stdout);
     close(world, context);
     return static_cast<int>(status);
   } catch (const Error& error) {
-    const auto end = error.scope() == ErrorScope::this_rank ? abort_job : finish_all_ranks;
+    const auto end = error.scope() == ErrorScope::this_rank ? abort_job : end_all_ranks;
     return end(world, context, error.exit_status(), error.describe());
   } catch (const std::bad_alloc&) {
     return abort_job(world, context, ExitStatus::bad_input,

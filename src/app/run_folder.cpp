@@ -1,6 +1,7 @@
 #include "run_folder.hpp"
 
 #include "tutti/base/unique_handle.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "output.hpp"
 #include "preflight/out_folder.hpp"
@@ -21,17 +22,18 @@ constexpr double kLockTimeoutSeconds = 20;
 
 // Removes the exit record of an earlier job, and the temporary files of one that was killed while it wrote config.toml.
 void remove_leftovers(const std::string& out) {
+  const std::string unfinished = options_file(out) + std::string(kTemporaryMark);
   std::error_code failure;
   for (std::filesystem::directory_iterator file(out, failure), end; !failure && file != end; file.increment(failure)) {
-    const std::string name = file->path().filename();
+    const std::string path = file->path().string();
     std::error_code absent;
-    if (name == "exit.json" || name.starts_with("config.toml.tmp.")) std::filesystem::remove(file->path(), absent);
+    if (path == exit_record_file(out) || path.starts_with(unfinished)) std::filesystem::remove(path, absent);
   }
 }
 
 }  // namespace
 
-RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store(config.out + "/checkpoints") {
+RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store(checkpoints_folder(config.out)) {
   on_rank_0(world, [&] {
     make_run_folder(config, store.folder());
     lock_.emplace(config.out, kLockTimeoutSeconds, log);
@@ -45,7 +47,7 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
 
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   if (folder.path().empty() || !folder.loss_reason().empty()) return;
-  const std::string path = folder.path() + "/exit.json";
+  const std::string path = exit_record_file(folder.path());
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;
   nlohmann::ordered_json json{{"status", static_cast<int>(record.status)},

@@ -18,6 +18,11 @@
 
 namespace tutti {
 
+// The files in a run's folder, `out`.
+inline std::string checkpoints_folder(const std::string& out) { return out + "/checkpoints"; }
+inline std::string options_file(const std::string& out) { return out + "/config.toml"; }
+inline std::string exit_record_file(const std::string& out) { return out + "/exit.json"; }
+
 class RunFolder {
  public:
   // Creates config.out, locks it while this exists, and removes leftovers of killed jobs. Throws the same error on all
@@ -44,9 +49,10 @@ struct ExitRecord {
 // as well. Does nothing without a folder, or if it no longer belongs to the run.
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record);
 
-// An upper bound: parameters, at most two moments per parameter, and texts.
+// An upper bound for every optimizer, from which the number of files follows; estimate_memory() has the size for the
+// run's own optimizer.
 std::size_t max_state_bytes(const Network& network);
-// The share of the network's state that this rank saves; most ranks save nothing. Collective.
+// The shard of the network's state that this rank saves; most ranks save nothing. Collective.
 std::optional<FileShard> file_shard(World& world, const Network& network);
 
 }  // namespace tutti

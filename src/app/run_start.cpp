@@ -12,7 +12,9 @@
 #include "output.hpp"
 #include "preflight/findings.hpp"
 #include "preflight/host.hpp"
+#include "preflight/options.hpp"
 #include "run_config.hpp"
+#include "run_folder.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -32,7 +34,7 @@ using Json = nlohmann::ordered_json;
 
 Json files_json(const std::optional<FileContents>& files) {
   if (!files) return nullptr;
-  Json json{{"sampled", files->sampled}, {"sample", digest_text(files->sample)}};
+  Json json{{"sampled", files->sampled_files}, {"sample", digest_text(files->sample_digest)}};
   if (files->whole) json["whole"] = digest_text(*files->whole);
   return json;
 }
@@ -41,7 +43,8 @@ std::uint64_t digest_in(const Json& json) { return std::stoull(json.get<std::str
 
 std::optional<FileContents> files_in(const Json& json) {
   if (json.is_null()) return std::nullopt;
-  FileContents files{.sampled = json.at("sampled").get<std::int64_t>(), .sample = digest_in(json.at("sample"))};
+  FileContents files{.sampled_files = json.at("sampled").get<std::int64_t>(),
+                     .sample_digest = digest_in(json.at("sample"))};
   if (json.contains("whole")) files.whole = digest_in(json.at("whole"));
   return files;
 }
@@ -66,14 +69,14 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
                         std::optional<FileContents>& now) {
   if (!then || !now) return;
   const bool by_all = then->whole && now->whole;
-  const bool comparable = by_all || then->sampled == now->sampled;
-  const std::uint64_t before = by_all ? *then->whole : then->sample;
-  const std::uint64_t found = by_all ? *now->whole : now->sample;
+  const bool comparable = by_all || then->sampled_files == now->sampled_files;
+  const std::uint64_t before = by_all ? *then->whole : then->sample_digest;
+  const std::uint64_t found = by_all ? *now->whole : now->sample_digest;
   if (comparable && before != found) {
     throw Error(ErrorSource::input,
                 fmt::format("{} have changed since the checkpoint {} was saved, though their names and sizes are the "
                             "same ({}: digest {} instead of {}): give the data of the run",
-                            what, path, by_all ? "all files read" : fmt::format("{} files read", now->sampled),
+                            what, path, by_all ? "all files read" : fmt::format("{} files read", now->sampled_files),
                             digest_text(found), digest_text(before)))
         .on_all_ranks();
   }
@@ -82,21 +85,19 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
 
 bool chooses_training(RunConfig config) {
   return std::ranges::any_of(run_options(config), [&](const RunOption& option) {
-    return (option.use == OptionUse::fixed || option.use == OptionUse::location) && config.given.contains(option.name);
+    return (option.use == OptionUse::fixed || option.use == OptionUse::data_source) &&
+           config.given.contains(option.name);
   });
 }
-
-std::string options_file(const RunConfig& config) { return config.out + "/config.toml"; }
 
 // For a run that --resume starts, since the folder has no checkpoint. If no options of a training are given, they are
 // those of the run that ended before its first checkpoint.
 void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& log) {
-  const std::string path = options_file(config);
+  const std::string path = options_file(config.out);
   std::string text;
   on_rank_0(world, [&] {
     if (chooses_training(config) || !std::filesystem::exists(path)) return;
-    const auto bytes = read_file_bytes(path);
-    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    text = read_file_text(path);
   });
   text = broadcast_text(world, text, 0);
   if (text.empty()) return log.info(fmt::format("--resume: {} holds no checkpoint; starting a new run", config.out));
@@ -110,7 +111,7 @@ void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& lo
 
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, DamagedPolicy damaged,
                                                 const Log& log) {
-  auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log, damaged);
+  auto newest = CheckpointStore(checkpoints_folder(config.out)).newest(world, log, damaged);
   if (!newest) {
     adopt_options_of_unsaved_run(world, config, log);
     return newest;
@@ -208,7 +209,7 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
     warnings.warn(
         "--verify-data has decoded all images, but the checkpoint has the digest of only {} of them: changes in the "
         "others cannot be found this time",
-        files->sampled);
+        files->sampled_files);
   }
   refuse_other_files("the training images of " + train, resumed.path, stored->train_files, digests.train_files);
   refuse_other_files("the images of " + test, resumed.path, stored->test_files, digests.test_files);
@@ -278,8 +279,8 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
 void refuse_absent_run(World& world, const RunConfig& config) {
   on_rank_0(world, [&] {
     std::error_code unseen;
-    const bool is_there = std::filesystem::exists(options_file(config), unseen) ||
-                          std::filesystem::exists(config.out + "/checkpoints", unseen);
+    const bool is_there = std::filesystem::exists(options_file(config.out), unseen) ||
+                          std::filesystem::exists(checkpoints_folder(config.out), unseen);
     if (!config.resume || config.out.empty() || is_there || chooses_training(config)) return;
     throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
                                                 "there, give its options, such as --data, --model or --config",
@@ -287,7 +288,7 @@ void refuse_absent_run(World& world, const RunConfig& config) {
   });
 }
 
-RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightErrors& preflight,
+RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightReporter& preflight,
                     const Log& log) {
   RunStart start;
   if (config.resume && !config.out.empty()) {
@@ -310,7 +311,7 @@ RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, Pref
 }
 
 Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
-                      PreflightErrors& preflight, const Log& log) {
+                      PreflightReporter& preflight, const Log& log) {
   Sources sources{.model = start.model ? &*start.model : nullptr, .request = data_request(config)};
   DataRequest& request = sources.request;
   if (start.resumed) {
@@ -330,7 +331,7 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
   return assembly;
 }
 
-void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightErrors& preflight) {
+void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight) {
   if (assembly.network) {
     preflight.add(check_load(world, assembly));
   }
@@ -346,6 +347,23 @@ void check_run(World& world, const Assembly& assembly, const RunStart& start, Pr
   if (assembly.backend) {
     preflight.add(check_processors(world, assembly.config, processor_kinds(*assembly.backend, start.resumed)));
   }
+}
+
+RunNeeds check_needs(World& world, const Assembly& assembly, PreflightReporter& preflight,
+                     std::optional<std::int64_t> device_free) {
+  RunNeeds needs;
+  if (!assembly.config.out.empty()) needs.shard = file_shard(world, *assembly.network);
+  needs.splits_checkpoints = !world.all_true(!needs.shard || needs.shard->files == 1);
+  const EstimateRequest request{.network = *assembly.network,
+                                .options = assembly.options,
+                                .config = assembly.config,
+                                .rank = world.rank(),
+                                .ranks = world.size(),
+                                .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,
+                                .shard = needs.shard};
+  needs.memory = check_job_memory(world, request, Machine(), assembly.processor.is_gpu(), device_free);
+  preflight.add(needs.memory.findings);
+  return needs;
 }
 
 }  // namespace tutti

@@ -3,7 +3,7 @@
 // start from, and writes and reads its description of the training data, so that other data can be converted to the
 // same form and changed data are detected. docs/formats.md describes that text.
 
-#include "tutti/data/fitted_dataset.hpp"
+#include "tutti/data/adapted_dataset.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/nn/network_spec.hpp"
@@ -11,6 +11,7 @@
 
 #include "assemble.hpp"
 #include "preflight/findings.hpp"
+#include "preflight/memory.hpp"
 #include "run_config.hpp"
 
 #include <cstdint>
@@ -44,14 +45,26 @@ void refuse_absent_run(World& world, const RunConfig& config);
 
 // On a resume, `config` becomes that of the checkpoint, merged with the given options. If the run ended before its
 // first checkpoint, it becomes that of its config.toml, unless options of a training are given. Collective.
-RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightErrors& preflight, const Log& log);
+RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightReporter& preflight,
+                    const Log& log);
 
 // Refuses data other than those of a resumed checkpoint. With `decode_sample`, decodes a sample of the images, for
 // which a start takes no time. Collective.
 Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
-                      PreflightErrors& preflight, const Log& log);
+                      PreflightReporter& preflight, const Log& log);
+
+// The memory and the checkpoints of a run on this rank.
+struct RunNeeds {
+  JobMemory memory{};
+  std::optional<FileShard> shard{};  // of every checkpoint, which this rank saves; empty: it saves none
+  bool splits_checkpoints = false;   // each consists of more than one file
+};
+// Checks the memory of the hosts and the limits of the processes, including what saving needs if the run has --out. If
+// `device_free` is known, also checks the memory of the GPU. Collective.
+RunNeeds check_needs(World& world, const Assembly& assembly, PreflightReporter& preflight,
+                     std::optional<std::int64_t> device_free = {});
 
 // Checks whether the assembled run will fail or be slow, except for its memory. Collective.
-void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightErrors& preflight);
+void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight);
 
 }  // namespace tutti

@@ -75,7 +75,7 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
   sources.request.allow_untrained_labels = true;
   sources.request.allow_non_utf8_names = true;
   sources.request.from_checkpoint = !invocation.run.given.contains("data");
-  PreflightErrors preflight(world, log);
+  PreflightReporter preflight(world, log);
   return assemble(world, config, sources, preflight, log);
 }
 

@@ -95,7 +95,7 @@ TraceFile::TraceFile(World& world, RankStatus& rank_status, std::string path)
       rank_status_(rank_status),
       path_(std::move(path)),
       most_(std::min(kMaxSpansPerRank, kMaxSpans / static_cast<std::size_t>(world.size()) + 1)),
-      begin_(read_clock(world)) {
+      begin_(measure_clock_offset(world)) {
   rank_status_.enter(rank_status_.current().phase);
   rank_status_.add(*this);
 }
@@ -110,7 +110,7 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   rank_status_.enter(rank_status_.current().phase);
   rank_status_.remove(*this);
   std::ranges::rotate(spans_, spans_.begin() + static_cast<std::ptrdiff_t>(oldest_));
-  const Clocks mine{.begin = begin_, .end = read_clock(world_)};
+  const Clocks mine{.begin = begin_, .end = measure_clock_offset(world_)};
   const auto hosts = all_gather_text(world_, world_.host());
   std::vector<Clocks> clocks;
   for (const auto& bytes : world_.all_gather(std::as_bytes(std::span(&mine, 1)))) {

@@ -9,7 +9,6 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/findings.hpp"
-#include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
@@ -118,11 +117,10 @@ class TrainRun {
         folder_(folder),
         control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned)) {
     if (folder == nullptr) return;
-    assembly.options.file_shard = file_shard(world, *assembly.network);
     on_rank_0(world, [&] {
       folder->owned.require();
       const std::string text = config_text(assembly.config);
-      write_atomically(assembly.config.out + "/config.toml", std::as_bytes(std::span(text)));
+      write_atomically(options_file(assembly.config.out), std::as_bytes(std::span(text)));
     });
   }
 
@@ -276,7 +274,7 @@ std::string TrainRun::train(const Invocation& invocation) {
 
 // The rank whose watch aborts the job writes exit.json, since other ranks may be stuck.
 void write_exit_record_on_stall(const OwnedFolder& folder, StallWatch& watch) {
-  watch.set_end_callback([folder](const StallReport& report) {
+  watch.set_job_end_callback([folder](const StallReport& report) {
     write_exit_record(folder, {.status = ExitStatus::hang,
                                .rank = report.rank,
                                .host = report.host,
@@ -294,12 +292,11 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
   run_or_throw_on_all(world, [&] { refuse_without_out(config); });
   refuse_absent_run(world, config);
-  PreflightErrors preflight(world, log);
-  preflight.add(preflight_in_brief(world, config));
+  PreflightReporter preflight(world, log);
+  preflight.add(quick_checks(world, config));
   std::optional<RunFolder> folder;
   if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
-    if (world.local_size() < world.size()) preflight.add(check_sharing(world, config.out, false));
     context.folder = folder->owned;
     if (context.watch != nullptr) write_exit_record_on_stall(folder->owned, *context.watch);
   }
@@ -313,16 +310,18 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
     return ExitStatus::done;
   }
   check_run(world, assembly, start, preflight);
-  const JobMemory memory =
-      check_job_memory(world, memory_request(assembly, world, {}), Machine(), assembly.processor.is_gpu());
-  preflight.add(memory.findings);
+  const RunNeeds needs = check_needs(world, assembly, preflight);
+  if (folder) assembly.options.file_shard = needs.shard;
+  if (folder && world.local_size() < world.size()) {
+    preflight.add(check_sharing(world, config.out, needs.splits_checkpoints));
+  }
   const AbortCollectivesOnExit abandoning(context.watch, *assembly.communicator);
   TrainRun run(world, assembly, start, rank_status, log, *context.signals, folder ? &*folder : nullptr);
   try {
     context.reason = run.train(invocation);
   } catch (const Error& error) {
     if (error.source() != ErrorSource::gpu_memory) throw;
-    const Error explained(error.source(), fmt::format("{}; {}", error.what(), memory_text(memory.estimate)));
+    const Error explained(error.source(), fmt::format("{}; {}", error.what(), memory_text(needs.memory.estimate)));
     throw error.scope() == ErrorScope::all_ranks ? explained.on_all_ranks() : explained;
   }
   return context.reason.empty() ? ExitStatus::done : ExitStatus::stopped;

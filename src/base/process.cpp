@@ -1,6 +1,7 @@
 #include "tutti/base/process.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <array>
@@ -34,6 +35,17 @@ void raise_default(int signal) {
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   std::raise(signal);
   std::_Exit(128 + signal);
+}
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
 }
 
 }  // namespace tutti

@@ -109,4 +109,9 @@ std::optional<TomlProblem> find_toml_problem(std::string_view text) {
   return std::nullopt;
 }
 
+std::string in_lower_case(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
 }  // namespace tutti

@@ -33,15 +33,15 @@ void require_sendable(const Tensor& values, MemorySpace space) {
   require_space(values, space);
 }
 
-void require_valid_shards(const ReduceScatterGather& sum, int ranks, MemorySpace space) {
-  const auto& bounds = sum.bounds;
+void require_valid_shards(const ReduceScatterGather& request, int ranks, MemorySpace space) {
+  const auto& bounds = request.bounds;
   if (std::ssize(bounds) != ranks + 1 || bounds.front() != 0 || !std::ranges::is_sorted(bounds)) {
     throw Error(ErrorSource::internal, fmt::format("the shards of {} ranks need {} bounds that ascend from 0, not {}",
                                                    ranks, ranks + 1, fmt::join(bounds, ", ")));
   }
-  if (!is_empty(sum.values)) require_summable(sum.values, space);
-  if (!is_empty(sum.results)) require_sendable(sum.results, space);
-  for (const Tensor& tensor : {sum.values, sum.results}) {
+  if (!is_empty(request.values)) require_summable(request.values, space);
+  if (!is_empty(request.results)) require_sendable(request.results, space);
+  for (const Tensor& tensor : {request.values, request.results}) {
     if (is_empty(tensor) || tensor.elements() == bounds.back()) continue;
     throw Error(ErrorSource::internal,
                 fmt::format("the shards have {} elements, but the tensor has {}", bounds.back(), tensor.elements()));

@@ -1,5 +1,5 @@
 #pragma once
-// Checks and helpers for the arguments of all communicators.
+// The arguments of collectives, for all communicators: their checks, shards and memory.
 
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -15,7 +15,7 @@ namespace tutti {
 void require_summable(const Tensor& values, MemorySpace space);
 // Throws unless `values` have elements of 4 or 8 bytes in this memory, and so can be sent.
 void require_sendable(const Tensor& values, MemorySpace space);
-void require_valid_shards(const ReduceScatterGather& sum, int ranks, MemorySpace space);
+void require_valid_shards(const ReduceScatterGather& request, int ranks, MemorySpace space);
 
 inline bool is_empty(const Tensor& values) { return values.data == nullptr || values.elements() == 0; }
 
@@ -25,17 +25,17 @@ struct ElementRange {
   std::int64_t elements() const { return end - begin; }
 };
 
-inline ElementRange shard_of(const ReduceScatterGather& sum, int rank) {
+inline ElementRange shard_of(const ReduceScatterGather& request, int rank) {
   const auto at = static_cast<std::size_t>(rank);
-  return {sum.bounds[at], sum.bounds[at + 1]};
+  return {request.bounds[at], request.bounds[at + 1]};
 }
 
 // These elements as a one-dimensional tensor on the same memory.
 Tensor subtensor(const Tensor& values, const ElementRange& range);
 
 // Calls transform_shard on a piece of this rank's shard, unless the piece is empty.
-inline void transform_piece(const ReduceScatterGather& sum, const ElementRange& piece, Stream& stream) {
-  if (sum.transform_shard && piece.elements() > 0) sum.transform_shard(stream, piece.begin, piece.end);
+inline void transform_piece(const ReduceScatterGather& request, const ElementRange& piece, Stream& stream) {
+  if (request.transform_shard && piece.elements() > 0) request.transform_shard(stream, piece.begin, piece.end);
 }
 
 // The memory of up to two tensors that an operation uses; borrowed.

@@ -46,7 +46,7 @@ class SoloWorld final : public World {
   Buffer node_memory(std::size_t bytes) override { return allocate_host(bytes); }
   void node_barrier() override {}
 
-  std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }
+  std::unique_ptr<World> split(int color) override { return color < 0 ? nullptr : make_solo_world(); }
 
   [[noreturn]] void abort(int status) noexcept override { std::_Exit(status); }
   void close() override { max_.reset(); }
@@ -67,9 +67,9 @@ class SoloCommunicator final : public Communicator {
     return processor_ == nullptr ? allocate_host(bytes) : processor_->allocate(bytes);
   }
   void all_reduce(const Tensor& values, Stream&) override { require_summable(values, space()); }
-  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
-    require_valid_shards(sum, 1, space());
-    transform_piece(sum, shard_of(sum, 0), stream);
+  void reduce_scatter_gather(const ReduceScatterGather& request, Stream& stream) override {
+    require_valid_shards(request, 1, space());
+    transform_piece(request, shard_of(request, 0), stream);
   }
   void reduce_to_root(const Tensor& values, Stream&) override { require_summable(values, space()); }
   void broadcast(const Tensor& values, Stream&) override { require_sendable(values, space()); }

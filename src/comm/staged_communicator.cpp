@@ -65,20 +65,23 @@ class StagedCommunicator final : public Communicator {
     enqueue_one(values, stream, {.out = rank() == 0, .back = rank() != 0, .collective = &Communicator::broadcast});
   }
 
-  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
-    require_valid_shards(sum, size(), backend_.memory_space());
-    if (size() == 1) return transform_piece(sum, shard_of(sum, 0), stream);
-    if (sum.bounds.back() == 0) return;
+  void reduce_scatter_gather(const ReduceScatterGather& request, Stream& stream) override {
+    require_valid_shards(request, size(), backend_.memory_space());
+    if (size() == 1) return transform_piece(request, shard_of(request, 0), stream);
+    if (request.bounds.back() == 0) return;
     const std::lock_guard lock(mutex_);
-    const std::size_t offset_of_results = is_empty(sum.values) ? 0 : (sum.values.bytes() + 63) / 64 * 64;
-    Staging staging = staging_of(offset_of_results + (is_empty(sum.results) ? 0 : sum.results.bytes()));
-    ReduceScatterGather staged = sum;
-    staged.values = is_empty(sum.values) ? Tensor{} : staging.memory.view(sum.values.shape, sum.values.type);
-    staged.results =
-        is_empty(sum.results) ? Tensor{} : staging.memory.view(sum.results.shape, sum.results.type, offset_of_results);
-    enqueue(
-        {.memory = memory_of(sum.values, sum.results), .staging = std::move(staging), .steps = steps_of(sum, staged)},
-        stream);
+    const std::size_t offset_of_results = is_empty(request.values) ? 0 : (request.values.bytes() + 63) / 64 * 64;
+    Staging staging = staging_of(offset_of_results + (is_empty(request.results) ? 0 : request.results.bytes()));
+    ReduceScatterGather staged = request;
+    staged.values =
+        is_empty(request.values) ? Tensor{} : staging.memory.view(request.values.shape, request.values.type);
+    staged.results = is_empty(request.results)
+                         ? Tensor{}
+                         : staging.memory.view(request.results.shape, request.results.type, offset_of_results);
+    enqueue({.memory = memory_of(request.values, request.results),
+             .staging = std::move(staging),
+             .steps = steps_of(request, staged)},
+            stream);
   }
 
   bool progress() override {
@@ -130,13 +133,13 @@ class StagedCommunicator final : public Communicator {
 
   // Copies all values out, copies this rank's shard of the sum back, transforms it, copies its results out, and copies
   // the other ranks' results back.
-  std::deque<Step> steps_of(const ReduceScatterGather& sum, const ReduceScatterGather& staged) {
-    const ElementRange own = shard_of(sum, rank());
-    const bool adds = !is_empty(sum.values);
-    const bool gathers = !is_empty(sum.results);
+  std::deque<Step> steps_of(const ReduceScatterGather& request, const ReduceScatterGather& staged) {
+    const ElementRange own = shard_of(request, rank());
+    const bool adds = !is_empty(request.values);
+    const bool gathers = !is_empty(request.results);
     std::deque<Step> steps;
     if (adds) {
-      steps.push_back({[=, this](Stream& out) { backend_.copy(out, staged.values, sum.values); },
+      steps.push_back({[=, this](Stream& out) { backend_.copy(out, staged.values, request.values); },
                        [=, this] {
                          host_->reduce_scatter_gather(
                              {.values = staged.values, .bounds = staged.bounds, .transform_shard = {}, .results = {}},
@@ -144,9 +147,9 @@ class StagedCommunicator final : public Communicator {
                        }});
     }
     steps.push_back({[=, this](Stream& both) {
-                       if (adds) copy(both, sum.values, staged.values, own);
-                       transform_piece(sum, own, both);
-                       if (gathers) copy(both, staged.results, sum.results, own);
+                       if (adds) copy(both, request.values, staged.values, own);
+                       transform_piece(request, own, both);
+                       if (gathers) copy(both, staged.results, request.results, own);
                      },
                      {}});
     if (gathers) {
@@ -155,8 +158,8 @@ class StagedCommunicator final : public Communicator {
             {.values = {}, .bounds = staged.bounds, .transform_shard = {}, .results = staged.results}, host_stream_);
       };
       steps.push_back({[=, this](Stream& back) {
-                         copy(back, sum.results, staged.results, {0, own.begin});
-                         copy(back, sum.results, staged.results, {own.end, sum.bounds.back()});
+                         copy(back, request.results, staged.results, {0, own.begin});
+                         copy(back, request.results, staged.results, {own.end, request.bounds.back()});
                        },
                        {}});
     }

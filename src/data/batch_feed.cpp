@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace tutti {
@@ -179,41 +178,6 @@ void BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, Batch& batch) {
     context_.backend.copy(stream, batch.labels, arrived.labels);
   }
   stream.record(*device_staging_free_);
-}
-
-struct ChunkReader::Pipeline {
-  Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most)
-      : most_samples(most), writer(data, recipe), context(data, backend, recipe), feed(context, most, 1) {}
-
-  std::int64_t most_samples;
-  BatchWriter writer;
-  TransferContext context;
-  BatchFeed feed;
-  std::vector<std::int64_t> samples{};
-};
-
-ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
-  ImageRecipe fitting = with_image_shape(recipe, data.info());
-  fitting.augment = Augment::none;
-  pipeline_ = std::make_unique<Pipeline>(data, backend, fitting, most_samples);
-}
-
-ChunkReader::~ChunkReader() = default;
-
-Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) {
-  auto& [most_samples, writer, context, feed, samples] = *pipeline_;
-  if (count < 0 || count > most_samples) {
-    throw Error(ErrorSource::internal,
-                fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples));
-  }
-  samples.resize(static_cast<std::size_t>(count));
-  std::iota(samples.begin(), samples.end(), first);
-  feed.wait_until_copied(stream, 0);
-  feed.write(writer, {.samples = samples}, 0, count);
-  Batch batch;
-  batch.samples = count;
-  feed.enqueue_copy(stream, 0, batch);
-  return batch;
 }
 
 }  // namespace tutti

@@ -14,6 +14,7 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <stop_token>
 #include <thread>
@@ -171,7 +172,7 @@ class BatchLoader::Prefetcher {
     }
     if (plan_.steps_ahead == 0) return;
     for (BatchWriter& writer : writers_) {
-      readers_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
+      readers_.emplace_back([this, &writer](const std::stop_token& end) { prepare_steps(end, writer); });
     }
   }
 
@@ -192,11 +193,11 @@ class BatchLoader::Prefetcher {
     return *in_use_;
   }
 
-  void run(const std::stop_token& stop, BatchWriter& writer) {
+  void prepare_steps(const std::stop_token& end, BatchWriter& writer) {
     lower_priority();
     Lock lock(mutex_);
     const auto has_work = [this] { return next_slot_with_work() != nullptr || may_begin_step(); };
-    while (changed_.wait(lock, stop, has_work) && !stop.stop_requested()) work(writer, lock);
+    while (changed_.wait(lock, end, has_work) && !end.stop_requested()) work(writer, lock);
   }
 
   void work(BatchWriter& writer, Lock& lock) {
@@ -291,5 +292,40 @@ std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return prefetc
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { prefetcher_->seek(epoch, step); }
 void BatchLoader::assign(IndexRange parts) { prefetcher_->assign(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return prefetcher_->next(stream); }
+
+struct ChunkReader::Pipeline {
+  Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most)
+      : most_samples(most), writer(data, recipe), context(data, backend, recipe), feed(context, most, 1) {}
+
+  std::int64_t most_samples;
+  BatchWriter writer;
+  TransferContext context;
+  BatchFeed feed;
+  std::vector<std::int64_t> samples{};
+};
+
+ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
+  ImageRecipe fitting = with_image_shape(recipe, data.info());
+  fitting.augment = Augment::none;
+  pipeline_ = std::make_unique<Pipeline>(data, backend, fitting, most_samples);
+}
+
+ChunkReader::~ChunkReader() = default;
+
+Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) {
+  auto& [most_samples, writer, context, feed, samples] = *pipeline_;
+  if (count < 0 || count > most_samples) {
+    throw Error(ErrorSource::internal,
+                fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples));
+  }
+  samples.resize(static_cast<std::size_t>(count));
+  std::iota(samples.begin(), samples.end(), first);
+  feed.wait_until_copied(stream, 0);
+  feed.write(writer, {.samples = samples}, 0, count);
+  Batch batch;
+  batch.samples = count;
+  feed.enqueue_copy(stream, 0, batch);
+  return batch;
+}
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
 
+#include "deflate.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>
@@ -29,8 +30,6 @@ namespace fs = std::filesystem;
 constexpr unsigned kZlibBufferBytes = 128 * 1024;
 constexpr std::size_t kMaxPerCall = std::size_t{1} << 30;
 constexpr std::size_t kLeastGrowth = 64 * 1024;
-// The deflate format compresses at best 1032 to 1.
-constexpr std::int64_t kBestCompression = 1032;
 
 // A file read sequentially, gzip-compressed or raw as its first bytes say.
 class GzFile {
@@ -49,7 +48,7 @@ class GzFile {
     }
     gzbuffer(file_.get(), kZlibBufferBytes);
     is_raw_ = gzdirect(file_.get()) == 1;
-    most_bytes_ = static_cast<std::int64_t>(size) * (is_raw_ ? 1 : kBestCompression);
+    most_bytes_ = static_cast<std::int64_t>(size) * (is_raw_ ? 1 : kMaxDeflateRatio);
   }
 
   bool is_raw() const noexcept { return is_raw_; }
@@ -137,7 +136,7 @@ class GzFile {
 };
 
 constexpr std::uint32_t kLabelMagic = 0x00000801;
-constexpr std::uint32_t kGreyMagic = 0x00000803;
+constexpr std::uint32_t kGrayMagic = 0x00000803;
 constexpr std::uint32_t kChannelMagic = 0x00000804;
 constexpr std::int64_t kWordBytes = 4;
 
@@ -180,7 +179,8 @@ constexpr std::int64_t kImageBytes = kChannels * kSide * kSide;
 constexpr std::int64_t kRecordBytes = 1 + kImageBytes;
 constexpr std::size_t kMaxNameBytes = 4096;
 
-std::int64_t number_in(std::string_view text) {
+// The first number in a name; 0 if there is none.
+std::int64_t first_number_in(std::string_view text) {
   const auto first = std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   std::int64_t number = 0;
   std::from_chars(first, text.end(), number);
@@ -195,7 +195,7 @@ std::vector<fs::path> find_cifar_files(const fs::path& folder, std::string_view 
     const bool compressed = name.ends_with(".bin.gz");
     if (!name.starts_with(prefix) || !(compressed || name.ends_with(".bin"))) continue;
     if (compressed) name.resize(name.size() - std::string_view(".gz").size());
-    auto& path = found[{number_in(std::string_view(name).substr(prefix.size())), name}];
+    auto& path = found[{first_number_in(std::string_view(name).substr(prefix.size())), name}];
     if (path.empty() || !compressed) path = entry.path();
   }
   std::vector<fs::path> files;
@@ -228,9 +228,9 @@ LoadedSet read_idx(const fs::path& images, const fs::path& labels) {
   LoadedSet set;
   GzFile image_file(images);
   const std::uint32_t image_magic = read_word(image_file);
-  if (image_magic != kGreyMagic && image_magic != kChannelMagic) {
+  if (image_magic != kGrayMagic && image_magic != kChannelMagic) {
     image_file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx images (0x{:08x} or 0x{:08x})", image_magic,
-                                     kGreyMagic, kChannelMagic));
+                                     kGrayMagic, kChannelMagic));
   }
   std::int64_t bytes = 1;
   const auto extent = [&](std::string_view what) { return read_extent(image_file, what, bytes); };

@@ -7,6 +7,7 @@
 #include "tutti/base/text.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
+#include "tutti/storage/seal.hpp"
 
 #include "image_codec.hpp"
 #include "image_geometry.hpp"
@@ -163,7 +164,7 @@ class DataFileReader {
     info_.classes = read_all<std::int32_t>("/classes", 1).front();
     info_.class_names = lines_of(file_.read_text("/class_names"));
     if (info_.classes < 1 || (!info_.class_names.empty() && std::ssize(info_.class_names) != info_.classes)) {
-      refuse(fmt::format("it has {} classes and names {}", info_.classes, info_.class_names.size()));
+      refuse(fmt::format("it has {} classes, but {} class names", info_.classes, info_.class_names.size()));
     }
     const Shape images = shape_of("/train/images");
     info_.statistics.mean = read_all<double>("/mean", images[1]);

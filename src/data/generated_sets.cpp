@@ -23,7 +23,7 @@ namespace {
 
 // The ideal shapes of the ten digits as pen strokes.
 
-// Outlines: the offset from the digit's centre in eighths of a pixel, x to the right and y down. Canvas: kUnit to a
+// Outlines: the offset from the digit's center in eighths of a pixel, x to the right and y down. Canvas: kUnit to a
 // pixel, from its corner.
 struct Point {
   std::int32_t x = 0;
@@ -82,7 +82,7 @@ constexpr std::uint64_t kGlyphSeed = 0x676C79706873u;
 constexpr int kSide = 28;
 constexpr int kPixels = kSide * kSide;
 constexpr int kUnit = 256;  // of canvas length in one pixel
-constexpr int kCentre = kSide * kUnit / 2;
+constexpr int kCenter = kSide * kUnit / 2;
 constexpr int kCurveSteps = 4;
 
 using Image = std::span<std::uint8_t, kPixels>;
@@ -96,7 +96,7 @@ struct Pen {
   std::int32_t ink = 0;
 };
 
-// The distance of each pixel's centre from the nearest stroke.
+// The distance of each pixel's center from the nearest stroke.
 class DistanceField {
  public:
   DistanceField() { squares_.fill(std::numeric_limits<std::int32_t>::max()); }
@@ -139,9 +139,9 @@ class DistanceField {
     const auto [top, bottom] = std::minmax(a.y, b.y);
     for (int row = first(top); row <= last(bottom); ++row) {
       for (int column = first(left); column <= last(right); ++column) {
-        const Point centre{column * kUnit + kUnit / 2, row * kUnit + kUnit / 2};
+        const Point center{column * kUnit + kUnit / 2, row * kUnit + kUnit / 2};
         std::int32_t& square = squares_[static_cast<std::size_t>(row * kSide + column)];
-        const std::int64_t here = square_to_segment(centre, a, b);
+        const std::int64_t here = square_to_segment(center, a, b);
         if (here < square) square = static_cast<std::int32_t>(here);
       }
     }
@@ -163,7 +163,7 @@ struct Pose {
   Point place(Point p) const {
     const std::int32_t y = p.y * height / 16;
     const std::int32_t x = p.x * width / 16 - y * slant / 256;
-    return {kCentre + shift_x + (x * cosine - y * sine) / 16384, kCentre + shift_y + (x * sine + y * cosine) / 16384};
+    return {kCenter + shift_x + (x * cosine - y * sine) / 16384, kCenter + shift_y + (x * sine + y * cosine) / 16384};
   }
 };
 

@@ -3,6 +3,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/dataset.hpp"
 
+#include "deflate.hpp"
+
 #include <fmt/format.h>
 #include <jerror.h>
 #include <jpeglib.h>
@@ -25,8 +27,8 @@ constexpr std::array<std::uint8_t, 3> kJpegSignature{0xFF, 0xD8, 0xFF};
 // The format needs at least one bit for a block of 8 x 8 pixels.
 constexpr std::int64_t kMaxJpegPixelsPerByte = 512;
 constexpr int kMaxJpegScans = 100;
-// The deflate format compresses at most 1032 to 1, and a pixel has at least one bit.
-constexpr std::int64_t kMaxPngPixelsPerByte = 8 * 1032;
+// A pixel has at least one bit.
+constexpr std::int64_t kMaxPngPixelsPerByte = 8 * kMaxDeflateRatio;
 constexpr png_alloc_size_t kMaxPngChunkBytes = 8 << 20;
 constexpr long kMaxJpegMemoryBytes = 6 * kMaxPixels + (64 << 20);
 
@@ -138,7 +140,7 @@ class JpegDecoder {
     refuse_size(file_, info_.image_height, info_.image_width, kMaxJpegPixelsPerByte);
     if (file_.upright) orientation_ = exif_orientation(file_.bytes);
     if (info_.jpeg_color_space == JCS_UNKNOWN) {
-      refuse(file_, fmt::format("a JPEG with {} components in an unknown colour space", info_.num_components));
+      refuse(file_, fmt::format("a JPEG with {} components in an unknown color space", info_.num_components));
     }
   }
 
@@ -218,8 +220,8 @@ class PngDecoder {
   }
 
   Shape shape() const {
-    const bool is_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
-    return {is_colour ? 3 : 1, png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
+    const bool is_color = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
+    return {is_color ? 3 : 1, png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
   }
 
   int orientation() const { return 1; }
@@ -364,7 +366,7 @@ Shape image_shape(const ImageFile& file) {
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels) {
   return with_decoder(file, [&](auto& decoder) {
     const Shape found = decoder.shape();
-    if (found[0] > channels) refuse(file, "it is a colour image, but the others of its set are gray");
+    if (found[0] > channels) refuse(file, "it is a color image, but the others of its set are gray");
     const bool turned = swaps_axes(decoder.orientation());
     const Shape image{channels, found[turned ? 2 : 1], found[turned ? 1 : 2]};
     const std::vector<std::uint8_t> interleaved = decoder.decode();

@@ -1,5 +1,5 @@
 #pragma once
-// Decodes JPEG and PNG files to planes of bytes, and applies the EXIF orientation of JPEGs. Colour profiles and gamma
+// Decodes JPEG and PNG files to planes of bytes, and applies the EXIF orientation of JPEGs. Color profiles and gamma
 // are ignored and alpha is dropped, as in torchvision. Before anything is allocated, the size in the header is compared
 // with kMaxPixels and with the most pixels that a file of its length can contain. Truncated and damaged files are
 // refused.
@@ -26,12 +26,12 @@ struct ImageFile {
 // Whether these are the first bytes of a JPEG or PNG file; eight bytes suffice.
 bool has_image_signature(std::span<const std::uint8_t> bytes);
 
-// Reads the header: 1 (gray) or 3 (colour) channels, height and width. This and decode_image throw input errors that
+// Reads the header: 1 (gray) or 3 (color) channels, height and width. This and decode_image throw input errors that
 // name the file and the reason.
 Shape image_shape(const ImageFile& file);
 
-// Fills `pixels` with C, H, W bytes and returns the shape. Gray images are converted to colour if `channels` is 3;
-// colour images are refused if it is 1.
+// Fills `pixels` with C, H, W bytes and returns the shape. Gray images are converted to color if `channels` is 3;
+// color images are refused if it is 1.
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels);
 
 // The EXIF orientation of a JPEG file, 1 (upright) to 8; 1 if it is missing or invalid. Cameras do not rotate pixels;

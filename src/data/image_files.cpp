@@ -1,6 +1,7 @@
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include "image_codec.hpp"
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;
-constexpr std::int64_t kColour = 3;
+constexpr std::int64_t kColor = 3;
 // Number of files whose bytes are digested at every start, and that are decoded if not all are.
 constexpr std::size_t kSampledFiles = 256;
 // The headers of nearly all files are shorter than this.
@@ -119,16 +120,11 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
   const auto bytes = read_bytes(path);
   const ImageFile image = image_in(bytes, path, files.upright);
   std::vector<std::uint8_t> pixels;
-  if (depth != Depth::header) decode_image(image, kColour, pixels);
+  if (depth != Depth::header) decode_image(image, kColor, pixels);
   return image_shape(image);
 }
 
 }  // namespace
-
-std::string in_lower_case(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
 
 FolderListing list_folder(const fs::path& folder) {
   FolderListing listing;
@@ -166,7 +162,7 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
       if (image.ndim() == 0) image = shape;
       const bool has_same_size = image[1] == shape[1] && image[2] == shape[2];
       image = Shape{std::max(image[0], shape[0]), has_same_size ? shape[1] : 0, has_same_size ? shape[2] : 0};
-      return checks_all || image[0] != kColour || has_same_size;
+      return checks_all || image[0] != kColor || has_same_size;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       findings.bad.emplace_back(i, error.what());
@@ -193,11 +189,11 @@ FileContents contents_of(const ImageFiles& files, bool whole) {
     const std::uint64_t of_file = mix64(hash64(files.files[i].name) + crc32c(read_bytes(files.path_of(i))));
     const std::lock_guard lock(mutex);
     of_all += of_file;
-    if (sampled) contents.sample += of_file;
-    if (sampled) ++contents.sampled;
+    if (sampled) contents.sample_digest += of_file;
+    if (sampled) ++contents.sampled_files;
     return true;
   });
-  if (whole || contents.sampled == std::ssize(files.files)) contents.whole = of_all;
+  if (whole || contents.sampled_files == std::ssize(files.files)) contents.whole = of_all;
   return contents;
 }
 

@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include "sources.hpp"
@@ -129,7 +130,7 @@ bool is_header(const Row& row, const ImageIndex& index) {
          index.find(row.fields.front()).empty();
 }
 
-std::optional<std::int64_t> number_in(const std::string& text) {
+std::optional<std::int64_t> whole_number(const std::string& text) {
   std::int64_t number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -139,8 +140,8 @@ std::optional<std::int64_t> number_in(const std::string& text) {
 std::vector<std::string> class_names_of(const std::map<std::string, std::int32_t>& labels) {
   std::vector<std::string> names;
   for (const auto& [name, label] : labels) names.push_back(name);
-  if (std::ranges::all_of(names, [](const std::string& name) { return number_in(name).has_value(); })) {
-    std::ranges::stable_sort(names, {}, [](const std::string& name) { return *number_in(name); });
+  if (std::ranges::all_of(names, [](const std::string& name) { return whole_number(name).has_value(); })) {
+    std::ranges::stable_sort(names, {}, [](const std::string& name) { return *whole_number(name); });
   }
   return names;
 }
@@ -177,8 +178,8 @@ struct LabelTable {
 };
 
 LabelTable read_table(const std::string& path, const ImageIndex& index) {
-  const std::vector<std::byte> bytes = read_file_bytes(path);
-  CsvReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  const std::string text = read_file_text(path);
+  CsvReader reader(text, path);
   LabelTable table;
   std::unordered_map<std::size_t, std::int64_t> line_of;
   bool is_first = true;

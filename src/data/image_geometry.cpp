@@ -35,17 +35,17 @@ Extent with_short_side(const Extent& image, std::int64_t side) {
   return {image.height * side / image.width, side};
 }
 
-// An image of the wanted size is not changed. The short side of any other is resized to 8/7 of the size, and the centre
+// An image of the wanted size is not changed. The short side of any other is resized to 8/7 of the size, and the center
 // is cropped.
 ImagePlan fit(const Extent& image, const Extent& wanted) {
   const bool fits = image.height == wanted.height && image.width == wanted.width;
   const std::int64_t side = (wanted.height * 8 + 3) / 7;
   const Extent resized = fits ? image : with_short_side(image, side);
-  const auto centre = [](std::int64_t from, std::int64_t to, std::int64_t size) {
+  const auto center = [](std::int64_t from, std::int64_t to, std::int64_t size) {
     const std::int64_t begin = (to - size) / 2;
     return crop_axis(from, to, {begin, begin + size}, size);
   };
-  return {centre(image.height, resized.height, wanted.height), centre(image.width, resized.width, wanted.width)};
+  return {center(image.height, resized.height, wanted.height), center(image.width, resized.width, wanted.width)};
 }
 
 IndexRange draw_range(RandomSequence& random, std::int64_t length, std::int64_t total) {
@@ -100,7 +100,7 @@ ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence
     const IndexRange rows = draw_range(random, height, image.height);
     return crop(rows, draw_range(random, width, image.width));
   }
-  // A very long image: its centre, at the nearest ratio that is allowed.
+  // A very long image: its center, at the nearest ratio that is allowed.
   const std::int64_t width = std::min(image.width, std::max<std::int64_t>(1, image.height * 4 / 3));
   const std::int64_t height = std::min(image.height, std::max<std::int64_t>(1, image.width * 4 / 3));
   const std::int64_t top = (image.height - height) / 2;
@@ -142,12 +142,12 @@ void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange ro
   first.resize(static_cast<std::size_t>(rows.size()));
   weights.resize(static_cast<std::size_t>(rows.size() * taps));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const double centre = (static_cast<double>(row) + 0.5) * scale;
-    const auto lowest = static_cast<std::int64_t>(std::max(0.0, centre - reach + 0.5));
+    const double center = (static_cast<double>(row) + 0.5) * scale;
+    const auto lowest = static_cast<std::int64_t>(std::max(0.0, center - reach + 0.5));
     const std::int64_t begin = from == to ? row : std::min(lowest, from - taps);
     double* const mine = weights.data() + (row - rows.begin) * taps;
     for (std::int64_t tap = 0; tap < taps; ++tap) {
-      const double distance = std::abs(static_cast<double>(begin + tap) + 0.5 - centre);
+      const double distance = std::abs(static_cast<double>(begin + tap) + 0.5 - center);
       mine[tap] = std::max(0.0, 1.0 - distance / reach);
     }
     const double whole = std::accumulate(mine, mine + taps, 0.0);
@@ -156,7 +156,7 @@ void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange ro
   }
 }
 
-// An output is a sum of neighbouring rows of the first resize, whose first inputs are at most `apart` pixels apart.
+// An output is a sum of neighboring rows of the first resize, whose first inputs are at most `apart` pixels apart.
 std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
   const std::int64_t inner = Resize::taps_of(plan.input, plan.resized);
   const std::int64_t outer = Resize::taps_of(plan.crop.size(), plan.output);

@@ -1,7 +1,7 @@
 #pragma once
 // The geometry of every recipe: which crop of an image the network gets, and its size. Random numbers are drawn in this
-// order: the flip (one draw), the area (one of 53 bits; resized-crop: area and ratio, up to ten
-// times), the top, the left.
+// order: the flip (one draw), the area (one draw of 53 bits; resized-crop: area and ratio, up to ten times), the top,
+// the left.
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_map.hpp"
@@ -13,7 +13,7 @@
 namespace tutti {
 
 // Resizes, crops, resizes again and mirrors one axis of an image in one pass: every output pixel is a weighted sum of
-// neighbouring input pixels. The filter is a triangle over pixel centres, widened when shrinking and never narrower
+// neighboring input pixels. The filter is a triangle over pixel centers, widened when shrinking and never narrower
 // than bilinear, as in Pillow and torchvision by default. Weights are multiples of 2^-16 that add up to one, so sums of
 // weighted bytes are exact in f32 and flat areas stay flat.
 struct AxisPlan {

@@ -103,7 +103,7 @@ LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
   set.digest = whole + digest("left", std::span(rows));
   taken.info.skipped.clear();
   for (SkippedImage& skipped : set.info.skipped) {
-    skipped.before -= std::ranges::lower_bound(rows, skipped.before) - rows.begin();
+    skipped.next_sample -= std::ranges::lower_bound(rows, skipped.next_sample) - rows.begin();
   }
   return taken;
 }
@@ -119,43 +119,6 @@ std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const
     ++counts[static_cast<std::size_t>(label)];
   }
   return counts;
-}
-
-std::size_t DatasetInfo::index_of(std::int64_t sample) const {
-  if (sample >= 0 && sample < samples) return static_cast<std::size_t>(sample);
-  throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, name, samples));
-}
-
-std::int64_t DatasetInfo::samples_at_once() const {
-  constexpr std::int64_t kBytes = std::int64_t{4} << 20;
-  return sizes_differ() ? 1 : std::max<std::int64_t>(1, kBytes / image.elements());
-}
-
-MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images,
-                             std::span<const std::int32_t> labels, std::optional<std::uint64_t> known_digest)
-    : info_(std::move(info)), images_(images), labels_(labels), known_digest_(known_digest) {
-  const Shape all = info_.image.batch_of(info_.samples);
-  if (static_cast<std::int64_t>(images_.size()) != all.elements() ||
-      static_cast<std::int64_t>(labels_.size()) != info_.samples) {
-    throw Error(ErrorSource::internal, fmt::format("the data set {} of shape {} has {} pixels and {} labels",
-                                                   info_.name, all.text(), images_.size(), labels_.size()));
-  }
-  info_.class_samples = count_classes(info_, labels_);
-}
-
-void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
-  const auto image_bytes = static_cast<std::size_t>(info_.image.elements());
-  batch.images.clear();
-  batch.labels.clear();
-  for (const std::int64_t sample : samples) {
-    const std::size_t index = info_.index_of(sample);
-    batch.images.push_back({images_.data() + index * image_bytes, info_.image});
-    batch.labels.push_back(labels_[index]);
-  }
-}
-
-std::uint64_t MemoryDataset::digest() const {
-  return known_digest_ ? *known_digest_ : tutti::digest("images", images_) + tutti::digest("labels", labels_);
 }
 
 ChannelSums::ChannelSums(const Shape& image)

@@ -55,7 +55,7 @@ std::optional<LoadedSet> list_set_folder(const fs::path& folder, std::initialize
   return found == names.end() ? std::nullopt : list_class_folders(folder / *found, notes);
 }
 
-std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::string>& notes) {
+std::optional<LoadedSet> load_train(const fs::path& folder, std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"train"}, "data_batch");
   if (!set) set = list_set_folder(folder, {"train"}, notes);
   if (!set) set = list_labelled_folder(folder, notes);
@@ -65,7 +65,7 @@ std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::str
   return set;
 }
 
-std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::string>& notes) {
+std::optional<LoadedSet> load_test(const fs::path& folder, std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch");
   if (!set) set = list_set_folder(folder, {"test", "valid", "val"}, notes);
   if (set) set->info.name = name_of_folder(folder) + " (test)";
@@ -159,14 +159,14 @@ std::string fetch_hint(const fs::path& folder) {
 }
 
 // The training set, and its test set unless that is held out or given separately.
-LoadedPair find_sets(const DataRequest& request) {
+LoadedPair load_sets(const DataRequest& request) {
   const std::string& where = request.train;
   if (where == "glyphs") return draw_glyphs();
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic(where);
   const fs::path path = find_data_path(where, request.from_checkpoint);
   if (!fs::is_directory(path)) return read_data_file(path.string(), request);
   LoadedPair pair;
-  auto train = find_train(path, pair.notes);
+  auto train = load_train(path, pair.notes);
   if (!train && request.allow_unlabelled && !list_folder(path).images.files.empty()) {
     pair = list_images({path.string()});
     pair.train.info.name = name_of_folder(path);
@@ -175,20 +175,20 @@ LoadedPair find_sets(const DataRequest& request) {
   if (!train) refuse_folder(path);
   pair.train = std::move(*train);
   if (!request.allow_non_utf8_names) require_utf8_class_names(path, pair.train.info.class_names);
-  if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(path, pair.notes);
+  if (request.test.empty() && request.validation_ratio == 0) pair.test = load_test(path, pair.notes);
   return pair;
 }
 
 // The files in request.test may be named like a test set or like a training set.
-LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes) {
+LoadedSet load_test_set(const DataRequest& request, std::vector<std::string>& notes) {
   const fs::path path = find_data_path(request.test, false);
   if (!fs::is_directory(path)) {
     LoadedPair pair = read_data_file(path.string(), request);
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
     return pair.test ? std::move(*pair.test) : std::move(pair.train);
   }
-  if (auto set = find_test(path, notes)) return std::move(*set);
-  if (auto set = find_train(path, notes)) return std::move(*set);
+  if (auto set = load_test(path, notes)) return std::move(*set);
+  if (auto set = load_train(path, notes)) return std::move(*set);
   refuse_folder(path);
 }
 
@@ -203,7 +203,7 @@ void leave_out(LoadedSet& set, std::span<std::pair<std::int64_t, std::string>> b
   notes.push_back(fmt::format("{} of {} images of {} skipped: first {}", bad.size(), all, set.info.name, first));
   std::vector<std::int64_t> indices;
   for (auto& [file, problem] : bad) {
-    set.info.skipped.push_back({.before = file - std::ssize(indices),
+    set.info.skipped.push_back({.next_sample = file - std::ssize(indices),
                                 .name = files.path_of(static_cast<std::size_t>(file)),
                                 .problem = std::move(problem)});
     indices.push_back(file);
@@ -225,7 +225,7 @@ void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::
   }
 }
 
-// Image files are read in colour if the other set is in colour, and have no common size if the other set's differs.
+// Image files are read in color if the other set is in color, and have no common size if the other set's differs.
 void reconcile_shape(LoadedSet& set, const Shape& other) {
   Shape& image = set.info.image;
   if (!std::holds_alternative<ImageFiles>(set.pixels) || image == other) return;
@@ -343,8 +343,8 @@ void refuse_bad_ratio(const DataRequest& request) {
 LoadedPair load_checked(const DataRequest& request) {
   refuse_bad_ratio(request);
   const bool holds_out = request.validation_ratio > 0;
-  LoadedPair pair = request.images.empty() ? find_sets(request) : list_images(request.images);
-  if (!request.test.empty()) pair.test = find_test_set(request, pair.notes);
+  LoadedPair pair = request.images.empty() ? load_sets(request) : list_images(request.images);
+  if (!request.test.empty()) pair.test = load_test_set(request, pair.notes);
   for (LoadedSet* const set : {&pair.train, pair.test ? &*pair.test : nullptr}) {
     if (set == nullptr) continue;
     examine_files(*set, request, pair.notes);

@@ -17,14 +17,11 @@ std::int64_t first_position(std::int64_t n, int num_parts, std::int64_t part) {
 }
 
 std::vector<int> divide_evenly(int num_parts, int num_ranks) {
-  if (num_parts < 1 || num_ranks < 1) {
+  if (num_ranks < 1 || num_ranks > num_parts) {
     throw Error(ErrorSource::usage,
-                fmt::format("there are {} parts for {} ranks; give at least one of each", num_parts, num_ranks));
-  }
-  if (num_ranks > num_parts) {
-    throw Error(ErrorSource::usage, fmt::format("{0} ranks cannot share {1} part{2}: start at most {1} rank{2}, or "
-                                                "begin a new run with --parts {0} or more",
-                                                num_ranks, num_parts, num_parts == 1 ? "" : "s"));
+                fmt::format("there are {} parts for {} ranks: give at least one part for each rank, "
+                            "and at least one rank",
+                            num_parts, num_ranks));
   }
   std::vector<int> parts_by_rank(static_cast<std::size_t>(num_ranks), num_parts / num_ranks);
   std::fill_n(parts_by_rank.begin(), num_parts % num_ranks, num_parts / num_ranks + 1);

@@ -1,5 +1,5 @@
 #pragma once
-// Converts the pixels of one image to network inputs: resampled by a plan, scaled and normalised. Its arithmetic is f32
+// Converts the pixels of one image to network inputs: resampled by a plan, scaled and normalized. Its arithmetic is f32
 // in a fixed order, so the bits are the same on any processor. Not thread-safe.
 
 #include "tutti/data/dataset.hpp"

@@ -142,8 +142,6 @@ LoadedPair draw_synthetic(const std::string& name);
 
 // JPEG and PNG files in folders.
 
-std::string in_lower_case(std::string text);  // ASCII letters only
-
 // The entries of a folder, sorted, without hidden entries; not recursive.
 struct FolderListing {
   ImageFiles images;  // .jpg, .jpeg and .png in any case
@@ -175,8 +173,9 @@ std::optional<LoadedSet> list_class_folders(const std::filesystem::path& folder,
 
 // Image files without labels: given one by one, or in given folders.
 
-// Lists files in the order of the words, with any extension; of a folder, all .jpg, .jpeg and .png files in it and
-// below, sorted by name, its own before those below. Throws io and input errors that name the word.
+// Lists files in the order of `paths`, with any extension; of a folder, all .jpg, .jpeg and .png files in it and
+// below, sorted by name, its own before those below. Throws io and input errors that name
+// the path.
 LoadedPair list_images(const std::vector<std::string>& paths);
 
 // A flat folder of images with a table of their labels: labels.csv, or the folder's only .csv file. Two columns, comma

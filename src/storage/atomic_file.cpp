@@ -169,7 +169,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (descriptor_) return;
   // An existing file of this name is never touched: it may be left from a killed process with the same process ID or,
   // on a shared file system, belong to another container with the same host name and process ID.
-  const std::string stem = fmt::format("{}.tmp.{}.{}", target_, host_name(), ::getpid());
+  const std::string stem = fmt::format("{}{}{}.{}", target_, kTemporaryMark, host_name(), ::getpid());
   for (int leftover = 0; !descriptor_; ++leftover) {
     temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
     descriptor_ = Descriptor(retry_on_eintr(
@@ -258,6 +258,11 @@ std::vector<std::byte> read_file_bytes(const std::string& path) {
   }
   bytes.resize(bytes.size() - rest.size());
   return bytes;
+}
+
+std::string read_file_text(const std::string& path) {
+  const auto bytes = read_file_bytes(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 LineFile::LineFile(const std::string& path, EarlierLines earlier) : path_(path) {

@@ -1,20 +1,16 @@
 #pragma once
-// The files of a checkpoint: their names, their contents and the manifest with their checksums. The format is described
-// in docs/formats.md.
+// The contents of a checkpoint's files, and the manifest with their checksums. docs/formats.md describes the format.
 
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/train_state.hpp"
 
-#include <fmt/format.h>
+#include "checkpoint_files.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -23,38 +19,6 @@ namespace tutti {
 inline constexpr std::int32_t kCheckpointFormat = 2;
 // Why a checkpoint of this format version is refused; empty if it is accepted.
 std::string fault_of_format(std::int64_t version);
-
-struct StepName {
-  std::int64_t step = 0;
-  int file = 0;  // manifests of files 1, 2 .. are partial: they exist only until the checkpoint is committed
-  bool is_manifest = false;
-  bool bad = false;
-
-  std::string text() const {
-    return fmt::format("step-{:08}{}.{}{}", step, file == 0 ? "" : fmt::format(".{}", file),
-                       is_manifest ? "json" : "h5", bad ? ".bad" : "");
-  }
-  friend bool operator==(const StepName&, const StepName&) = default;
-};
-
-inline std::string checkpoint_file_name(std::int64_t step, int file = 0) {
-  return StepName{.step = step, .file = file}.text();
-}
-inline std::string manifest_name(std::int64_t step, int file = 0) {
-  return StepName{.step = step, .file = file, .is_manifest = true}.text();
-}
-
-struct StepFolder {
-  std::vector<StepName> files;         // without those renamed to .bad
-  std::vector<std::string> temporary;  // temporary names of checkpoint files that are, or were, being written
-  bool any_bad = false;
-
-  // The steps that have a complete manifest, ascending.
-  std::set<std::int64_t> complete() const;
-};
-
-// Empty if the folder does not exist. Throws an io error if it cannot be listed.
-StepFolder list_steps(const std::string& folder);
 
 // Describes a checkpoint's files, so that they can be verified.
 struct Manifest {
@@ -74,8 +38,6 @@ std::string manifest_text(const Manifest& manifest);
 // Throws a checkpoint error that describes the fault; the caller adds the file's name. For a manifest of another format
 // version, which is not damaged, throws an input error.
 Manifest parse_manifest(std::span<const std::byte> text);
-// The path of a checkpoint's manifest, given that of its first file.
-std::string manifest_path(const std::string& checkpoint_path);
 
 // The contents of a checkpoint file with all of this state. Reuses the memory of `buffer`.
 std::vector<std::byte> checkpoint_file_bytes(const TrainState& state, std::vector<std::byte> buffer = {});

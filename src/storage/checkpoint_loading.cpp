@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/storage/seal.hpp"
 
 #include "checkpoint_format.hpp"
 
@@ -176,10 +177,10 @@ ReadCheckpoint read_given(const std::string& path, bool trusted) {
 bool is_damage(const Error& error) { return error.source() == ErrorSource::checkpoint; }
 
 // Renames a damaged checkpoint, so that later starts skip it. If this fails, they only spend time reading it again.
-void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t step) {
-  for (const StepName& file : listing.files) {
+void mark_bad(const std::string& folder, const CheckpointListing& listing, std::int64_t step) {
+  for (const CheckpointFileName& file : listing.files) {
     if (file.step != step) continue;
-    StepName bad = file;
+    CheckpointFileName bad = file;
     bad.bad = true;
     const std::string path = folder + "/" + file.text();
     static_cast<void>(std::rename(path.c_str(), (folder + "/" + bad.text()).c_str()));
@@ -188,7 +189,7 @@ void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t
 
 // The path of the result is empty if the folder holds no checkpoints.
 ReadCheckpoint find_newest(const std::string& folder, const Log& log, DamagedPolicy damaged) {
-  const StepFolder listing = list_steps(folder);
+  const CheckpointListing listing = list_checkpoints(folder);
   const std::set<std::int64_t> steps = listing.complete();
   for (const std::int64_t step : std::views::reverse(steps)) {
     const std::string path = folder + "/" + checkpoint_file_name(step);
@@ -201,11 +202,10 @@ ReadCheckpoint find_newest(const std::string& folder, const Log& log, DamagedPol
     }
   }
   if (listing.files.empty() && !listing.any_bad) return {};
-  throw Error(
-      ErrorSource::checkpoint,
-      fmt::format("no checkpoint in '{}' is good and has its manifest: restore one from a copy, or start a new run "
-                  "in another folder",
-                  folder));
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("no checkpoint in '{}' is intact: restore one from a copy, or start a new run "
+                          "in another folder",
+                          folder));
 }
 
 void broadcast_bytes(World& world, std::vector<std::byte>& bytes) {

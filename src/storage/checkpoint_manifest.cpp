@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -15,26 +14,9 @@ namespace tutti {
 namespace {
 
 using Json = nlohmann::json;
-namespace fs = std::filesystem;
 
 constexpr std::string_view kFormatField = "{\n  \"format_version\": ";
 constexpr std::string_view kSealField = "  \"seal\": ";
-constexpr std::string_view kTemporary = ".tmp.";  // separates the name of a file from that of its writer
-
-// Empty unless StepName::text() can produce this name.
-std::optional<StepName> parse_step_name(std::string_view name) {
-  constexpr std::string_view kStem = "step-";
-  if (!name.starts_with(kStem)) return std::nullopt;
-  const char* end = name.data() + name.size();
-  StepName parsed;
-  auto rest = std::from_chars(name.data() + kStem.size(), end, parsed.step);
-  if (rest.ec != std::errc() || rest.ptr == end) return std::nullopt;
-  std::from_chars(rest.ptr + 1, end, parsed.file);
-  parsed.bad = name.ends_with(".bad");
-  parsed.is_manifest = name.find(".json") != std::string_view::npos;
-  if (parsed.step < 0 || parsed.file < 0 || parsed.text() != name) return std::nullopt;
-  return parsed;
-}
 
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
@@ -83,39 +65,6 @@ std::int64_t integer_in(const Json& json, const char* field) {
 
 }  // namespace
 
-std::set<std::int64_t> StepFolder::complete() const {
-  std::set<std::int64_t> steps;
-  for (const StepName& file : files) {
-    if (file.is_manifest && file.file == 0) steps.insert(file.step);
-  }
-  return steps;
-}
-
-StepFolder list_steps(const std::string& folder) {
-  StepFolder listing;
-  std::error_code error;
-  fs::directory_iterator entry;
-  do {
-    entry = fs::directory_iterator(folder, error);
-  } while (error == std::errc::interrupted);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const auto file = parse_step_name(name);
-    if (file && file->bad) {
-      listing.any_bad = true;
-    } else if (file) {
-      listing.files.push_back(*file);
-    } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
-      listing.temporary.push_back(name);
-    }
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw Error(ErrorSource::io,
-                fmt::format("cannot list '{}': {}; check the path and its permissions", folder, error.message()));
-  }
-  return listing;
-}
-
 Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256,
                      FileShard shard) {
   return {.step = state.progress.step,
@@ -163,10 +112,6 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   } catch (const Json::exception&) {
     throw damage("its fields are not those of a manifest");
   }
-}
-
-std::string manifest_path(const std::string& checkpoint_path) {
-  return fs::path(checkpoint_path).replace_extension(".json").string();
 }
 
 }  // namespace tutti

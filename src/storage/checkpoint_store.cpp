@@ -98,15 +98,15 @@ void remove_file(const std::string& path) {
   remove_or_throw(path, [&] { return ::unlink(path.c_str()); });
 }
 
-bool is_partial_manifest(const StepName& file) { return file.is_manifest && file.file != 0; }
+bool is_partial_manifest(const CheckpointFileName& file) { return file.is_manifest && file.file != 0; }
 
 // Removes the files for which `is_obsolete` is true, and manifests last.
 template <class Predicate>
-void remove_files(const std::string& folder, std::vector<StepName> files, Predicate is_obsolete) {
+void remove_files(const std::string& folder, std::vector<CheckpointFileName> files, Predicate is_obsolete) {
   std::erase_if(files, std::not_fn(is_obsolete));
-  std::ranges::stable_partition(files, [](const StepName& file) { return !file.is_manifest; });
+  std::ranges::stable_partition(files, [](const CheckpointFileName& file) { return !file.is_manifest; });
   std::vector<std::string> paths;
-  for (const StepName& file : files) {
+  for (const CheckpointFileName& file : files) {
     const std::string path = folder + "/" + file.text();
     paths.push_back(path);
     if (!file.is_manifest || is_partial_manifest(file)) continue;
@@ -118,9 +118,10 @@ void remove_files(const std::string& folder, std::vector<StepName> files, Predic
 
 // True for a data file whose save was killed: before the manifest was renamed from its temporary name, or, if the state
 // is split, before all files were written, so that only a partial manifest exists.
-bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
+bool is_uncommitted(const CheckpointFileName& file, const CheckpointListing& listing,
+                    const std::set<std::int64_t>& complete) {
   if (file.is_manifest || complete.contains(file.step)) return false;
-  StepName own = file;
+  CheckpointFileName own = file;
   own.is_manifest = true;
   const auto is_its_manifest = [&](const std::string& name) {
     return name.starts_with(own.text() + ".") || name.starts_with(manifest_name(file.step) + ".");
@@ -130,7 +131,8 @@ bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::
 }
 
 // True for remnants of a failed save, provided that no save of this step is in progress.
-bool is_left_over(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
+bool is_left_over(const CheckpointFileName& file, const CheckpointListing& listing,
+                  const std::set<std::int64_t>& complete) {
   return is_partial_manifest(file) || is_uncommitted(file, listing, complete);
 }
 
@@ -149,12 +151,12 @@ CheckpointStore::CheckpointStore(std::string folder, std::function<void()> befor
     : folder_(std::move(folder)), before_write_(std::move(before_write)) {}
 
 bool CheckpointStore::holds_any() const {
-  const StepFolder listing = list_steps(folder_);
+  const CheckpointListing listing = list_checkpoints(folder_);
   return listing.any_bad || !listing.files.empty();
 }
 
 std::vector<std::int64_t> CheckpointStore::steps() const {
-  const auto steps = list_steps(folder_).complete();
+  const auto steps = list_checkpoints(folder_).complete();
   return {steps.begin(), steps.end()};
 }
 
@@ -182,7 +184,7 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShard shard, std::
 
 void CheckpointStore::prune(const KeepRule& keep) const {
   before_write_();
-  const StepFolder listing = list_steps(folder_);
+  const CheckpointListing listing = list_checkpoints(folder_);
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.upper_bound(keep.last_step), complete.end());
   std::set<std::int64_t> obsolete;
@@ -191,14 +193,14 @@ void CheckpointStore::prune(const KeepRule& keep) const {
     obsolete.insert(complete.begin(), std::next(complete.begin(), older));
     obsolete.erase(keep.best_step);
   }
-  remove_files(folder_, listing.files, [&](const StepName& file) {
+  remove_files(folder_, listing.files, [&](const CheckpointFileName& file) {
     const bool is_settled = !complete.empty() && file.step <= *complete.rbegin();
     return obsolete.contains(file.step) || (is_settled && is_left_over(file, listing, complete));
   });
 }
 
 std::optional<std::int64_t> CheckpointStore::evict_oldest(const KeepRule& keep) const {
-  const StepFolder listing = list_steps(folder_);
+  const CheckpointListing listing = list_checkpoints(folder_);
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.lower_bound(keep.last_step), complete.end());
   // The newest intact checkpoint is never evicted, since no newer one may ever be saved.
@@ -207,15 +209,16 @@ std::optional<std::int64_t> CheckpointStore::evict_oldest(const KeepRule& keep) 
   complete.erase(keep.best_step);
   if (complete.empty()) return std::nullopt;
   const std::int64_t oldest = *complete.begin();
-  remove_files(folder_, listing.files, [&](const StepName& file) { return file.step == oldest; });
+  remove_files(folder_, listing.files, [&](const CheckpointFileName& file) { return file.step == oldest; });
   return oldest;
 }
 
 void CheckpointStore::clear_leftovers() const {
   before_write_();
-  const StepFolder listing = list_steps(folder_);
+  const CheckpointListing listing = list_checkpoints(folder_);
   const std::set<std::int64_t> complete = listing.complete();
-  remove_files(folder_, listing.files, [&](const StepName& file) { return is_left_over(file, listing, complete); });
+  remove_files(folder_, listing.files,
+               [&](const CheckpointFileName& file) { return is_left_over(file, listing, complete); });
   for (const std::string& name : listing.temporary) remove_file(folder_ + "/" + name);
 }
 

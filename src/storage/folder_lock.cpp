@@ -24,6 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+std::string lock_file(const std::string& folder) { return folder + "/lock"; }
+
 constexpr std::chrono::milliseconds kRetryInterval{50};
 constexpr std::string_view kJob = ", Slurm job ";
 constexpr std::string_view kRestart = " restart ";
@@ -118,7 +120,7 @@ std::string new_token() {
 }  // namespace
 
 FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log& log) {
-  const std::string path = folder + "/lock";
+  const std::string path = lock_file(folder);
   descriptor_ = open_lock(path);
   const std::string own = holder_text();
   const auto wait = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
@@ -144,7 +146,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
 
 std::string OwnedFolder::loss_reason() const {
   if (folder_.empty()) return {};
-  const std::string path = folder_ + "/lock";
+  const std::string path = lock_file(folder_);
   const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   if (!lock && (errno == ENOENT || errno == ENOTDIR)) {
     return fmt::format(
@@ -162,7 +164,7 @@ void OwnedFolder::require() const {
 }
 
 void refuse_locked(const std::string& folder) {
-  const std::string path = folder + "/lock";
+  const std::string path = lock_file(folder);
   const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | kLockOpenFlags); }));
   struct flock whole_file = lock_of_all();
   if (!lock || retry_on_eintr([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &whole_file); }) != 0) return;

@@ -1,8 +1,7 @@
-#include "seal.hpp"
+#include "tutti/storage/seal.hpp"
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/storage/array_file.hpp"
 
 #include <fmt/format.h>
 

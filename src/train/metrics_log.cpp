@@ -91,7 +91,7 @@ void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time) {
   Json record{{"event", "time"}, {"epoch", end.epoch}, {"step", end.step}, {"seconds", time.seconds()}};
   record.update(json_of(time.mean()));
   record["worst"] = nullptr;
-  if (const auto& worst = time.straggler) {
+  if (const auto& worst = time.longest_wait) {
     record["worst"] = {
         {"rank", worst->rank}, {"host", worst->host}, {"phase", name_of(worst->cause)}, {"seconds", worst->seconds}};
   }

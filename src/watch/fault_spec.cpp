@@ -1,6 +1,7 @@
+#include "tutti/watch/fault_spec.hpp"
+
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
-#include "tutti/watch/rehearsal.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +21,8 @@ namespace {
 constexpr std::int64_t kMaxNumber = 1'000'000'000;
 constexpr double kMaxSeconds = 1e6;
 
-// By kind: the keys that it accepts besides seed.
+// By kind: the keys that it accepts besides seed. `of` is the block of a flip: weights, statistics, gradients or a slot
+// of the optimizer.
 constexpr std::array<std::string_view, enum_names(FaultKind{}).size()> kKeys{
     "rank step phase",  "rank step phase",        "rank step steps phase seconds ms", "rank step of tensor element bit",
     "rank step bucket", "rank step steps mbps ms"};
@@ -79,7 +81,7 @@ std::string_view take_until(std::string_view& text, char mark) {
 
 // `word` is the whole field, for messages.
 template <class Number>
-Number number_in(std::string_view word, std::string_view text, Number low, Number high, const std::string& wanted) {
+Number parse_number(std::string_view word, std::string_view text, Number low, Number high, const std::string& wanted) {
   Number number{};
   const char* const end = text.data() + text.size();
   const auto [rest, status] = std::from_chars(text.data(), end, number);
@@ -90,15 +92,15 @@ Number number_in(std::string_view word, std::string_view text, Number low, Numbe
 void read_steps(Fault& fault, std::string_view word, std::string_view value) {
   const std::string wanted = "give a step (17) or a range of steps (5-9)";
   const bool is_range = value.find('-') != value.npos;
-  fault.first_step = fault.last_step = number_in(word, take_until(value, '-'), std::int64_t{1}, kMaxNumber, wanted);
-  if (is_range) fault.last_step = number_in(word, value, fault.first_step, kMaxNumber, wanted);
+  fault.first_step = fault.last_step = parse_number(word, take_until(value, '-'), std::int64_t{1}, kMaxNumber, wanted);
+  if (is_range) fault.last_step = parse_number(word, value, fault.first_step, kMaxNumber, wanted);
 }
 
 void read_field(Request& request, std::string_view word, std::string_view key, std::string_view value) {
   const auto number = [&](auto low, auto high) {
-    return number_in(word, value, low, high, fmt::format("give {} to {}", low, high));
+    return parse_number(word, value, low, high, fmt::format("give {} to {}", low, high));
   };
-  const auto positive = [&](double max) { return number_in(word, value, 1e-9, max, "give a number above 0"); };
+  const auto positive = [&](double max) { return parse_number(word, value, 1e-9, max, "give a number above 0"); };
   const auto text = [&] {
     if (value.empty()) refuse(word, "give a name");
     return std::string(value);

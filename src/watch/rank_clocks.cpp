@@ -19,7 +19,7 @@ using Barriers = std::array<Barrier, kBarriers>;
 
 }  // namespace
 
-ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock) {
+ClockReading measure_clock_offset(World& world, const std::function<std::int64_t()>& clock) {
   Barriers mine;
   for (Barrier& barrier : mine) {
     barrier.entered_ns = clock();

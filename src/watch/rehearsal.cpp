@@ -28,9 +28,9 @@ class RehearsedCommunicator final : public Communicator {
   void all_reduce(const Tensor& values, Stream& stream) override {
     send(bytes_of(values), [this, values, &stream] { inner_->all_reduce(values, stream); });
   }
-  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
-    send(bytes_of(sum.values) + bytes_of(sum.results),
-         [this, sum, &stream] { inner_->reduce_scatter_gather(sum, stream); });
+  void reduce_scatter_gather(const ReduceScatterGather& request, Stream& stream) override {
+    send(bytes_of(request.values) + bytes_of(request.results),
+         [this, request, &stream] { inner_->reduce_scatter_gather(request, stream); });
   }
   void reduce_to_root(const Tensor& values, Stream& stream) override {
     send(bytes_of(values), [this, values, &stream] { inner_->reduce_to_root(values, stream); });

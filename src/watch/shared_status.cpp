@@ -19,7 +19,7 @@ namespace {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free &&
               std::atomic<RankEnd>::is_always_lock_free);
 
-constexpr double kBeatSeconds = 1;   // a watch thread without a beat for this long is not alive
+constexpr double kAliveSeconds = 1;  // a watch thread without a tick for this long is not alive
 constexpr double kBusyCores = 0.05;  // a waiting rank uses less
 
 // The stat line in /proc of a process or a thread, from the state field on; empty: it does not exist.
@@ -123,7 +123,7 @@ SharedStatus::SharedStatus(World& world)
   slot->rank = world.rank();
   slot->process = ::getpid();
   if (const auto self = read_process(slot->process)) slot->started = self->started;
-  slot->beat_ns = now_ns();
+  slot->tick_ns = now_ns();
   world.node_barrier();
 }
 
@@ -141,7 +141,7 @@ bool SharedStatus::is_host_leader(std::int64_t now_ns) const {
   for (std::size_t i = 0; i < seen_.size(); ++i) {
     const RankSlot& slot = slots_[i];
     if (i == own_) break;
-    const bool beats = static_cast<double>(now_ns - slot.beat_ns) * 1e-9 < kBeatSeconds;
+    const bool beats = static_cast<double>(now_ns - slot.tick_ns) * 1e-9 < kAliveSeconds;
     if (slot.end == RankEnd::none && beats && (!seen_[i].visible || exists(slot.process))) return false;
   }
   return slots_[own_].end == RankEnd::none;

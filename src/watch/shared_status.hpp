@@ -43,7 +43,7 @@ class ActivityMeter {
 struct alignas(64) RankSlot {
   StatusSlot status;
   CollectiveCounter collectives;
-  std::atomic<std::int64_t> beat_ns{0};  // last beat of its watch thread
+  std::atomic<std::int64_t> tick_ns{0};  // when its watch thread ticked last
   std::atomic<RankEnd> end{RankEnd::none};
   std::int32_t rank = 0;
   std::int32_t process = 0;
@@ -51,9 +51,9 @@ struct alignas(64) RankSlot {
 };
 
 struct alignas(64) SharedStatusHeader {
-  std::atomic<std::int64_t> reported_ns{0};  // when a rank of this host claimed to report the end; 0: none has
-  std::atomic<std::int64_t> end_at_ns{0};    // when this host's processes end themselves; 0: never
-  std::int32_t first_rank = 0;               // of this host
+  std::atomic<std::int64_t> end_claimed_ns{0};  // when a rank of this host claimed to report the end; 0: none has
+  std::atomic<std::int64_t> end_at_ns{0};       // when this host's processes end themselves; 0: never
+  std::int32_t first_rank = 0;                  // of this host
 };
 
 // One process's view of its host's status: its own slot, and the states of all ranks of the host.

@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 
-#include "host_watch.hpp"
+#include "rank_watcher.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -24,14 +24,14 @@
 namespace tutti {
 namespace {
 
-constexpr int kBeatMilliseconds = 100;
-constexpr double kLateBeatSeconds = 1;  // after a later beat the whole machine may have been suspended
+constexpr int kTickMilliseconds = 100;
+constexpr double kLateTickSeconds = 1;  // after a later tick the whole machine may have been suspended
 
 // The launcher has this long to end this process after another one died. Then this process calls MPI_Abort, and the
 // launcher has kAbortSeconds more.
 constexpr double kLauncherSeconds = 2;
 constexpr double kAbortSeconds = 1;
-constexpr double kActionSeconds = 1;
+constexpr double kCallbackSeconds = 1;
 // Announcements reach other hosts before the effects of the end do, and are repeated because datagrams may be lost.
 constexpr int kAnnouncements = 3;
 constexpr std::chrono::milliseconds kBetweenAnnouncements{30};
@@ -63,12 +63,13 @@ int next_signal(const Descriptor& signals) {
   return static_cast<int>(info.ssi_signo);
 }
 
-// Runs the action in its own detached thread, because it may hang, and waits for at most kActionSeconds.
-void run_with_timeout(std::function<void()> action) {
-  std::packaged_task<void()> task(std::move(action));
+// Runs the callback in its own detached thread, because it may hang, and waits for at most kCallbackSeconds. Its
+// exceptions stay in the task: the process must end nevertheless.
+void run_with_timeout(std::function<void()> callback) {
+  std::packaged_task<void()> task(std::move(callback));
   const std::future<void> done = task.get_future();
   std::thread(std::move(task)).detach();
-  done.wait_for(std::chrono::duration<double>(kActionSeconds));
+  done.wait_for(std::chrono::duration<double>(kCallbackSeconds));
 }
 
 [[noreturn]] void wait_forever() {
@@ -82,7 +83,7 @@ void validate(const StallWatchOptions& options) {
   if (options.timeout_seconds >= 1 && options.timeout_seconds <= 1e6) return;
   throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank publishes its "
                                               "state every {} s, and a busy machine may delay that for much longer",
-                                              options.timeout_seconds, kBeatMilliseconds * 1e-3));
+                                              options.timeout_seconds, kTickMilliseconds * 1e-3));
 }
 
 StallWatch::StallWatch(Signals signals)
@@ -95,42 +96,42 @@ StallWatch::~StallWatch() { stop(); }
 void StallWatch::begin(World& world, const StallWatchOptions& options, const Log& log) {
   run_or_throw_on_all(world, [&] { validate(options); });
   set_timeout(options.timeout_seconds);
-  std::unique_ptr<HostWatch> host;
+  std::unique_ptr<RankWatcher> host;
   try {
-    host = std::make_unique<HostWatch>(world, options.interface, log);
+    host = std::make_unique<RankWatcher>(world, options.interface, log);
   } catch (const Error& error) {
     if (error.source() == ErrorSource::usage) throw;
     if (world.rank() == 0) log.warn(fmt::format("the stall watch is off: {}", error.what()));
     return;
   }
   const std::lock_guard lock(mutex_);
-  host_ = std::move(host);
+  watcher_ = std::move(host);
   world_ = &world;
 }
 
 void StallWatch::set_timeout(double seconds) { timeout_seconds_ = std::max(1.0, seconds); }
 
-StatusSlot& StallWatch::status_slot() { return host_ ? host_->own().status : own_status_; }
+StatusSlot& StallWatch::status_slot() { return watcher_ ? watcher_->own().status : own_status_; }
 
 void StallWatch::set_signal_check(std::function<bool()> was_received) {
   const std::lock_guard lock(mutex_);
   signal_check_ = std::move(was_received);
 }
 
-void StallWatch::set_end_callback(std::function<void(const StallReport&)> callback) {
+void StallWatch::set_job_end_callback(std::function<void(const StallReport&)> callback) {
   const std::lock_guard lock(mutex_);
-  end_callback_ = std::move(callback);
+  job_end_callback_ = std::move(callback);
 }
 
-void StallWatch::set_end_action(std::function<void()> action) {
-  const std::lock_guard lock(end_action_->mutex);
-  end_action_->action = std::move(action);
+void StallWatch::set_process_end_callback(std::function<void()> callback) {
+  const std::lock_guard lock(process_end_callback_->mutex);
+  process_end_callback_->run = std::move(callback);
 }
 
-// A beat takes far less than 50 ms; a thread that holds the lock longer is ending the job.
+// A tick takes far less than 50 ms; a thread that holds the lock longer is ending the job.
 bool StallWatch::is_ending() const noexcept {
   for (int attempt = 0; attempt < 50; ++attempt) {
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) return host_ && host_->is_ending();
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) return watcher_ && watcher_->is_ending();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
@@ -139,12 +140,12 @@ bool StallWatch::is_ending() const noexcept {
 void StallWatch::end(bool failed) noexcept {
   {
     const std::lock_guard lock(mutex_);  // the thread that ends the job never releases it
-    if (!host_) return;
-    if (host_->head().end_at_ns == 0) {
-      // Reports a rank that was late and has recovered, even if the job ends before the next beat.
-      static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
-      host_->own().end = failed ? RankEnd::failed : RankEnd::finished;
-      return failed ? host_->report_failure(now_ns()) : host_->report(now_ns());
+    if (!watcher_) return;
+    if (watcher_->head().end_at_ns == 0) {
+      // Reports a rank that was late and has recovered, even if the job ends before the next tick.
+      static_cast<void>(watcher_->tick({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
+      watcher_->own().end = failed ? RankEnd::failed : RankEnd::finished;
+      return failed ? watcher_->report_failure(now_ns()) : watcher_->report(now_ns());
     }
   }
   wait_forever();
@@ -164,55 +165,55 @@ void StallWatch::run() {
     int other_hosts = -1;
     {
       const std::lock_guard lock(mutex_);
-      if (host_) other_hosts = host_->descriptor();
+      if (watcher_) other_hosts = watcher_->descriptor();
     }
     std::array<pollfd, 3> sources{pollfd{wake_.get(), POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                   pollfd{other_hosts, POLLIN, 0}};
-    static_cast<void>(::poll(sources.data(), sources.size(), kBeatMilliseconds));
+    static_cast<void>(::poll(sources.data(), sources.size(), kTickMilliseconds));
     const std::int64_t now = now_ns();
     const std::lock_guard lock(mutex_);
     if (is_stopping_) return;
     handle_signals(now);
-    if (host_) beat(now, now - std::exchange(before, now) < in_ns(kBeatMilliseconds * 1e-3 + kLateBeatSeconds));
+    if (watcher_) tick(now, now - std::exchange(before, now) < in_ns(kTickMilliseconds * 1e-3 + kLateTickSeconds));
   }
 }
 
-void StallWatch::beat(std::int64_t now, bool on_time) {
+void StallWatch::tick(std::int64_t now, bool on_time) {
   if (signal_check_ && !signal_ns_ && signal_check_()) signal_ns_ = now;
-  const auto end = host_->beat({.now_ns = now, .on_time = on_time, .timeout_seconds = timeout_seconds_});
+  const auto end = watcher_->tick({.now_ns = now, .on_time = on_time, .timeout_seconds = timeout_seconds_});
   // Another host or rank has reported the reason.
-  if (const std::int64_t at_ns = host_->head().end_at_ns; at_ns != 0) end_process(at_ns);
+  if (const std::int64_t at_ns = watcher_->head().end_at_ns; at_ns != 0) end_process(at_ns);
   if (!end) return;
-  // The signal has ended that process.
+  // The termination signal that arrived here has probably ended the process that is gone, too.
   if (end->launcher_ends_job && signal_ns_ && now - *signal_ns_ > in_ns(kSignalGraceSeconds)) return;
-  if (host_->claim_end(now)) end_job(*end);
+  if (watcher_->claim_end(now)) end_job(*end);
 }
 
 void StallWatch::handle_signals(std::int64_t now) {
   const int signal = next_signal(signals_);
   if (signal == 0) return;
-  if (host_) {
-    host_->own().end = RankEnd::signaled;
-    host_->report(now);
-    const auto gone = host_->find_gone(now);
-    if (gone && host_->claim_end(now)) {
+  if (watcher_) {
+    watcher_->own().end = RankEnd::signaled;
+    watcher_->report(now);
+    const auto gone = watcher_->find_gone(now);
+    if (gone && watcher_->claim_end(now)) {
       write_stderr_line(fmt::format("{}: rank {} on {}: {}\n{}", program_name(), world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
-      call_end_callback(gone->report);
+      run_job_end_callback(gone->report);
     }
   }
   raise_default(signal);
 }
 
 // The callback may hang: the file system to which it writes may be the cause of the stall.
-void StallWatch::call_end_callback(const StallReport& report) const {
-  if (end_callback_) run_with_timeout([callback = end_callback_, report] { callback(report); });
+void StallWatch::run_job_end_callback(const StallReport& report) const {
+  if (job_end_callback_) run_with_timeout([callback = job_end_callback_, report] { callback(report); });
 }
 
-void StallWatch::run_end_action() const {
-  run_with_timeout([end_action = end_action_] {
-    const std::lock_guard lock(end_action->mutex);
-    if (end_action->action) end_action->action();
+void StallWatch::run_process_end_callback() const {
+  run_with_timeout([callback = process_end_callback_] {
+    const std::lock_guard lock(callback->mutex);
+    if (callback->run) callback->run();
   });
 }
 
@@ -223,24 +224,24 @@ void StallWatch::end_job(const JobEnd& end) {
                                             static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
                                 end.report.reason, how, end.table));
-  call_end_callback(end.report);
+  run_job_end_callback(end.report);
   if (end.launcher_ends_job) wait_for_launcher(kLauncherSeconds);
-  host_->end_host(now_ns() + in_ns(HostWatch::kEndSeconds));
+  watcher_->end_host(now_ns() + in_ns(RankWatcher::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {
-    host_->announce_end();
+    watcher_->announce_end();
     std::this_thread::sleep_for(kBetweenAnnouncements);
   }
-  run_end_action();
+  run_process_end_callback();
   std::thread([world = world_] { world->abort(static_cast<int>(ExitStatus::hang)); }).detach();
   wait_for_launcher(kAbortSeconds);
-  host_->kill_stopped_processes();
+  watcher_->kill_stopped_processes();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 
 void StallWatch::end_process(std::int64_t at_ns) {
-  run_end_action();
+  run_process_end_callback();
   wait_for_launcher(static_cast<double>(at_ns - now_ns()) * 1e-9);
-  host_->kill_stopped_processes();
+  watcher_->kill_stopped_processes();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 

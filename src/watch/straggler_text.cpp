@@ -43,7 +43,8 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
   const char* const is = one ? "is" : "are";
   switch (stragglers.lateness) {
     case Lateness::gone:
-      return fmt::format("{} gone: {} process ended {}{}", is, one ? "its" : "the first one's", phase,
+      return fmt::format("{} gone: {} process ended {}{}{}", is, one ? "its" : "the first one's",
+                         phase.starts_with("in ") ? "" : "while ", phase,
                          rank.state.end == RankEnd::none
                              ? " without a message, killed by a signal or the OOM killer (see dmesg)"
                              : "");
@@ -52,7 +53,7 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
                          phase);
     case Lateness::never_contacted:
       return fmt::format("{} late or unreachable: no message from {} ever arrived", is, rank.host);
-    case Lateness::unknown:
+    case Lateness::same_collective:
       if (slow) break;
       return "wait for each other in the same collective: a message was lost, or the network is down";
     default:
@@ -124,6 +125,7 @@ std::string table_text(const Stragglers& stragglers, std::span<const RankView> r
   const std::vector<Row> rows = rows_of(stragglers, ranks);
   std::size_t width = 4;
   for (const RankView& rank : ranks) width = std::max(width, rank.host.size());
+  // The column "collectives" is CollectiveCounter::begun.
   std::string text = fmt::format("  {:>11}  {:<{}}  {:>8}  {:<10}  {:>9}  {:>11}  {}", "ranks", "host", width, "step",
                                  "phase", "quiet (s)", "collectives", "state");
   // Late ranks take precedence; others fill the remaining rows.

@@ -55,12 +55,12 @@ Stragglers find(std::span<const RankView> ranks) {
   const auto all = with([](const RankView&) { return true; });
   if (all.empty()) return {};
   found = with_fewest_begun(ranks, all);
-  const Lateness lateness = found.size() < all.size() ? Lateness::fewer_collectives : Lateness::unknown;
+  const Lateness lateness = found.size() < all.size() ? Lateness::fewer_collectives : Lateness::same_collective;
   return {.lateness = lateness, .ranks = std::move(found)};
 }
 
 bool is_slow(Lateness lateness, const RankState& state) {
-  // An never_contacted host watches itself; only it knows which of its ranks are slow.
+  // A never contacted host watches itself; only it knows which of its ranks are slow.
   if (lateness == Lateness::never_contacted || state.activity == Activity::waiting_for_core) return true;
   return lateness == Lateness::not_waiting && may_take_long(state.phase) && is_at_work(state.activity);
 }

@@ -19,11 +19,11 @@ enum class Lateness {
   not_waiting,        // it has not reached the collective in which others wait
   never_contacted,    // no datagram from its host ever arrived, and all ranks of the others wait
   fewer_collectives,  // all wait, and it has started fewer collectives than others
-  unknown,            // all wait in the same collective
+  same_collective,    // all wait in the same collective
 };
 
 struct Stragglers {
-  Lateness lateness = Lateness::unknown;
+  Lateness lateness = Lateness::same_collective;
   std::vector<std::size_t> ranks{};  // ascending; empty: all ranks have finished
   int waiting = 0;                   // number of other ranks that wait for them
   // Probably not stuck: at work in a phase of unbounded length, without a core, or never contacted.
@@ -54,14 +54,14 @@ struct StallFinding {
   double stalled_seconds = 0;
 };
 
-// Detects stalls. Updated at every beat of the watch.
+// Detects stalls. Updated at every tick of the watch.
 class StallCheck {
  public:
   explicit StallCheck(std::int64_t now_ns) : last_progress_ns_(now_ns) {}
 
   struct Timing {
     std::int64_t now_ns = 0;
-    bool on_time = true;  // false: the beat was late, as after a suspend, and the time starts again
+    bool on_time = true;  // false: the tick was late, as after a suspend, and the time starts again
     double timeout_seconds = 300;
   };
   StallFinding update(const Timing& timing, std::span<const RankView> ranks);

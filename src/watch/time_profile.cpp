@@ -65,8 +65,8 @@ std::string time_line(const TimeReport& report) {
   for (std::size_t i = 0; i < kTimeShares; ++i) {
     const auto share = static_cast<TimeShare>(i);
     line += fmt::format("{} {} {:.0f} %", i == 0 ? "" : ",", name_of(share), 100 * mean[share] / mean.sum());
-    if (share != TimeShare::waiting || !report.straggler) continue;
-    const Straggler& last = *report.straggler;
+    if (share != TimeShare::waiting || !report.longest_wait) continue;
+    const LongestWait& last = *report.longest_wait;
     line += fmt::format(" ({:.1f} s for rank {} on {}: {})", last.seconds, last.rank, last.host, name_of(last.cause));
   }
   return line;
@@ -77,15 +77,15 @@ void TimeProfileSum::add(const TimeReport& report) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (std::size_t i = 0; i < kTimeShares; ++i) ranks_[rank].seconds[i] += report.ranks[rank].seconds[i];
   }
-  if (!report.straggler) return;
-  const auto [known, is_new] = stragglers_.try_emplace(report.straggler->rank, *report.straggler);
-  if (!is_new) known->second.seconds += report.straggler->seconds;
+  if (!report.longest_wait) return;
+  const auto [known, is_new] = longest_waits_.try_emplace(report.longest_wait->rank, *report.longest_wait);
+  if (!is_new) known->second.seconds += report.longest_wait->seconds;
 }
 
 TimeReport TimeProfileSum::report() const {
-  TimeReport whole{.ranks = ranks_, .straggler = {}};
-  for (const auto& [rank, straggler] : stragglers_) {
-    if (!whole.straggler || straggler.seconds > whole.straggler->seconds) whole.straggler = straggler;
+  TimeReport whole{.ranks = ranks_, .longest_wait = {}};
+  for (const auto& [rank, longest_wait] : longest_waits_) {
+    if (!whole.longest_wait || longest_wait.seconds > whole.longest_wait->seconds) whole.longest_wait = longest_wait;
   }
   return whole;
 }
@@ -150,14 +150,14 @@ TimeReport TimeProfile::report() {
   for (const auto& figures : all_gather_doubles(world_, {mine.seconds.begin(), mine.seconds.end()})) {
     std::ranges::copy(figures, report.ranks.emplace_back().seconds.begin());
   }
-  if (world_.size() > 1) report.straggler = find_straggler(report.ranks);
+  if (world_.size() > 1) report.longest_wait = find_longest_wait(report.ranks);
   std::ranges::fill(waited_for_, 0);
   return report;
 }
 
-Straggler TimeProfile::find_straggler(const std::vector<TimeShares>& ranks) const {
+LongestWait TimeProfile::find_longest_wait(const std::vector<TimeShares>& ranks) const {
   const auto at = static_cast<std::size_t>(std::ranges::max_element(waited_for_) - waited_for_.begin());
-  Straggler straggler{.rank = static_cast<int>(at), .host = hosts_[at], .seconds = waited_for_[at]};
+  LongestWait longest_wait{.rank = static_cast<int>(at), .host = hosts_[at], .seconds = waited_for_[at]};
   double max_excess = -1;
   for (std::size_t i = 0; i < kTimeShares; ++i) {
     const auto share = static_cast<TimeShare>(i);
@@ -169,10 +169,10 @@ Straggler TimeProfile::find_straggler(const std::vector<TimeShares>& ranks) cons
     const double excess = ranks[at][share] - quartiles_of(others).median;
     if (excess > max_excess) {
       max_excess = excess;
-      straggler.cause = share;
+      longest_wait.cause = share;
     }
   }
-  return straggler;
+  return longest_wait;
 }
 
 }  // namespace tutti

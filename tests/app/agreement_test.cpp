@@ -15,9 +15,9 @@ namespace {
 TEST(Agreement, NamesTheRanksThatDifferAndTheirValues) {
   const int rank = test_world().rank();
   const Findings findings =
-      compare(test_world(), {{"training data", rank == 2 ? "0b" : "0a", "give all ranks the same --data"},
-                             {"seed", "7", "give all ranks the same"},
-                             {"HDF5", rank == 0 ? "1.10" : "1.12", "load the same modules"}});
+      compare_across_ranks(test_world(), {{"training data", rank == 2 ? "0b" : "0a", "give all ranks the same --data"},
+                                          {"seed", "7", "give all ranks the same"},
+                                          {"HDF5", rank == 0 ? "1.10" : "1.12", "load the same modules"}});
   ASSERT_EQ(findings.all().size(), 2U);
   EXPECT_EQ(findings.all()[0].text,
             "rank 2 has another training data than rank 0, 0b instead of 0a: give all ranks the same --data");
@@ -28,7 +28,7 @@ TEST(Agreement, NamesTheRanksThatDifferAndTheirValues) {
 
 TEST(Agreement, FindsNothingWhereAllRanksRunTheSameProgram) {
   EXPECT_THAT(compare_programs(test_world()).all(), testing::IsEmpty());
-  EXPECT_THAT(compare(test_world(), agreed_versions("Open MPI 4.1.4")).all(), testing::IsEmpty());
+  EXPECT_THAT(compare_across_ranks(test_world(), agreed_versions("Open MPI 4.1.4")).all(), testing::IsEmpty());
 }
 
 // Slurm's tasks may be in different control groups.

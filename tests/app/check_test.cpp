@@ -60,8 +60,8 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
     EXPECT_THAT(result.out, HasSubstr(line));
   }
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
-  EXPECT_EQ(json["verdict"], "doomed");
-  EXPECT_EQ(json["findings"][0]["severity"], "doomed");
+  EXPECT_EQ(json["verdict"], "will fail");
+  EXPECT_EQ(json["findings"][0]["severity"], "error");
   EXPECT_EQ(check(1, "--no-such-option").status, 64);
 }
 
@@ -176,6 +176,13 @@ TEST(Check, NamesLimitsOfItsProcess) {
                             "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
                             "synthetic:120000x1x32x32:4"),
                  "MiB of shared memory are needed, which is more than the file size limit (ulimit -f)");
+}
+
+TEST(Check, OfTheStartIncludesTheCheckpointsThatItSaves) {
+  const ScratchFolder folder;
+  const ChildResult start = alone(fmt::format("ulimit -f 128; exec \"$T\" {} --out {}", kMlp, folder.path()));
+  EXPECT_EQ(start.status, 73) << start.err;
+  EXPECT_THAT(start.err, HasSubstr("MiB, and files are limited to 0."));
 }
 
 TEST(Check, IsPartOfTheStartWhichReportsALimitOnce) {

@@ -290,7 +290,7 @@ TEST_F(Checkpoints, StartTheSameRunOnOtherClassesOnAnyRanksAndAreReadOnce) {
   EXPECT_EQ(last_word(rest.err, "weights "), last_word(whole.err, "weights "));
 }
 
-TEST_F(Checkpoints, OfAnotherNetworkDoNotInitialiseARun) {
+TEST_F(Checkpoints, OfAnotherNetworkDoNotInitializeARun) {
   const ChildResult other =
       run_trainer(2, {"--model", "mlp", "--data", "synthetic:120x1x8x8:4", "--init-from", of_step(8)});
   EXPECT_EQ(other.status, 65) << other.err;

@@ -336,7 +336,7 @@ TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
   }
 }
 
-TEST_F(DataCommands, ShowOriginalsAndNormalisedValuesAndClassNames) {
+TEST_F(DataCommands, ShowOriginalsAndNormalizedValuesAndClassNames) {
   for (int i = 0; i < 6; ++i) {
     folder_.write(fmt::format("in/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 60 + i, 90, 11 * i)));
   }

@@ -130,7 +130,7 @@ TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues)
   for (int i = 0; i < 8; ++i) {
     folder_.write(fmt::format("gray/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(1, 28, 28, 11 * i)));
     folder_.write(fmt::format("named/{}/{}.png", i % 2 == 0 ? "ant" : "cat", i), png_of(gradient(1, 28, 28, 11 * i)));
-    folder_.write(fmt::format("colour/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 28, 28, 11 * i)));
+    folder_.write(fmt::format("color/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 28, 28, 11 * i)));
   }
   const auto train = [&](const std::string& source, const Words& more) {
     return run_trainer(with({"--data", path(source), "--steps", "1"}, more));
@@ -146,9 +146,9 @@ TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues)
   EXPECT_THAT(other.err, HasSubstr("warning: --normalize is none here, and the weights of "));
   EXPECT_THAT(other.err, HasSubstr(" were trained with 0.5/0.25: "));
   EXPECT_THAT(other.err, HasSubstr("warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
-  const ChildResult colour = train("colour", from_run);
-  EXPECT_EQ(colour.status, 65);
-  EXPECT_THAT(colour.err,
+  const ChildResult color = train("color", from_run);
+  EXPECT_EQ(color.status, 65);
+  EXPECT_THAT(color.err,
               HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with the same number"));
   EXPECT_EQ(run_trainer(with({"check", "--data", path("named")}, from_run)).status, 0);
 }

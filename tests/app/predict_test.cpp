@@ -97,13 +97,13 @@ std::optional<ScratchFolder> Predict::trained_;
 std::vector<Picture> Predict::pictures_;
 std::vector<std::int32_t> Predict::labels_;
 
-Picture in_colour(const Picture& gray, int red = 255) {
-  Picture colour{3, gray.height, gray.width, {}};
+Picture in_color(const Picture& gray, int red = 255) {
+  Picture color{3, gray.height, gray.width, {}};
   for (const std::uint8_t value : gray.pixels) {
     const auto first = static_cast<std::uint8_t>(value * red / 255);
-    colour.pixels.insert(colour.pixels.end(), {first, value, value});
+    color.pixels.insert(color.pixels.end(), {first, value, value});
   }
-  return colour;
+  return color;
 }
 
 Picture twice_as_large(const Picture& gray) {
@@ -176,8 +176,8 @@ TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
   for (std::size_t i = 0; i < pictures_.size(); ++i) {
     const std::string name = "in/" + std::to_string(i);
     write(name + "a.png", testing::png_of(pictures_[i]));
-    write(name + "b.png", testing::png_of(in_colour(pictures_[i])));
-    write(name + "c.JPG", testing::jpeg_of(in_colour(pictures_[i])));
+    write(name + "b.png", testing::png_of(in_color(pictures_[i])));
+    write(name + "c.JPG", testing::jpeg_of(in_color(pictures_[i])));
     write("in/deeper/" + std::to_string(i) + ".jpeg", testing::jpeg_of(twice_as_large(pictures_[i])));
   }
   write("in/notes.txt", {'x'});
@@ -187,7 +187,7 @@ TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "24 images\n");
   EXPECT_EQ(count(result.err, "1 entries are not image files and are skipped: first " + file("in/notes.txt")), 1);
-  EXPECT_EQ(count(result.err, "the files given: in colour, converted to gray for the network"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "the files given: in color, converted to gray for the network"), 1) << result.err;
   const Rows rows = rows_of(read_text(file("files.csv")));
   ASSERT_EQ(rows.size(), 1u + 24);
   EXPECT_THAT(rows[0], ElementsAre("image", "predicted", "probability"));
@@ -206,7 +206,7 @@ TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
 
 TEST_F(Predict, PrintsATableForAFewImages) {
   write("one.png", testing::png_of(pictures_[0]));
-  write("another one.png", testing::png_of(in_colour(pictures_[1], 128)));
+  write("another one.png", testing::png_of(in_color(pictures_[1], 128)));
   const ChildResult result = run_trainer(predict({"--top", "2", file("one.png"), file("another one.png")}));
   ASSERT_EQ(result.status, 0) << result.err;
   const std::size_t at = result.out.find("predicted");
@@ -351,7 +351,7 @@ TEST_F(Predict, LabelsAllDataSetsAndDataFiles) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("train loss "));
   EXPECT_THAT(result.out, HasSubstr(", 30 images\n"));
-  EXPECT_THAT(result.err, HasSubstr("synthetic:300x3x10x12:10: in colour, converted to gray for the network"));
+  EXPECT_THAT(result.err, HasSubstr("synthetic:300x3x10x12:10: in color, converted to gray for the network"));
   EXPECT_THAT(result.err, HasSubstr("10 x 12, resized to 28 x 28 for the network"));
   const Rows rows = rows_of(read_text(file("all.csv")));
   ASSERT_EQ(rows.size(), 331u);

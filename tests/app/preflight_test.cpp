@@ -6,6 +6,7 @@
 #include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
 #include "preflight/memory.hpp"
+#include "preflight/options.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gmock/gmock.h>
@@ -302,15 +303,15 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
   const auto backend = make_cpu_backend();
   const auto communicator = make_solo_communicator();
   const char* const small = "synthetic:300x1x28x28:10";
-  const char* const colour = "synthetic:300x3x32x32:10";
+  const char* const color = "synthetic:300x3x32x32:10";
   for (const Estimated& run : {Estimated{"lenet", small, 16, 1, Exchange::ring},
                                {"lenet", small, 256, 1, Exchange::ring},
                                {"lenet", small, 240, 4, Exchange::exact},
-                               {"resnet18", colour, 8, 1, Exchange::ring},
-                               {"resnet18", colour, 128, 4, Exchange::ring},
+                               {"resnet18", color, 8, 1, Exchange::ring},
+                               {"resnet18", color, 128, 4, Exchange::ring},
                                {"resnet18", small, 32, 2, Exchange::exact},
-                               {"vgg11", colour, 8, 1, Exchange::ring},
-                               {"vgg11", colour, 64, 2, Exchange::exact}}) {
+                               {"vgg11", color, 8, 1, Exchange::ring},
+                               {"vgg11", color, 64, 2, Exchange::exact}}) {
     SCOPED_TRACE(testing::Message() << run.model << ", batch " << run.batch << ", parts " << run.parts);
     DataRequest request;
     request.train = run.data;
@@ -334,7 +335,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                                            .options = options,
                                            .config = config,
                                            .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
-                                           .share = FileShard{.file = 1, .files = 4}});
+                                           .shard = FileShard{.file = 1, .files = 4}});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
     EXPECT_GT(estimate.activations, 0);
     EXPECT_GE(estimate.network - estimate.activations, std::int64_t{2} * 4 * network.layout().parameters());

@@ -169,7 +169,7 @@ TEST(Cores, GiveReadersWhatComputeThreadsLeave) {
   EXPECT_EQ(readers(64), 4);
 }
 
-TEST(ResolveOptions, TakesTheModelsInitialiserUnlessAnotherIsGiven) {
+TEST(ResolveOptions, TakesTheModelsInitializerUnlessAnotherIsGiven) {
   RunConfig config = filled_in();
   NetworkSpec model;
   model.initializer = Initializer::normal;

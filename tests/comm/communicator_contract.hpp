@@ -198,14 +198,14 @@ TEST_P(CommunicatorContract, RefusesWhatItCannotAdd) {
 
 TEST_P(CommunicatorContract, WorksInConcurrentSubWorlds) {
   const auto whole = make();
-  const int colour = world().rank() % 2;
-  const auto half_world = world().split(colour);
+  const int color = world().rank() % 2;
+  const auto half_world = world().split(color);
   const auto half = GetParam().make(*half_world);
 
   auto over_all = put(*whole, whole_numbers<float>(5003, world().rank(), 1));
   auto over_half = put(*half, whole_numbers<float>(4001, half_world->rank(), 2));
   // The order of operations on two communicators differs between ranks; only the order within one must be the same.
-  if (colour == 0) {
+  if (color == 0) {
     whole->all_reduce(over_all.tensor(), stream());
     half->all_reduce(over_half.tensor(), stream());
   } else {

@@ -38,7 +38,7 @@ class Launcher : public testing::Test {
 TEST_F(Launcher, IsAbsentWithoutItsVariables) {
   EXPECT_FALSE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 0);
-  EXPECT_FALSE(mpi::launched_size());
+  EXPECT_FALSE(launched_size());
 }
 
 TEST_F(Launcher, IsSeenUnderOpenMpi) {
@@ -47,9 +47,9 @@ TEST_F(Launcher, IsSeenUnderOpenMpi) {
   set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
   EXPECT_TRUE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 3);
-  EXPECT_EQ(mpi::launched_size(), 4);
-  EXPECT_EQ(mpi::launched_local_size(), 2);
-  EXPECT_EQ(mpi::launcher_name(), "Open MPI's mpirun");
+  EXPECT_EQ(launched_size(), 4);
+  EXPECT_EQ(launched_local_size(), 2);
+  EXPECT_EQ(launcher_name(), "Open MPI's mpirun");
 }
 
 TEST_F(Launcher, IsSeenUnderMpich) {
@@ -58,8 +58,8 @@ TEST_F(Launcher, IsSeenUnderMpich) {
   set("MPI_LOCALNRANKS", "2");
   EXPECT_TRUE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 1);
-  EXPECT_EQ(mpi::launched_size(), 2);
-  EXPECT_EQ(mpi::launcher_name(), "MPICH's mpiexec");
+  EXPECT_EQ(launched_size(), 2);
+  EXPECT_EQ(launcher_name(), "MPICH's mpiexec");
 }
 
 TEST_F(Launcher, IsSeenUnderSlurmWithPmi2) {
@@ -69,8 +69,8 @@ TEST_F(Launcher, IsSeenUnderSlurmWithPmi2) {
   set("PMI_RANK", "4");
   EXPECT_TRUE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 4);
-  EXPECT_EQ(mpi::launched_size(), 6);
-  EXPECT_EQ(mpi::launcher_name(), "srun");
+  EXPECT_EQ(launched_size(), 6);
+  EXPECT_EQ(launcher_name(), "srun");
 }
 
 TEST_F(Launcher, IsSeenUnderSlurmWithPmix) {
@@ -78,7 +78,7 @@ TEST_F(Launcher, IsSeenUnderSlurmWithPmix) {
   set("PMIX_RANK", "5");
   set("SLURM_STEP_NUM_TASKS", "8");
   EXPECT_TRUE(started_by_launcher());
-  EXPECT_FALSE(mpi::started_by_slurm_without_pmix());
+  EXPECT_FALSE(started_by_slurm_without_pmix());
   EXPECT_EQ(launcher_rank(), 5);
 }
 
@@ -88,8 +88,8 @@ TEST_F(Launcher, IsSeenInAStepOfMultipleTasksEvenWithoutPmi) {
   set("SLURM_PROCID", "7");
   EXPECT_TRUE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 7);
-  EXPECT_EQ(mpi::launched_size(), 8);
-  EXPECT_TRUE(mpi::started_by_slurm_without_pmix());
+  EXPECT_EQ(launched_size(), 8);
+  EXPECT_TRUE(started_by_slurm_without_pmix());
 }
 
 TEST_F(Launcher, IsAbsentInABatchScript) {
@@ -112,8 +112,8 @@ TEST_F(Launcher, IsTheInnermostOne) {
   set("OMPI_COMM_WORLD_SIZE", "8");
   set("OMPI_COMM_WORLD_RANK", "6");
   EXPECT_EQ(launcher_rank(), 6);
-  EXPECT_EQ(mpi::launched_size(), 8);
-  EXPECT_EQ(mpi::launcher_name(), "Open MPI's mpirun");
+  EXPECT_EQ(launched_size(), 8);
+  EXPECT_EQ(launcher_name(), "Open MPI's mpirun");
 }
 
 // mpirun starts one daemon per host with srun, whose variables remain set; mpirun's own variables count.
@@ -124,9 +124,9 @@ TEST_F(Launcher, IsMpichsInsideASlurmJob) {
   set("PMI_RANK", "0");
   set("MPI_LOCALNRANKS", "1");
   EXPECT_EQ(launcher_rank(), 0);
-  EXPECT_EQ(mpi::launched_size(), 1);
-  EXPECT_EQ(mpi::launcher_name(), "MPICH's mpiexec");
-  EXPECT_FALSE(mpi::started_by_slurm_without_pmix());
+  EXPECT_EQ(launched_size(), 1);
+  EXPECT_EQ(launcher_name(), "MPICH's mpiexec");
+  EXPECT_FALSE(started_by_slurm_without_pmix());
 }
 
 TEST_F(Launcher, IgnoresVariablesThatAreNotNumbers) {

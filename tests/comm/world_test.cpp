@@ -160,7 +160,7 @@ TEST(World, GathersNothingFromRanksThatGiveNothing) {
   for (const std::string& text : all_gather_text(test_world(), "")) EXPECT_EQ(text, "");
 }
 
-TEST(World, SplitsByColourInTheOrderOfRanks) {
+TEST(World, SplitsByColorInTheOrderOfRanks) {
   World& world = test_world();
   const auto sub = world.split(world.rank() % 2);
   ASSERT_NE(sub, nullptr);
@@ -174,7 +174,7 @@ TEST(World, SplitsByColourInTheOrderOfRanks) {
   sub->close();
 }
 
-TEST(World, ExcludesRanksWithoutAColour) {
+TEST(World, ExcludesRanksWithoutAColor) {
   World& world = test_world();
   const auto sub = world.split(world.rank() == 0 ? 5 : -1);
   if (world.rank() == 0) {

@@ -4,9 +4,9 @@
 #include "tutti/base/random.hpp"
 #include "tutti/data/data_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/storage/seal.hpp"
 
 #include "data/written_sets.hpp"
-#include "storage/seal.hpp"
 #include "support/lone_child.hpp"
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"

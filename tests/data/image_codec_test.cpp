@@ -60,8 +60,8 @@ TEST(ImageCodec, DecodesPngsOfEveryKindToBytes) {
   for (const bool interlaced : {false, true}) {
     const Picture gray = gradient(1, 5, 7);
     expect_pixels(decode(png_of(gray, {PNG_COLOR_TYPE_GRAY, 8, interlaced}), 1), gray, 0);
-    const Picture colour = gradient(3, 9, 4);
-    expect_pixels(decode(png_of(colour, {PNG_COLOR_TYPE_RGB, 8, interlaced})), colour, 0);
+    const Picture color = gradient(3, 9, 4);
+    expect_pixels(decode(png_of(color, {PNG_COLOR_TYPE_RGB, 8, interlaced})), color, 0);
   }
   const Decoded palette = decode(png_of({1, 1, 2, {5, 70}}, {PNG_COLOR_TYPE_PALETTE}));
   EXPECT_EQ(palette.planes, (Bytes{5, 70, 10, 140, 15, 210}));
@@ -83,7 +83,7 @@ TEST(ImageCodec, DecodesJpegsOfEveryKind) {
   expect_pixels(decode(jpeg_of(gradient(3, 16, 16), as_rgb)), gradient(3, 16, 16), 3);
 }
 
-TEST(ImageCodec, MixesInksToColours) {
+TEST(ImageCodec, MixesInksToColors) {
   // Cyan 0, magenta 20, yellow 40 and black 60 of 255, as paper takes them and upside down as Adobe does.
   Picture ink{4, 8, 8, {}};
   for (int i = 0; i < 64; ++i) ink.pixels.insert(ink.pixels.end(), {0, 20, 40, 60});
@@ -97,7 +97,7 @@ TEST(ImageCodec, MixesInksToColours) {
   expect_pixels(decode(jpeg_of(ink, as_ycck)), mixed, 4);
 }
 
-TEST(ImageCodec, MakesGrayColourButNotColourGray) {
+TEST(ImageCodec, MakesGrayColorButNotColorGray) {
   const Picture gray = gradient(1, 4, 4);
   const Decoded decoded = decode(png_of(gray), 3);
   EXPECT_EQ(decoded.shape, (Shape{3, 4, 4}));
@@ -105,7 +105,7 @@ TEST(ImageCodec, MakesGrayColourButNotColourGray) {
     EXPECT_TRUE(std::equal(gray.pixels.begin(), gray.pixels.end(), decoded.planes.begin() + static_cast<long>(16 * c)));
   }
   EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1),
-              HasSubstr("it is a colour image, but the others of its set are gray"));
+              HasSubstr("it is a color image, but the others of its set are gray"));
 }
 
 // The sides of the upright image at which the stored image's first row and first column are, by orientation.
@@ -189,7 +189,7 @@ TEST(ImageCodec, ReadsTheShapeFromTheHeader) {
 TEST(ImageCodec, RefusesOtherFilesByName) {
   EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown colour space"));
+  EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown color space"));
 }
 
 TEST(ImageCodec, RefusesAFileCutShortAnywhere) {
@@ -244,7 +244,7 @@ TEST(ImageCodec, WritesPngsThatDecodeToTheSamePixels) {
   }
 }
 
-TEST(ImageCodec, WritesNoPngOfOtherThanGrayAndColour) {
+TEST(ImageCodec, WritesNoPngOfOtherThanGrayAndColor) {
   const Bytes planes(24);
   for (const Shape& shape : {Shape{2, 3, 4}, Shape{1, 0, 4}, Shape{4, 6}}) {
     const Error error = thrown_by([&] { encode_png({planes.data(), shape}); });

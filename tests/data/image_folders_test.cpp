@@ -104,7 +104,7 @@ TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
   EXPECT_THAT(refusal(folder.text()), HasSubstr("the test label is 1, which no sample of the training set"));
 }
 
-TEST(ClassFolders, HoldImagesOfDifferentSizesAndColours) {
+TEST(ClassFolders, HoldImagesOfDifferentSizesAndColors) {
   const TemporaryFolder folder;
   folder.write("a/1.jpg", jpeg_of(gradient(1, 8, 8)));
   folder.write("a/2.jpeg", jpeg_of(gradient(3, 8, 8)));
@@ -137,13 +137,13 @@ TEST(ClassFolders, ApplyTheExifOrientationUnlessDisabled) {
   }
 }
 
-TEST(ClassFolders, AgreeOnColourAndSizeOverBothSets) {
+TEST(ClassFolders, AgreeOnColorAndSizeOverBothSets) {
   const TemporaryFolder folder;
   folder.write("train/a/1.png", png_of(gradient(1, 4, 4)));
   folder.write("test/a/1.png", png_of(gradient(3, 4, 4)));
-  const OwnedData coloured = open_named(folder.text());
-  EXPECT_EQ(coloured.pair.train->info().image, (Shape{3, 4, 4}));
-  EXPECT_EQ(coloured.pair.test->info().image, (Shape{3, 4, 4}));
+  const OwnedData colored = open_named(folder.text());
+  EXPECT_EQ(colored.pair.train->info().image, (Shape{3, 4, 4}));
+  EXPECT_EQ(colored.pair.test->info().image, (Shape{3, 4, 4}));
   folder.write("test/a/1.png", png_of(gradient(3, 4, 5)));
   const OwnedData data = open_named(folder.text());
   EXPECT_EQ(data.pair.train->info().image, (Shape{3, 0, 0}));

@@ -100,8 +100,8 @@ class SlowRecipe {
     const std::int64_t longest = std::max<std::int64_t>(1, std::min(image.height, image.width) * 4 / 3);
     const std::int64_t height = std::min(image.height, longest);
     const std::int64_t width = std::min(image.width, longest);
-    const reference::Corner centre{(image.height - height) / 2, (image.width - width) / 2};
-    return reference::resize(reference::cut(image, centre, height, width), side_, side_);
+    const reference::Corner center{(image.height - height) / 2, (image.width - width) / 2};
+    return reference::resize(reference::cut(image, center, height, width), side_, side_);
   }
 
   const ImageRecipe& recipe_;
@@ -138,7 +138,7 @@ TEST(Augmentation, MatchesTheStepsAppliedOneByOneInDouble) {
   }
 }
 
-TEST(Augmentation, KeepsAUniformColourToTheLastBit) {
+TEST(Augmentation, KeepsAUniformColorToTheLastBit) {
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{32, 32}, {47, 61}, {300, 200}, {9, 9}}) {
       ImageRecipe recipe = recipe_of(augment, 1, 32);

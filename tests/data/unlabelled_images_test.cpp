@@ -72,7 +72,7 @@ TEST(UnlabelledImages, ThatAreBadAreReportedWithNamePositionAndReason) {
   std::vector<std::string> skipped_images;
   for (const SkippedImage& skipped : info.skipped) {
     skipped_images.push_back(std::filesystem::path(skipped.name).filename().string() + " " +
-                             std::to_string(skipped.before));
+                             std::to_string(skipped.next_sample));
     EXPECT_THAT(skipped.problem, HasSubstr("neither a JPEG nor a PNG"));
   }
   EXPECT_THAT(skipped_images, ElementsAre("0.png 0", "2.png 1", "3.png 1", "5.png 2"));
@@ -93,8 +93,8 @@ TEST(UnlabelledImages, ThatAreHeldOutHaveNoSkippedImages) {
   const DatasetInfo& info = data.pair.train->info();
   ASSERT_EQ(info.skipped.size(), 10u);
   for (const SkippedImage& skipped : info.skipped) {
-    EXPECT_TRUE(skipped.before == 0 || data.pair.train->file_of(skipped.before - 1) < skipped.name);
-    EXPECT_TRUE(skipped.before == info.samples || data.pair.train->file_of(skipped.before) > skipped.name);
+    EXPECT_TRUE(skipped.next_sample == 0 || data.pair.train->file_of(skipped.next_sample - 1) < skipped.name);
+    EXPECT_TRUE(skipped.next_sample == info.samples || data.pair.train->file_of(skipped.next_sample) > skipped.name);
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_map.hpp"
-#include "tutti/watch/rehearsal.hpp"
+#include "tutti/watch/fault_spec.hpp"
 
 #include "fuzz/parsed_input.hpp"
 #include "run_config.hpp"

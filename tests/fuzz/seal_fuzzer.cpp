@@ -1,6 +1,7 @@
 // The seal at the end of data files: any other bytes are refused before HDF5 reads the file.
 
 #include "tutti/storage/array_file.hpp"
+#include "tutti/storage/seal.hpp"
 
 #include "fuzz/parsed_input.hpp"
 

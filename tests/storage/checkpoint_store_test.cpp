@@ -204,7 +204,7 @@ TEST_F(CheckpointFolder, ReportsEveryTimeThatNoneOfItsCheckpointsIsGood) {
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_EQ(error.exit_status(), ExitStatus::no_checkpoint);
-    EXPECT_THAT(error.what(), HasSubstr("no checkpoint in '" + folder_.path() + "' is good"));
+    EXPECT_THAT(error.what(), HasSubstr("no checkpoint in '" + folder_.path() + "' is intact"));
     EXPECT_EQ(warnings(), warned);
   }
   EXPECT_TRUE(store_.holds_any());

@@ -1,6 +1,7 @@
 #include "tutti/base/random.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/storage/seal.hpp"
 
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"

@@ -53,7 +53,7 @@ class Sleeper : public PhaseListener {
 
 struct RunTimes {
   std::vector<std::vector<TimeShares>> epochs;  // by rank
-  std::optional<Straggler> worst;               // of any epoch
+  std::optional<LongestWait> worst;             // of any epoch
   double requested = 0;                         // when the last report was requested, by another clock
   double reported = 0;                          // when it was returned
   std::vector<double> slept;                    // on the late rank, by the end of each epoch
@@ -69,7 +69,7 @@ class Reader : public RunObserver {
     times.reported = watch_.seconds();
     times.epochs.push_back(epoch.ranks);
     times.slept.push_back(sleeper_.seconds);
-    if (!times.worst || times.worst->seconds < epoch.straggler->seconds) times.worst = epoch.straggler;
+    if (!times.worst || times.worst->seconds < epoch.longest_wait->seconds) times.worst = epoch.longest_wait;
   }
   RunTimes times;
 

@@ -1,5 +1,6 @@
+#include "tutti/watch/fault_spec.hpp"
+
 #include "tutti/base/error.hpp"
-#include "tutti/watch/rehearsal.hpp"
 
 #include <gtest/gtest.h>
 

@@ -28,12 +28,12 @@ Datagram report_of(std::size_t ranks, int sender = 0) {
 class OwnDatagrams : public ::testing::Test {
  protected:
   std::unique_ptr<World> world_ = make_solo_world();
-  const Heartbeats beats_{*world_, Interface{.name = "lo", .address = INADDR_LOOPBACK}};
+  const Heartbeats heartbeats_{*world_, Interface{.name = "lo", .address = INADDR_LOOPBACK}};
 };
 
 TEST_F(OwnDatagrams, ArriveAsTheyWereSent) {
-  beats_.send(DatagramKind::report, report_of(3).sent_states(), 0);
-  const auto arrived = beats_.receive();
+  heartbeats_.send(DatagramKind::report, report_of(3).sent_states(), 0);
+  const auto arrived = heartbeats_.receive();
   ASSERT_EQ(arrived.size(), 1u);
   EXPECT_EQ(arrived.front().kind, DatagramKind::report);
   ASSERT_EQ(arrived.front().sent_states().size(), 3u);
@@ -45,9 +45,9 @@ TEST_F(OwnDatagrams, ArriveAsTheyWereSent) {
 TEST_F(OwnDatagrams, AreSplitSoThatNoUsualNetworkFragmentsThem) {
   std::vector<RankState> sent;
   for (const RankView& rank : test::waiting_ranks(250)) sent.push_back(rank.state);
-  beats_.send(DatagramKind::report, sent, 0);
+  heartbeats_.send(DatagramKind::report, sent, 0);
   std::size_t states = 0;
-  for (const Datagram& datagram : beats_.receive()) {
+  for (const Datagram& datagram : heartbeats_.receive()) {
     EXPECT_LE(datagram.bytes(), 1400u);
     for (const RankState& state : datagram.sent_states()) EXPECT_EQ(static_cast<std::size_t>(state.rank), states++);
   }
@@ -157,21 +157,21 @@ TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
 }
 
 TEST_F(OwnDatagrams, AreAcceptedOnlyFromTheirSendersAndABoundedNumberAtATime) {
-  beats_.send(DatagramKind::ending, {}, 0);
+  heartbeats_.send(DatagramKind::ending, {}, 0);
   sockaddr_in to{};
   socklen_t to_length = sizeof to;
   auto* const generic = reinterpret_cast<sockaddr*>(&to);
-  ASSERT_EQ(::getsockname(beats_.descriptor(), generic, &to_length), 0);
+  ASSERT_EQ(::getsockname(heartbeats_.descriptor(), generic, &to_length), 0);
   std::array<std::byte, 100> bytes;
-  const ssize_t length = ::recv(beats_.descriptor(), bytes.data(), bytes.size(), 0);
+  const ssize_t length = ::recv(heartbeats_.descriptor(), bytes.data(), bytes.size(), 0);
   ASSERT_GT(length, 0);
   const Descriptor stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::sendto(stranger.get(), bytes.data(), static_cast<std::size_t>(length), 0, generic, to_length), length);
-  EXPECT_TRUE(beats_.receive().empty());
-  for (int i = 0; i < 150; ++i) beats_.send(DatagramKind::ending, {}, 0);
-  const std::size_t first = beats_.receive().size();
+  EXPECT_TRUE(heartbeats_.receive().empty());
+  for (int i = 0; i < 150; ++i) heartbeats_.send(DatagramKind::ending, {}, 0);
+  const std::size_t first = heartbeats_.receive().size();
   EXPECT_TRUE(first > 0 && first < 150) << first;
-  EXPECT_FALSE(beats_.receive().empty());
+  EXPECT_FALSE(heartbeats_.receive().empty());
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kSecond = 1'000'000'000;
 
 TEST(RankClocks, AreTheSameOnOneHost) {
-  const ClockReading reading = read_clock(test_world());
+  const ClockReading reading = measure_clock_offset(test_world());
   EXPECT_EQ(reading.offset_ns, 0);
   EXPECT_EQ(reading.error_ns, 0);
   EXPECT_LE(reading.at_ns, now_ns());
@@ -20,7 +20,7 @@ TEST(RankClocks, AreTheSameOnOneHost) {
 
 TEST(RankClocks, AreMeasuredToWithinTheReportedError) {
   const std::int64_t ahead = 7 * kSecond * test_world().rank();
-  const ClockReading reading = read_clock(test_world(), [&] { return now_ns() + ahead; });
+  const ClockReading reading = measure_clock_offset(test_world(), [&] { return now_ns() + ahead; });
   EXPECT_LE(std::abs(reading.offset_ns - ahead), reading.error_ns);
   EXPECT_LT(reading.error_ns, kSecond);
 }

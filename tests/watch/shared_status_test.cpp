@@ -1,6 +1,6 @@
 #include "watch/shared_status.hpp"
 
-#include "watch/host_watch.hpp"
+#include "watch/rank_watcher.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -89,9 +89,9 @@ TEST_F(OwnStatus, MeasuresActivityOverIntervalsOfHalfTheQuietThreshold) {
   EXPECT_NE(shared_.read(3 * kSecondNs).front().activity, Activity::unknown);
 }
 
-TEST(HostWatch, LetsAnotherRankReportTheEndWhenTheFirstDidNot) {
+TEST(RankWatcher, LetsAnotherRankReportTheEndWhenTheFirstDidNot) {
   const auto world = make_solo_world();
-  HostWatch watch(*world, "", {});
+  RankWatcher watch(*world, "", {});
   EXPECT_TRUE(watch.claim_end(100 * kSecondNs));
   EXPECT_FALSE(watch.claim_end(105 * kSecondNs));
   EXPECT_TRUE(watch.claim_end(111 * kSecondNs));

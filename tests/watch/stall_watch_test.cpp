@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <stdexcept>
 #include <thread>
 
 namespace tutti {
@@ -39,24 +41,35 @@ TEST_F(StallWatchDeathTest, EndsAProcessWithoutProgress) {
               "rank 0 on .* is stuck: in forward of step 17 for 1.*the job ends with status 86");
 }
 
-TEST_F(StallWatchDeathTest, RunsTheEndCallbackAndTheEndActionEvenIfTheyHang) {
+TEST_F(StallWatchDeathTest, RunsBothEndCallbacksEvenIfTheyHang) {
   const auto prepare = [](StallWatch& watch) {
-    watch.set_end_callback([](const StallReport& report) {
+    watch.set_job_end_callback([](const StallReport& report) {
       write_stderr_line("reported " + std::string(name_of(report.at.phase)));
       std::this_thread::sleep_for(kLong);
     });
-    watch.set_end_action([] {
-      write_stderr_line("end action");
+    watch.set_process_end_callback([] {
+      write_stderr_line("the process ends");
       std::this_thread::sleep_for(kLong);
     });
   };
-  EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "reported data\nend action");
+  EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "reported data\nthe process ends");
+}
+
+TEST_F(StallWatchDeathTest, EndsAProcessWhoseEndCallbacksThrow) {
+  const auto prepare = [](StallWatch& watch) {
+    watch.set_job_end_callback([](const StallReport&) { throw std::runtime_error("no report"); });
+    watch.set_process_end_callback([] {
+      write_stderr_line("the process ends");
+      throw std::runtime_error("no abort");
+    });
+  };
+  EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "the process ends");
 }
 
 TEST_F(StallWatchDeathTest, DelaysARankThatFailsBecauseTheJobEnds) {
   const auto fail_as_it_ends = [](StallWatch& watch) {
     std::atomic<bool> is_ending = false;
-    watch.set_end_action([&] {
+    watch.set_process_end_callback([&] {
       is_ending = true;
       std::this_thread::sleep_for(kLong);
     });

@@ -44,7 +44,7 @@ TEST(Stragglers, AreThoseWithTheFewestCollectivesWhenAllWait) {
   EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::fewer_collectives);
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{3});
   ranks[3] = ranks[0];
-  EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::unknown);
+  EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::same_collective);
 }
 
 TEST(Stragglers, ThatAreStoppedTakePrecedenceOverRanksThatWait) {
@@ -112,7 +112,7 @@ TEST(Stragglers, AreSlowWhileTheyWorkInAPhaseOfUnboundedLengthOrHaveNoCore) {
   }
 }
 
-TEST(StallTable, SummarisesNeighboursAndKeepsLateRanks) {
+TEST(StallTable, SummarisesNeighborsAndKeepsLateRanks) {
   auto ranks = waiting_ranks(64);
   ranks[40].state.phase = Phase::forward;
   const std::string table = table_text(find_stragglers(ranks), ranks);
@@ -136,10 +136,10 @@ using Kind = StallFinding::Kind;
 
 constexpr double kTimeout = 10;
 
-// Simulates a beat every tenth of a second.
+// Simulates a tick every tenth of a second.
 class Checked : public ::testing::Test {
  protected:
-  StallFinding beat(bool on_time = true) {
+  StallFinding tick(bool on_time = true) {
     now_ += 100'000'000;
     return check_.update({.now_ns = now_, .on_time = on_time, .timeout_seconds = kTimeout}, ranks_);
   }
@@ -147,7 +147,7 @@ class Checked : public ::testing::Test {
   std::pair<Kind, double> first_within(double seconds) {
     const std::int64_t begin = now_;
     while (static_cast<double>(now_ - begin) * 1e-9 < seconds) {
-      if (const StallFinding finding = beat(); finding.kind != Kind::nothing) {
+      if (const StallFinding finding = tick(); finding.kind != Kind::nothing) {
         return {finding.kind, static_cast<double>(now_ - begin) * 1e-9};
       }
     }
@@ -160,7 +160,7 @@ class Checked : public ::testing::Test {
 };
 
 TEST_F(Checked, StalledJobsAreWarnedOfOnceAndThenStuck) {
-  beat();
+  tick();
   ranks_[1].state.phase = Phase::data;
   const auto [warned, half] = first_within(kTimeout);
   EXPECT_EQ(warned, Kind::late);
@@ -168,44 +168,44 @@ TEST_F(Checked, StalledJobsAreWarnedOfOnceAndThenStuck) {
   const auto [ended, rest] = first_within(kTimeout);
   EXPECT_EQ(ended, Kind::stuck);
   EXPECT_NEAR(half + rest, kTimeout, 0.2);
-  EXPECT_EQ(beat().kind, Kind::stuck);  // for the host's next leader
+  EXPECT_EQ(tick().kind, Kind::stuck);  // for the host's next leader
 }
 
 TEST_F(Checked, JobsContinueWhileAnyRankMakesProgress) {
   for (int i = 0; i < 1000; ++i) {
     ranks_[0].state.progress += i % 40 == 0 ? 1 : 0;
-    EXPECT_EQ(beat().kind, Kind::nothing);
+    EXPECT_EQ(tick().kind, Kind::nothing);
   }
 }
 
 TEST_F(Checked, RanksThatRecoverAreReportedAsSlow) {
-  beat();
+  tick();
   first_within(kTimeout);
   ++ranks_[2].state.done;
-  const StallFinding finding = beat();
+  const StallFinding finding = tick();
   EXPECT_EQ(finding.kind, Kind::recovered);
   EXPECT_NEAR(finding.stalled_seconds, kTimeout / 2, 0.3);
   EXPECT_FALSE(finding.stragglers.ranks.empty());
-  EXPECT_EQ(beat().kind, Kind::nothing);
+  EXPECT_EQ(tick().kind, Kind::nothing);
 }
 
 TEST_F(Checked, TimeStartsAgainWhenTheWatchWasSuspended) {
-  beat();
+  tick();
   for (int i = 0; i < 5; ++i) {
-    for (double waited = 0; waited < kTimeout * 0.4; waited += 0.1) EXPECT_EQ(beat().kind, Kind::nothing);
+    for (double waited = 0; waited < kTimeout * 0.4; waited += 0.1) EXPECT_EQ(tick().kind, Kind::nothing);
     now_ += static_cast<std::int64_t>(3600e9);  // suspended
-    EXPECT_EQ(beat(false).kind, Kind::nothing);
+    EXPECT_EQ(tick(false).kind, Kind::nothing);
   }
 }
 
 TEST_F(Checked, TimeDoesNotCountUnderADebugger) {
-  beat();
+  tick();
   ranks_[1].state.activity = Activity::in_debugger;
   EXPECT_EQ(first_within(10 * kTimeout).first, Kind::nothing);
 }
 
 TEST_F(Checked, SlowRanksHaveTenTimesTheTimeout) {
-  beat();
+  tick();
   ranks_[0].state.phase = Phase::checkpoint;
   ranks_[0].state.done = ranks_[0].state.begun;
   ranks_[0].state.activity = Activity::computing;

@@ -59,12 +59,12 @@ TEST_F(TimeAccountTest, SeparatesTransfersFromWaitingForTheLastRank) {
     EXPECT_NEAR(shares[TimeShare::checkpoint], each == 0 ? 101 : 1, kReal);
     EXPECT_NEAR(shares[TimeShare::waiting], alone ? 0 : (each == last ? 0 : 30) + (each == 0 ? 0 : 100), kReal);
   }
-  EXPECT_EQ(report.straggler.has_value(), !alone);
+  EXPECT_EQ(report.longest_wait.has_value(), !alone);
   if (alone) return;
-  EXPECT_EQ(report.straggler->rank, 0);
-  EXPECT_EQ(report.straggler->host, all_gather_text(world, world.host()).front());
-  EXPECT_EQ(report.straggler->cause, TimeShare::checkpoint);
-  EXPECT_NEAR(report.straggler->seconds, 100, kReal);
+  EXPECT_EQ(report.longest_wait->rank, 0);
+  EXPECT_EQ(report.longest_wait->host, all_gather_text(world, world.host()).front());
+  EXPECT_EQ(report.longest_wait->cause, TimeShare::checkpoint);
+  EXPECT_NEAR(report.longest_wait->seconds, 100, kReal);
 }
 
 TEST_F(TimeAccountTest, ComparesWaitsWithinALongEpochThoughSomeRanksHaveMore) {
@@ -102,16 +102,16 @@ TEST_F(TimeAccountTest, StartsAgainWithEveryReport) {
 TEST_F(TimeAccountTest, PrintsTheTimeSharesInOneLine) {
   const TimeReport report{
       .ranks = {{.seconds = {1, 6, 1, 2, 0, 0, 0}}, {.seconds = {3, 6, 1, 0, 0, 0, 0}}},
-      .straggler = Straggler{.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2},
+      .longest_wait = LongestWait{.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2},
   };
   EXPECT_EQ(time_line(report),
             "time 10.0 s: data 20 %, compute 60 %, communication 10 %, waiting 10 % (2.0 s for rank 1 on n1: data), "
             "evaluation 0 %, checkpoint 0 %, other 0 %");
 }
 
-TimeReport two_ranks(double waiting, double data, const Straggler& late) {
+TimeReport two_ranks(double waiting, double data, const LongestWait& late) {
   return {.ranks = {{.seconds = {data, 6, 1, 2 * waiting, 0, 0, 0}}, {.seconds = {data, 6, 1, 0, 0, 0, 0}}},
-          .straggler = late};
+          .longest_wait = late};
 }
 
 TEST(TimeReportTest, IsWorthALookWhereWaitingOrInputExceedATenth) {
@@ -128,9 +128,9 @@ TEST(TimeReportTest, OfAWholeRunNamesTheRankThatMostWasWaitedFor) {
   const TimeReport whole = total.report();
   EXPECT_DOUBLE_EQ(whole.seconds(), 3 * 9 + 1);
   EXPECT_DOUBLE_EQ(whole.mean()[TimeShare::waiting], 3);
-  ASSERT_TRUE(whole.straggler);
-  EXPECT_EQ(whole.straggler->rank, 1);
-  EXPECT_DOUBLE_EQ(whole.straggler->seconds, 4);
+  ASSERT_TRUE(whole.longest_wait);
+  EXPECT_EQ(whole.longest_wait->rank, 1);
+  EXPECT_DOUBLE_EQ(whole.longest_wait->seconds, 4);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""The seal at the end of a file, as include/tutti/storage/array_file.hpp describes it. It is verified before HDF5 reads
+"""The seal at the end of a file, as include/tutti/storage/seal.hpp describes it. It is verified before HDF5 reads
 the file, since HDF5 crashes on some damaged files."""
 
 import pathlib

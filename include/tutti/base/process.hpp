@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti {
 
@@ -23,6 +24,9 @@ inline bool has_avx512() {
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return has;
 }
+
+// The cores on which this process may run, ascending; empty if that is unknown.
+std::vector<int> allowed_cores();
 
 // Lets threads that compute run before this one. On Linux it applies to the calling thread alone; a failure is ignored.
 inline void lower_priority() { static_cast<void>(::nice(5)); }

@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 text: validation, escaping for terminals, and checks before toml11 parses a file.
+// UTF-8 text: validation, lower case, escaping for terminals, and checks before toml11 parses a file.
 
 #include <cstdint>
 #include <optional>
@@ -9,6 +9,8 @@
 namespace tutti {
 
 bool is_utf8(std::string_view text);
+
+std::string in_lower_case(std::string text);  // ASCII letters only
 
 // Returns the text with control characters, marks that change the writing direction and invalid bytes escaped as \x1b,
 // so that a name from a file cannot move the cursor or forge a line. The characters in `kept` are not escaped.

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,7 +48,7 @@ constexpr std::array<std::string_view, 4> enum_names(AllReduceAlgorithm) {
 }
 
 struct AllReduceThreshold {
-  std::int64_t up_to_bytes = 0;  // the last threshold also applies to all larger sizes
+  std::int64_t up_to_bytes = std::numeric_limits<std::int64_t>::max();  // the largest size that it applies to
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::ring;
 };
 
@@ -72,7 +73,7 @@ class Communicator {
   virtual void all_reduce(const Tensor& values, Stream& stream) = 0;
   // The bits of f32 sums depend only on the ranks' values and the bounds. Both tensors are borrowed until finish().
   // Collective. Asynchronous.
-  virtual void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) = 0;
+  virtual void reduce_scatter_gather(const ReduceScatterGather& request, Stream& stream) = 0;
   // A reduction at the root: rank 0 receives the f32 values of each other rank directly and adds them to its own
   // in rank order; the other ranks' values do not change. Borrowed until finish(). Collective. Asynchronous.
   virtual void reduce_to_root(const Tensor& values, Stream& stream) = 0;

@@ -3,6 +3,7 @@
 // the Communicator. Waiting ranks sleep instead of spinning.
 
 #include "tutti/backend/tensor.hpp"
+#include "tutti/comm/launcher.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -18,8 +19,9 @@
 
 namespace tutti {
 
-// The number of collectives that a rank has begun and completed. Other ranks can read it while this one waits in a
-// collective. All ranks of a job call the same collectives in the same order.
+// The number of collectives that a rank has begun and completed. A collective of the Communicator over MPI counts once
+// for each operation (piece) into which it is split. All ranks of a job call the same collectives in the same order, so
+// they count alike. Other ranks can read the numbers while this one waits in a collective.
 struct CollectiveCounter {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> done{0};
@@ -72,12 +74,12 @@ class World {
   virtual Buffer node_memory(std::size_t bytes) = 0;
   // A barrier of the ranks of this host. Collective.
   virtual void node_barrier() = 0;
-  // A sub-world of the ranks with the same colour, in the same order; null for a negative colour. Collective.
-  virtual std::unique_ptr<World> split(int colour) = 0;
+  // A sub-world of the ranks with the same color, in the same order; null for a negative color. Collective.
+  virtual std::unique_ptr<World> split(int color) = 0;
 
   // Terminates all processes of the job with this status. For failures of a single rank.
   [[noreturn]] virtual void abort(int status) noexcept = 0;
-  // Finalises MPI, or frees this sub-world. Afterwards only rank() and size() may be called. A world that is destroyed
+  // Finalizes MPI, or frees this sub-world. Afterwards only rank() and size() may be called. A world that is destroyed
   // without close() does not wait for other ranks. Collective.
   virtual void close() = 0;
 
@@ -102,13 +104,9 @@ class World {
 
 // A world of one process, without MPI.
 std::unique_ptr<World> make_solo_world();
-// True if a launcher (mpirun, srun, mpiexec) started this process as one of its ranks.
-bool started_by_launcher();
-// The rank from the launcher's environment, available before MPI is initialised; 0 without a launcher.
-int launcher_rank();
-// The name and version of the MPI library, which need not be initialised: "Open MPI 4.1.4".
+// The name and version of the MPI library, which need not be initialized: "Open MPI 4.1.4".
 std::string mpi_library_version();
-// Initialises MPI with MPI_THREAD_MULTIPLE, once per process. Throws if the library does not support that. Collective.
+// Initializes MPI with MPI_THREAD_MULTIPLE, once per process. Throws if the library does not support that. Collective.
 std::unique_ptr<World> make_mpi_world();
 
 // broadcast and all_gather of text. Collective.

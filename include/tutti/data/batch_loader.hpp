@@ -73,7 +73,7 @@ class BatchLoader {
 // For evaluation: reads the images and labels of samples first .. first + count - 1 as one batch on the device.
 class ChunkReader {
  public:
-  // `data` and `backend` are borrowed. Uses the recipe's image size and normalisation, not its augmentation.
+  // `data` and `backend` are borrowed. Uses the recipe's image size and normalization, not its augmentation.
   ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples);
   ~ChunkReader();
   ChunkReader(const ChunkReader&) = delete;

@@ -23,15 +23,15 @@ struct ChannelStatistics {
 
 // An image that was left out of the data set.
 struct SkippedImage {
-  std::int64_t before = 0;  // the sample that follows it; the number of samples if it is the last
-  std::string name;         // file name
+  std::int64_t next_sample = 0;  // the sample that follows it; the number of samples if it is the last
+  std::string name;              // file name
   std::string problem;
 };
 
 // Digests of the bytes of image files, which Dataset::digest() does not cover.
 struct FileContents {
-  std::int64_t sampled = 0;              // number of files in the sample, evenly spaced
-  std::uint64_t sample = 0;              // digest of the sample's bytes
+  std::int64_t sampled_files = 0;        // number of files in the sample, evenly spaced
+  std::uint64_t sample_digest = 0;       // of their bytes
   std::optional<std::uint64_t> whole{};  // digest of all files' bytes, if all were read
   friend bool operator==(const FileContents&, const FileContents&) = default;
 };
@@ -61,7 +61,8 @@ struct ImageView {
   Shape shape;  // C, H, W
 };
 
-// Encodes a PNG file. Throws an internal error unless the image has 1 (gray) or 3 channels.
+// Encodes a PNG file; in image_codec.cpp, the only user of libpng. Throws an internal error unless the image has 1
+// (gray) or 3 channels.
 std::vector<std::byte> encode_png(const ImageView& image);
 
 // Samples in the requested order, and the memory of those that were read or decoded.

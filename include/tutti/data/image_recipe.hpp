@@ -1,5 +1,5 @@
 #pragma once
-// Preprocessing of an image between the data set and the network: crop, resize, flip, scale to [0, 1], normalise. A
+// Preprocessing of an image between the data set and the network: crop, resize, flip, scale to [0, 1], normalize. A
 // pure function of (seed, epoch, sample), independent of the number of ranks and threads.
 
 #include "tutti/base/enum_names.hpp"
@@ -20,7 +20,7 @@ namespace tutti {
 //   pad-crop-flip  padded with 1/8 of the size in zeros, a random square of the size, flip
 //   resized-crop   a random crop of 0.08 to 1.0 of the area, 3:4 to 4:3, resized to the size, flip
 // A flip is horizontal, with probability 1/2. Fitting: an image of the right size is not changed; of any other, the
-// short side is resized to 8/7 of the size and the centre is cropped.
+// short side is resized to 8/7 of the size and the center is cropped.
 enum class Augment { none, crop_flip, pad_crop_flip, resized_crop };
 constexpr std::array<std::string_view, 4> enum_names(Augment) {
   return {"none", "crop-flip", "pad-crop-flip", "resized-crop"};

@@ -16,7 +16,8 @@ namespace tutti {
 // How much of the data is verified before it is used.
 //   start    as many image headers as determine the shape; a sample of the files for the digest of their contents
 //   sample   all image headers, and a sample of the images is decoded
-//   whole    all images are decoded, and data files are compared with their digest
+//   whole    all images are decoded
+// It concerns image files; DataFileCheck says which data files are compared with their digest.
 enum class Verification { start, sample, whole };
 // Which data files that are not read into memory are compared with their digest first. Files of early versions have no
 // checksums and cannot be verified while they are read.

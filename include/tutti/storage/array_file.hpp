@@ -1,16 +1,9 @@
 #pragma once
 // Named arrays and strings in one HDF5 file, written in memory or row by row on the disk. Datasets are uncompressed.
-// All functions are thread-safe: a mutex serialises the calls to HDF5, which may be built without thread safety.
+// All functions are thread-safe: a mutex serializes the calls to HDF5, which may be built without thread safety.
 //
-// HDF5 can crash on a file with corrupt metadata, so every file ends with a seal: a trailing checksum, which is
-// verified before HDF5 opens the file. It follows HDF5's own bytes, and other programs ignore it. All its numbers are
-// 64-bit little-endian:
-//   offset and length of each byte range that the seal does not cover, ascending
-//   number of ranges, length of the file before the seal, digest, the letters "tuttisea"
-// The digest is digest("file", the covered bytes before the seal) + digest("runs", offsets and lengths).
-// A valid seal guarantees that the file is complete and that HDF5's metadata, small arrays and strings are unchanged.
-// Rows and f32 arrays are not covered, so that a large file opens quickly; store their digests in the file.
-// The seal detects damage, not forgery: its digest has 64 bits and is not cryptographic.
+// HDF5 can crash on a file with corrupt metadata, so every file ends with a seal (storage/seal.hpp), which is to be
+// checked before HDF5 opens the file. Rows and f32 arrays are not covered by it; store their digests in the file.
 
 #include "tutti/base/shape.hpp"
 
@@ -75,9 +68,6 @@ class RowFileWriter final : public ArrayWriter {
 
   void commit();
 };
-
-// Verifies the seal. Throws an input error that names the file and the fault, or an io error.
-void check_seal(const std::string& path);
 
 // A file opened read-only and without file locks. All read functions check name, element type and shape, and throw an
 // input error that names the file and the array.

@@ -20,6 +20,9 @@ class DiskFull : public Error {
   explicit DiskFull(const std::string& message) : Error(ErrorSource::save, message) {}
 };
 
+// Separates the name of a file from that of its writer in the file's temporary name.
+inline constexpr std::string_view kTemporaryMark = ".tmp.";
+
 // A file that appears complete or not at all. It is written under a temporary name in the same folder, flushed,
 // optionally read back, and renamed by commit(), which also flushes the folder. Until then an existing file of that
 // name is untouched. Without commit() the destructor removes the temporary file.
@@ -58,6 +61,7 @@ std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> 
 
 // All bytes of a file. Throws an io error with path and errno text.
 std::vector<std::byte> read_file_bytes(const std::string& path);
+std::string read_file_text(const std::string& path);
 
 enum class EarlierLines { kept, dropped };
 

@@ -27,20 +27,21 @@ struct BestTest {
   friend bool operator==(const BestTest&, const BestTest&) = default;
 };
 
+// The position of a run, after its last completed step.
 struct TrainProgress {
   std::int64_t epoch = 0;             // completed epochs
   std::int64_t step_in_epoch = 0;     // completed steps of the current epoch
   std::int64_t step = 0;              // completed steps of the run
-  std::int64_t skipped_steps = 0;     // steps among them that changed no weight
-  std::int64_t samples_in_epoch = 0;  // samples of the epoch's order used by these steps; the next one begins there
-  std::int64_t carried_over = 0;      // samples at the front of that order carried over from earlier epochs
-  std::int64_t planned_steps = 0;     // total steps of the run, for learning rate schedules
-  double learning_rate = 0;           // of the last step
+  std::int64_t skipped_steps = 0;     // of the completed steps of the run, those that changed no weight
+  std::int64_t samples_in_epoch = 0;  // where the next step begins in the order of the current epoch's samples
+  std::int64_t carried_over = 0;      // samples at the front of that order that earlier epochs left over
+  std::int64_t planned_steps = 0;     // of the whole run, for the learning rate schedule
+  double learning_rate = 0;           // of the last completed step
   std::int64_t seed = 0;
-  std::int64_t parts = 1;
-  LossSums epoch_sums;            // of the steps of the current epoch
-  std::int64_t redone_steps = 0;  // of the current epoch, as in EpochReport
-  double epoch_seconds = 0;       // training time of these steps
+  std::int64_t parts = 1;         // of every batch
+  LossSums epoch_sums;            // of the completed steps of the current epoch
+  std::int64_t redone_steps = 0;  // of the current epoch, those that were repeated on a coarser grid
+  double epoch_seconds = 0;       // training time of the completed steps of the current epoch
   BestTest best;
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };

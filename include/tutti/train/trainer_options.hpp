@@ -21,9 +21,9 @@
 
 namespace tutti {
 
-// How gradients are all-reduced. ring: an f32 sum everywhere. exact: a sum whose bits do not depend on the ranks.
-// sharded: an f32 sum that is reduce-scattered; every rank updates its shard and all-gathers the weights. central: rank
-// 0 reduces, updates and broadcasts everything.
+// How gradients are all-reduced. ring: an f32 sum with the bits of a ring, by any algorithm. exact: a sum whose bits do
+// not depend on the ranks. sharded: an f32 sum that is reduce-scattered; every rank updates its shard and all-gathers
+// the weights. central: rank 0 reduces, updates and broadcasts everything.
 enum class Exchange { ring, exact, sharded, central };
 constexpr std::array<std::string_view, 4> enum_names(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 

@@ -18,7 +18,7 @@ struct ClockReading {
 };
 
 // Collective.
-ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock = now_ns);
+ClockReading measure_clock_offset(World& world, const std::function<std::int64_t()>& clock = now_ns);
 
 // Converts a time on this rank's clock to rank 0's clock. Interpolates (and extrapolates) the offset linearly between
 // two readings.

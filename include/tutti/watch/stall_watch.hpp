@@ -19,7 +19,7 @@
 
 namespace tutti {
 
-class HostWatch;
+class RankWatcher;
 struct JobEnd;
 
 struct StallWatchOptions {
@@ -64,11 +64,13 @@ class StallWatch {
   // `was_received` returns whether a termination signal has arrived that another part of the program handles. It is
   // polled in the watch's thread.
   void set_signal_check(std::function<bool()> was_received);
-  // The callback runs on one rank before the job is ended, in its own thread, for one second at most.
-  void set_end_callback(std::function<void(const StallReport&)> callback);
-  // The action runs once before this process is ended, in its own thread, for one second at most; empty: none. Returns
-  // when the previous action is not running and will not run any more.
-  void set_end_action(std::function<void()> action);
+  // Both callbacks run once, in their own thread, for one second at most. Their exceptions are ignored, so that the
+  // process ends in any case.
+  // Runs on one rank of the job only: the one that reports why the job is ended.
+  void set_job_end_callback(std::function<void(const StallReport&)> callback);
+  // Runs in every process that a watch ends, just before its end; empty: none. Returns when the previous callback is
+  // not running and will not run any more.
+  void set_process_end_callback(std::function<void()> callback);
 
   // Whether the job is being ended, by a watch or by a failed rank of this host. Thread-safe.
   bool is_ending() const noexcept;
@@ -81,18 +83,18 @@ class StallWatch {
   }
 
  private:
-  struct EndAction {
+  struct ProcessEndCallback {
     std::mutex mutex;  // held while it runs
-    std::function<void()> action;
+    std::function<void()> run;
   };
 
   void run();
-  void beat(std::int64_t now, bool on_time);
+  void tick(std::int64_t now, bool on_time);
   void handle_signals(std::int64_t now);
   void end(bool failed) noexcept;
   void stop() noexcept;
-  void call_end_callback(const StallReport& report) const;
-  void run_end_action() const;
+  void run_job_end_callback(const StallReport& report) const;
+  void run_process_end_callback() const;
   [[noreturn]] void end_job(const JobEnd& end);
   [[noreturn]] void end_process(std::int64_t at_ns);
   void wait_for_launcher(double seconds);
@@ -102,14 +104,14 @@ class StallWatch {
   std::atomic<bool> is_stopping_ = false;
   std::atomic<double> timeout_seconds_ = 300;
   StatusSlot own_status_;
-  std::shared_ptr<EndAction> end_action_ = std::make_shared<EndAction>();
+  std::shared_ptr<ProcessEndCallback> process_end_callback_ = std::make_shared<ProcessEndCallback>();
 
   mutable std::mutex mutex_;  // guards the members below
   World* world_ = nullptr;
-  std::unique_ptr<HostWatch> host_;
+  std::unique_ptr<RankWatcher> watcher_;
   std::function<bool()> signal_check_;
   std::optional<std::int64_t> signal_ns_;
-  std::function<void(const StallReport&)> end_callback_;
+  std::function<void(const StallReport&)> job_end_callback_;
 
   std::thread thread_;  // the last member, so that it starts after the others are constructed
 };

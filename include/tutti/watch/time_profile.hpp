@@ -41,7 +41,8 @@ struct TimeShares {
   double sum() const;
 };
 
-struct Straggler {
+// The rank that the others waited for longest.
+struct LongestWait {
   int rank = 0;
   std::string host;
   TimeShare cause = TimeShare::other;  // the share in which it was slowest compared with the others
@@ -50,7 +51,7 @@ struct Straggler {
 
 struct TimeReport {
   std::vector<TimeShares> ranks;
-  std::optional<Straggler> straggler;  // the rank that was waited for longest; none with a single rank
+  std::optional<LongestWait> longest_wait;  // none with a single rank
 
   double seconds() const { return ranks.front().sum(); }
   TimeShares mean() const;
@@ -60,7 +61,7 @@ struct TimeReport {
 bool is_notable(const TimeReport& report);
 std::string time_line(const TimeReport& report);
 
-// The sum of reports. Its straggler is the longest waited for of those in the reports.
+// The sum of reports. Its longest wait is the longest of the ranks in the reports.
 class TimeProfileSum {
  public:
   void add(const TimeReport& report);
@@ -68,7 +69,7 @@ class TimeProfileSum {
 
  private:
   std::vector<TimeShares> ranks_;
-  std::map<int, Straggler> stragglers_;
+  std::map<int, LongestWait> longest_waits_;
 };
 
 // Measures the time that one rank spends in each phase, and gathers all ranks' measurements. All ranks take part in the
@@ -90,7 +91,7 @@ class TimeProfile : public PhaseListener {
 
  private:
   void compare_waits();
-  Straggler find_straggler(const std::vector<TimeShares>& ranks) const;
+  LongestWait find_longest_wait(const std::vector<TimeShares>& ranks) const;
 
   World& world_;
   RankStatus& rank_status_;

@@ -153,13 +153,13 @@ std::string line_of(const Finding& finding, std::span<const std::string> hosts) 
                      finding.text);
 }
 
-bool PreflightErrors::attempt(const std::function<void()>& work) {
+bool PreflightReporter::attempt(const std::function<void()>& work) {
   if (found_ != nullptr) return found_->attempt(work);
   work();
   return true;
 }
 
-void PreflightErrors::add(const Findings& findings) {
+void PreflightReporter::add(const Findings& findings) {
   if (found_ != nullptr) return found_->add(findings);
   if (findings.all().empty()) return;  // the same on all ranks
   const Hosts hosts = all_gather_text(world_, world_.host());
@@ -219,7 +219,7 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
   return findings;
 }
 
-Findings compare(World& world, const std::vector<AgreedValue>& values) {
+Findings compare_across_ranks(World& world, const std::vector<AgreedValue>& values) {
   return differences(values, all_gather_text(world, lines_of(values)));
 }
 
@@ -254,10 +254,10 @@ Findings compare_programs(World& world) {
   return findings;
 }
 
-Findings preflight_in_brief(World& world, const RunConfig& config) {
+Findings quick_checks(World& world, const RunConfig& config) {
   std::vector<AgreedValue> values = agreed_control_flow(config);
   for (AgreedValue& item : agreed_versions(world.description())) values.push_back(std::move(item));
-  Findings findings = compare(world, values);
+  Findings findings = compare_across_ranks(world, values);
   findings.add(compare_programs(world));
   if (world.local_size() < world.size()) {
     findings.add(check_clocks(all_gather_text(world, world.host()), seconds_ahead(world)));

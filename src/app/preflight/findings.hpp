@@ -60,15 +60,16 @@ Findings gather(World& world, const Findings& mine);
 // "ranks 0-2 on n1: problem: remedy".
 std::string line_of(const Finding& finding, std::span<const std::string> hosts);
 
-// Handles the errors before a run: a training stops at the first, and `trainer check` collects them and continues with
-// the checks that are still possible.
-class PreflightErrors {
+// Reports what is found before a run. A training stops at the first error; `trainer check` collects errors and warnings
+// and continues with the checks that are still possible.
+class PreflightReporter {
  public:
   // All are borrowed. Without `found`, the first error is thrown on all ranks and warnings are logged, also with
   // --quiet.
-  PreflightErrors(World& world, const Log& log, Findings* found = nullptr) : world_(world), log_(log), found_(found) {}
+  PreflightReporter(World& world, const Log& log, Findings* found = nullptr)
+      : world_(world), log_(log), found_(found) {}
 
-  // Runs `work`, which may throw the same error on all ranks. Returns whether it succeeded. Collective.
+  // As Findings::attempt. Without `found` it does not return after an error.
   bool attempt(const std::function<void()>& work);
   // Collective.
   void add(const Findings& findings);
@@ -102,13 +103,13 @@ struct ProcessorKinds {
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
 
 // Reports every value in which a rank differs from rank 0. All ranks pass the same values. Collective.
-Findings compare(World& world, const std::vector<AgreedValue>& values);
+Findings compare_across_ranks(World& world, const std::vector<AgreedValue>& values);
 
 // Compares the files of the program and its libraries. They are read only if they are not the same files, and then by
 // one rank per host. Collective.
 Findings compare_programs(World& world);
 
 // The cheap checks before every training, which open nothing. Collective.
-Findings preflight_in_brief(World& world, const RunConfig& config);
+Findings quick_checks(World& world, const RunConfig& config);
 
 }  // namespace tutti

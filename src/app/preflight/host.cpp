@@ -6,7 +6,6 @@
 #include "../output.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -27,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The number at the beginning of a file; empty if there is no such file or number.
-std::optional<std::int64_t> number_in(const fs::path& file) {
+std::optional<std::int64_t> read_number(const fs::path& file) {
   std::ifstream in(file);
   std::int64_t number = 0;
   return in >> number ? std::optional(number) : std::nullopt;
@@ -51,8 +50,8 @@ constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 // Adds the limits in a control group's folder. Its files have other names in version 1.
 void add_limits(GroupLimits& limits, const fs::path& folder) {
   const auto either = [&](const char* name, const char* name_v1) {
-    const auto number = number_in(folder / name);
-    return number ? number : number_in(folder / name_v1);
+    const auto number = read_number(folder / name);
+    return number ? number : read_number(folder / name_v1);
   };
   const auto limit = either("memory.max", "memory.limit_in_bytes");
   struct stat status {};
@@ -67,8 +66,8 @@ void add_limits(GroupLimits& limits, const fs::path& folder) {
   std::int64_t quota = 0;
   std::int64_t period = 0;
   if (!(std::ifstream(folder / "cpu.max") >> quota >> period)) {  // "max 100000" if there is no limit
-    quota = number_in(folder / "cpu.cfs_quota_us").value_or(0);
-    period = number_in(folder / "cpu.cfs_period_us").value_or(0);
+    quota = read_number(folder / "cpu.cfs_quota_us").value_or(0);
+    period = read_number(folder / "cpu.cfs_period_us").value_or(0);
   }
   if (quota <= 0 || period <= 0) return;
   const double cores = static_cast<double>(quota) / static_cast<double>(period);
@@ -77,9 +76,6 @@ void add_limits(GroupLimits& limits, const fs::path& folder) {
 
 constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
 constexpr double kClockSeconds = 1;
-// Fewer samples per part make the statistics of batch norm noisy.
-constexpr std::int64_t kFewSamples = 16;
-constexpr std::int64_t kTooFewSamples = 4;
 
 }  // namespace
 
@@ -134,9 +130,9 @@ bool Machine::has_fast_network() const {
   return fs::directory_iterator(root_ + "/sys/class/infiniband", absent) != fs::directory_iterator();
 }
 
-// -1 if the host has one node.
+// The file holds -1 if the host has one node.
 std::optional<int> Machine::numa_node_of(const std::string& pci_bus_id) const {
-  const auto node = number_in(root_ + "/sys/bus/pci/devices/" + pci_bus_id + "/numa_node");
+  const auto node = read_number(root_ + "/sys/bus/pci/devices/" + pci_bus_id + "/numa_node");
   return node && *node >= 0 ? std::optional(static_cast<int>(*node)) : std::nullopt;
 }
 
@@ -257,7 +253,7 @@ Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead) {
 }
 
 std::vector<double> seconds_ahead(World& world) {
-  const ClockReading mine = read_clock(
+  const ClockReading mine = measure_clock_offset(
       world, [] { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); });
   const auto lower_bound = static_cast<double>(std::max<std::int64_t>(0, std::abs(mine.offset_ns) - mine.error_ns));
   std::vector<double> ahead;
@@ -265,71 +261,6 @@ std::vector<double> seconds_ahead(World& world) {
     ahead.push_back(figures.front());
   }
   return ahead;
-}
-
-Findings check_classes(const DatasetInfo& train) {
-  Findings findings;
-  constexpr std::size_t kMaxNamed = 5;
-  std::vector<std::string> empty;
-  for (std::size_t label = 0; label < train.class_samples.size(); ++label) {
-    if (train.class_samples[label] != 0) continue;
-    const bool has_name = label < train.class_names.size();
-    empty.push_back(has_name ? fmt::format("{} ('{}')", label, train.class_names[label]) : fmt::format("{}", label));
-  }
-  if (!train.labelled || empty.empty()) return findings;
-  const std::size_t count = empty.size();
-  empty.resize(std::min(count, kMaxNamed));
-  findings.warn("{} of {} classes {} no training samples in {}: {}{}; the network cannot learn {}", count,
-                train.class_samples.size(), count == 1 ? "has" : "have", train.name, fmt::join(empty, ", "),
-                count > kMaxNamed ? ", ..." : "", count == 1 ? "it" : "them");
-  return findings;
-}
-
-Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
-  Findings findings;
-  const std::int64_t smallest = config.batch_size / config.parts;
-  const std::int64_t last = train_samples % config.batch_size;
-  const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
-  if (smallest == 0) {
-    findings.warn(
-        "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
-        config.batch_size, config.parts - config.batch_size, config.parts);
-  } else if (smallest < kFewSamples && has_batch_norm) {
-    findings.warn(
-        "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give a larger "
-        "--batch-size or fewer --parts",
-        smallest, kFewSamples);
-  } else if (has_batch_norm && keeps_last && last / config.parts < kTooFewSamples) {
-    findings.warn(
-        "the last batch of an epoch has {} samples in {} parts, too few for the statistics of batch norm: give "
-        "--last-batch discard, or another --batch-size",
-        last, config.parts);
-  }
-  return findings;
-}
-
-Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
-  Findings findings;
-  if (config.rate.base == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
-  if (config.schedule_epochs > 0 && config.rate.schedule != Schedule::cosine) {
-    findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
-                  config.schedule_epochs, name_of(config.rate.schedule));
-  }
-  if (config.rate.schedule != Schedule::step && !config.lr_period.text().empty()) {
-    findings.warn("--lr-period {} has no effect with --schedule {}: it belongs to --schedule step",
-                  config.lr_period.text(), name_of(config.rate.schedule));
-  }
-  if (config.rate.schedule == Schedule::constant && config.rate.min > 0) {
-    findings.warn("--min-lr {} has no effect with --schedule constant: it belongs to --schedule step and cosine",
-                  config.rate.min);
-  }
-  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
-    findings.warn(
-        "the cosine schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
-        "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
-        config.schedule_epochs, config.epochs, config.epochs);
-  }
-  return findings;
 }
 
 }  // namespace tutti

@@ -3,10 +3,8 @@
 // host's ranks: cores, process limits and clock.
 
 #include "tutti/comm/world.hpp"
-#include "tutti/data/dataset.hpp"
 
 #include "../device_choice.hpp"
-#include "../run_config.hpp"
 #include "findings.hpp"
 
 #include <cstdint>
@@ -91,14 +89,5 @@ Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead);
 // For each rank, a lower bound of the seconds that its clock is ahead of rank 0's; negative if behind. Collective.
 std::vector<double> seconds_ahead(World& world);
-
-// Warns of classes without training samples.
-Findings check_classes(const DatasetInfo& train);
-
-// Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
-// the `planned` steps.
-Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled);
-// Warns of parts that are empty or too small for batch norm, in all batches or in the last of an epoch.
-Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples);
 
 }  // namespace tutti

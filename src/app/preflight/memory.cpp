@@ -112,7 +112,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.batches = (options.steps_ahead + 1) * batch;
   estimate.copies = 2 * block + estimate.batches;
-  if (request.share) estimate.file = estimate.checkpoint / request.share->files;
+  if (request.shard) estimate.file = estimate.checkpoint / request.shard->files;
   estimate.copies += 2 * estimate.file;  // the copy of the state, and the file made from it
   return estimate;
 }

@@ -37,7 +37,7 @@ struct EstimateRequest {
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;
-  std::optional<FileShard> share{};  // of every checkpoint, if this rank saves one
+  std::optional<FileShard> shard{};  // of every checkpoint, if this rank saves one
 };
 MemoryEstimate estimate_memory(const EstimateRequest& request);
 

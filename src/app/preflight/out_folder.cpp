@@ -6,6 +6,7 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "../output.hpp"
+#include "../run_folder.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,8 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that is removed at the end of the scope. Its name is unique, since one may be left behind by a process with
-// the same pid.
+// A file with a unique name, since a killed process may have left one behind. It is removed at the end of the scope.
 class ProbeFile {
  public:
   explicit ProbeFile(const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
@@ -48,7 +48,7 @@ class ProbeFile {
   std::string path_;
 };
 
-// Removes a folder that is made after this, and those of its parents that did not exist, at the end of the scope.
+// Removes, at the end of the scope, this folder and those of its parents that did not exist at its beginning.
 class TrialFolder {
  public:
   explicit TrialFolder(const std::string& folder) {
@@ -77,7 +77,7 @@ void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   const double each = mebi(plan.bytes);
   const auto available = static_cast<std::int64_t>(std::min<std::uintmax_t>(room.available, INT64_MAX));
   const std::int64_t fit = std::max<std::int64_t>(available - kOtherFiles, 0) / plan.bytes;
-  const std::int64_t old = config.resume ? std::ssize(CheckpointStore(config.out + "/checkpoints").steps()) : 0;
+  const std::int64_t old = config.resume ? std::ssize(CheckpointStore(checkpoints_folder(config.out)).steps()) : 0;
   // The older checkpoints that are still there during the last save.
   const std::int64_t older = old + plan.saves - 1;
   const std::int64_t keeps = config.keep_checkpoints == 0 ? older : config.keep_checkpoints + config.keep_best;
@@ -86,13 +86,15 @@ void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   const std::string there = fmt::format("--out {}: {:.1f} MiB are free", config.out, free);
   const double wanted = each * static_cast<double>(max - old) + 0.1;
   if (old + fit < std::min<std::int64_t>(max, 2 + config.keep_best)) {
-    findings.fail(ErrorSource::save,
-                  "{}, and a checkpoint takes about {:.1f} and is deleted only after the next one is verified: make "
-                  "room for {:.1f} MiB, or choose another disk",
-                  there, each, wanted);
+    findings.fail(
+        ErrorSource::save,
+        "{}, and a checkpoint takes about {:.1f} MiB and is deleted only after the next one is verified: make "
+        "room for {:.1f} MiB, or choose another disk",
+        there, each, wanted);
   } else if (old + fit < max) {
     findings.warn(
-        "{}, room for {} checkpoints of about {:.1f}, and this run needs {}, one more than it keeps: the oldest will "
+        "{}, room for {} checkpoints of about {:.1f} MiB, and this run needs {}, one more than it keeps: the oldest "
+        "will "
         "be deleted early; make room for {:.1f} MiB{}",
         there, fit, each, max - old, wanted, remedy);
   }
@@ -179,7 +181,7 @@ Findings check_files(World& world, const RunConfig& config) {
 
 Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
   Findings findings;
-  const CheckpointStore store(config.out + "/checkpoints");
+  const CheckpointStore store(checkpoints_folder(config.out));
   std::optional<TrialFolder> trial;
   const bool is_made = attempt_on_rank_0(world, findings, [&] {
     trial.emplace(store.folder());

@@ -52,7 +52,7 @@ std::string text_of(const std::vector<AllReduceThreshold>& thresholds) {
 std::vector<AllReduceThreshold> measure_thresholds(World& world, const std::vector<AllReduceAlgorithm>& candidates,
                                                    const TimeAllReduce& time) {
   std::vector<AllReduceThreshold> thresholds;
-  const auto choose = [&](std::int64_t up_to_bytes, AllReduceAlgorithm algorithm) {
+  const auto add_threshold = [&](std::int64_t up_to_bytes, AllReduceAlgorithm algorithm) {
     if (!thresholds.empty() && thresholds.back().algorithm == algorithm) thresholds.pop_back();
     thresholds.push_back({up_to_bytes, algorithm});
   };
@@ -69,11 +69,12 @@ std::vector<AllReduceThreshold> measure_thresholds(World& world, const std::vect
     const double so_far = seconds.back();
     seconds.pop_back();
     // The threshold is the geometric mean of this size and the next.
-    choose(2 * bytes, candidates[clearly_fastest(seconds)]);
+    add_threshold(2 * bytes, candidates[clearly_fastest(seconds)]);
     const double expected = kRounds * kTrials * kGrowth * std::reduce(seconds.begin(), seconds.end());
     continues = so_far + expected < kMaxSeconds;
   }
-  if (bytes <= kMaxMeasuredBytes) choose(0, candidates.front());
+  if (bytes <= kMaxMeasuredBytes) add_threshold(bytes, candidates.front());
+  thresholds.back().up_to_bytes = AllReduceThreshold{}.up_to_bytes;
   return thresholds;
 }
 

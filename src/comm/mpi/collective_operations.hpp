@@ -60,7 +60,7 @@ std::unique_ptr<Operation> make_ring_operation(MpiRank& self, Reduction reductio
 // rank order.
 std::unique_ptr<Operation> make_root_operation(MpiRank& self, const Tensor& values, RootDirection direction);
 // An operation in shared memory. Once all ranks have published their tensors, each rank adds its chunk directly from
-// the memory of the others and writes the result into it. This takes two synchronisations and no intermediate copies.
+// the memory of the others and writes the result into it. This takes two synchronizations and no intermediate copies.
 // All pieces use the same tensors, which must be in `peer_memory`. `number` counts the operations in it from 1,
 // equally on all ranks; fewer than PeerMemory::kSlots may be in flight.
 std::unique_ptr<Operation> make_window_operation(MpiRank& self, PeerMemory& peer_memory, std::vector<Reduction> pieces,

@@ -25,7 +25,7 @@ constexpr int kMaxDirectRanks = 64;
 
 // The number of pieces, of at most `messages_per_piece` messages each, into which a tensor is split. Adding one message
 // overlaps receiving the next, and a message stays in the cache until it is sent on.
-std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t messages_per_piece = 1) {
+std::int64_t pieces_for(std::int64_t elements, ElementType type, std::int64_t messages_per_piece = 1) {
   const std::int64_t longest = messages_per_piece * (kMaxMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
   return (elements + longest - 1) / longest;
 }
@@ -48,7 +48,7 @@ class MpiCommunicator : public Communicator {
         queue_(helper_thread, world.collectives()) {}
 
   // Chooses the algorithms by measuring. Collective.
-  void choose(World& world) {
+  void choose_algorithms(World& world) {
     // The first candidate is the best one for large sizes: without copies, or with few messages for a slow network.
     std::vector<AllReduceAlgorithm> candidates;
     if (peer_memory_) candidates.push_back(AllReduceAlgorithm::window);
@@ -67,7 +67,7 @@ class MpiCommunicator : public Communicator {
           finish(stream);
         }
       };
-      run(1);  // warms up: synchronises the ranks and maps their memory
+      run(1);  // warms up: synchronizes the ranks and maps their memory
       const Stopwatch watch;
       run(kTrials - 1);
       return watch.seconds() / (kTrials - 1);
@@ -88,15 +88,15 @@ class MpiCommunicator : public Communicator {
   void all_reduce(const Tensor& values, Stream& stream) override {
     require_summable(values, MemorySpace::host);
     stream.synchronize();
-    if (size() > 1 && !is_empty(values)) push_sum(values);
+    if (size() > 1 && !is_empty(values)) push_all_reduce(values);
   }
-  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
-    require_valid_shards(sum, size(), MemorySpace::host);
+  void reduce_scatter_gather(const ReduceScatterGather& request, Stream& stream) override {
+    require_valid_shards(request, size(), MemorySpace::host);
     stream.synchronize();
     if (size() == 1) {
-      transform_piece(sum, shard_of(sum, 0), stream);
-    } else if (sum.bounds.back() > 0) {
-      push_reduce_scatter_gather(sum);
+      transform_piece(request, shard_of(request, 0), stream);
+    } else if (request.bounds.back() > 0) {
+      push_reduce_scatter_gather(request);
     }
   }
   void reduce_to_root(const Tensor& values, Stream& stream) override {
@@ -118,11 +118,11 @@ class MpiCommunicator : public Communicator {
   void push(const OperationMemory& memory, Operations operations) { queue_.push(memory, std::move(operations)); }
 
  private:
-  // The callers of push_sum and push_reduce_scatter_gather have checked that tensors are not empty and that there are
-  // at least two ranks.
-  virtual void push_sum(const Tensor& values) {
+  // The callers of push_all_reduce and push_reduce_scatter_gather have checked that tensors are not empty, and that
+  // there are at least two ranks.
+  virtual void push_all_reduce(const Tensor& values) {
     const std::int64_t ranks = size();
-    const std::int64_t pieces = pieces_of(values.elements(), values.type, ranks);
+    const std::int64_t pieces = pieces_for(values.elements(), values.type, ranks);
     std::vector<Reduction> reductions;
     for (std::int64_t index = 0; index < pieces; ++index) {
       const ElementRange piece = split_range({0, values.elements()}, index, pieces);
@@ -133,15 +133,16 @@ class MpiCommunicator : public Communicator {
   }
 
   // Piece k of the operation consists of the k-th piece of every shard.
-  void push_reduce_scatter_gather(const ReduceScatterGather& sum) {
-    const ElementType type = is_empty(sum.values) ? sum.results.type : sum.values.type;
+  void push_reduce_scatter_gather(const ReduceScatterGather& request) {
+    const ElementType type = is_empty(request.values) ? request.results.type : request.values.type;
     std::int64_t pieces = 1;
-    for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(shard_of(sum, r).elements(), type));
+    for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_for(shard_of(request, r).elements(), type));
     std::vector<Reduction> reductions;
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      auto& chunks = reductions.emplace_back(Reduction{sum.values, sum.results, sum.transform_shard, {}}).chunks;
+      auto& chunks =
+          reductions.emplace_back(Reduction{request.values, request.results, request.transform_shard, {}}).chunks;
       for (int chunk = 0; chunk < size(); ++chunk) {
-        chunks.push_back(split_range(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
+        chunks.push_back(split_range(shard_of(request, (chunk + size() - 1) % size()), piece, pieces));
       }
     }
     push_reductions(std::move(reductions));
@@ -172,7 +173,7 @@ class MpiCommunicator : public Communicator {
   void push_root_operations(const Tensor& values, RootDirection direction, Stream& stream) {
     stream.synchronize();
     if (size() == 1 || is_empty(values)) return;
-    const std::int64_t pieces = pieces_of(values.elements(), values.type);
+    const std::int64_t pieces = pieces_for(values.elements(), values.type);
     Operations operations;
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
       const Tensor values_of_piece = subtensor(values, split_range({0, values.elements()}, piece, pieces));
@@ -225,7 +226,7 @@ class LibraryCommunicator final : public MpiCommunicator {
   std::string description() const override { return fmt::format("all-reduce of {}", mpi_library_version()); }
 
  private:
-  void push_sum(const Tensor& values) override {
+  void push_all_reduce(const Tensor& values) override {
     const auto ranks = static_cast<std::uint64_t>(size());
     self().bytes_sent += 2 * (ranks - 1) * values.bytes() / ranks;
     Operations operations;
@@ -255,7 +256,7 @@ std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptio
   }
   auto made = std::make_unique<mpi::MpiCommunicator>(world, options.helper_thread, std::move(peer_memory),
                                                      measures ? AllReduceAlgorithm::ring : options.algorithm);
-  if (measures && world.size() > 1) made->choose(world);
+  if (measures && world.size() > 1) made->choose_algorithms(world);
   return made;
 }
 

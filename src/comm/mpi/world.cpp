@@ -172,11 +172,11 @@ class MpiWorld final : public World {
     sleeping_barrier(node_);
   }
 
-  std::unique_ptr<World> split(int colour) override {
+  std::unique_ptr<World> split(int color) override {
     const CollectiveScope here(collectives());
     sleeping_barrier(comm_);
     MPI_Comm group = MPI_COMM_NULL;
-    check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
+    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, rank_, &group));
     if (group == MPI_COMM_NULL) return nullptr;
     auto made = std::make_unique<MpiWorld>(group, Extent::some_ranks);
     made->set_collective_counter(collectives());
@@ -202,7 +202,7 @@ class MpiWorld final : public World {
   MPI_Comm native() const { return comm_; }
 
  private:
-  // This also synchronises the ranks, so that the following transfer needs no long sleeps.
+  // This also synchronizes the ranks, so that the following transfer needs no long sleeps.
   void require_same_broadcast(std::size_t bytes, int root) {
     const auto length = static_cast<std::int64_t>(bytes);
     std::array<std::int64_t, 4> extremes{length, -length, root, -root};
@@ -233,10 +233,8 @@ class MpiWorld final : public World {
 // In MPI_Init and MPI_Finalize, Open MPI waits in its own loop, which must yield if there are more ranks than cores.
 // (This also applies to ranks bound to one core each, where it does no harm.)
 void enable_yield_if_oversubscribed() {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
-  if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  const auto cores = std::ssize(allowed_cores());
+  if (cores > 0 && launched_local_size().value_or(1) > cores) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
 // Makes Open MPI send our messages eagerly over TCP. With its rendezvous protocol the network would be idle during the
@@ -266,9 +264,9 @@ std::string launchers_of(const std::string& library) {
 // Without PMIx, Open MPI terminates the process in MPI_Init with unhelpful advice, so this warns before.
 void warn_missing_pmix() {
   const std::string library = mpi_library_version();
-  if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
+  if (!is_open_mpi(library) || !started_by_slurm_without_pmix() || launcher_rank() != 0) return;
   write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. If {} fails to start: {}", program_name(),
-                                mpi::launched_size().value_or(0), library, launchers_of(library)));
+                                launched_size().value_or(0), library, launchers_of(library)));
 }
 
 // The launcher of another MPI library starts the requested number of processes, but each of them would see itself as
@@ -276,12 +274,12 @@ void warn_missing_pmix() {
 void require_own_launcher() {
   int size = 1;
   check(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  const int launched = mpi::launched_size().value_or(size);
+  const int launched = launched_size().value_or(size);
   if (size > 1 || launched <= 1) return;
   const std::string library = mpi_library_version();
   check(MPI_Finalize());
-  throw Error(ErrorSource::usage, fmt::format("{} started {} processes, but {} sees only this one: {}",
-                                              mpi::launcher_name(), launched, library, launchers_of(library)));
+  throw Error(ErrorSource::usage, fmt::format("{} started {} processes, but {} sees only this one: {}", launcher_name(),
+                                              launched, library, launchers_of(library)));
 }
 
 }  // namespace
@@ -305,7 +303,7 @@ namespace tutti {
 std::unique_ptr<World> make_mpi_world() {
   int already = 0;
   mpi::check(MPI_Initialized(&already));
-  if (already != 0) throw Error(ErrorSource::internal, "MPI can be initialised only once per process");
+  if (already != 0) throw Error(ErrorSource::internal, "MPI can be initialized only once per process");
 
   mpi::enable_yield_if_oversubscribed();
   mpi::warn_missing_pmix();

@@ -77,31 +77,31 @@ struct NcclCalls {
            static_cast<std::uint64_t>(connection.size());
   }
 
-  std::uint64_t reduce_scatter_gather(const ReduceScatterGather& sum) const {
+  std::uint64_t reduce_scatter_gather(const ReduceScatterGather& request) const {
     const int rank = connection.rank();
     std::uint64_t bytes = 0;
-    if (!is_empty(sum.values)) {
-      const ncclDataType_t type = type_of(sum.values);
+    if (!is_empty(request.values)) {
+      const ncclDataType_t type = type_of(request.values);
       const auto reduce_scatter = [&](void* all, void* mine, std::size_t count) {
         return ncclReduceScatter(all, mine, count, type, ncclSum, connection.native(), native());
       };
       const auto reduce = [&](void* shard, std::size_t count, int owner) {
         return ncclReduce(shard, shard, count, type, ncclSum, owner, connection.native(), native());
       };
-      call_for_shards(sum.bounds, sum.values, reduce_scatter, reduce);
-      bytes += bytes_outside(shard_of(sum, rank), sum.values);
+      call_for_shards(request.bounds, request.values, reduce_scatter, reduce);
+      bytes += bytes_outside(shard_of(request, rank), request.values);
     }
-    transform_piece(sum, shard_of(sum, rank), stream);
-    if (!is_empty(sum.results)) {
-      const ncclDataType_t type = type_of(sum.results);
+    transform_piece(request, shard_of(request, rank), stream);
+    if (!is_empty(request.results)) {
+      const ncclDataType_t type = type_of(request.results);
       const auto all_gather = [&](void* all, void* mine, std::size_t count) {
         return ncclAllGather(mine, all, count, type, connection.native(), native());
       };
       const auto broadcast = [&](void* shard, std::size_t count, int owner) {
         return ncclBroadcast(shard, shard, count, type, owner, connection.native(), native());
       };
-      call_for_shards(sum.bounds, sum.results, all_gather, broadcast);
-      bytes += bytes_outside(shard_of(sum, (rank + 1) % connection.size()), sum.results);
+      call_for_shards(request.bounds, request.results, all_gather, broadcast);
+      bytes += bytes_outside(shard_of(request, (rank + 1) % connection.size()), request.results);
     }
     return bytes;
   }
@@ -207,12 +207,12 @@ class NcclCommunicator final : public Communicator {
     begin({"all_reduce", values.bytes()}, stream, [&](const NcclCalls& calls) { return calls.all_reduce(values); });
   }
 
-  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
-    require_valid_shards(sum, size(), MemorySpace::cuda);
-    if (sum.bounds.back() == 0) return;
-    const Tensor& sized = is_empty(sum.values) ? sum.results : sum.values;
+  void reduce_scatter_gather(const ReduceScatterGather& request, Stream& stream) override {
+    require_valid_shards(request, size(), MemorySpace::cuda);
+    if (request.bounds.back() == 0) return;
+    const Tensor& sized = is_empty(request.values) ? request.results : request.values;
     begin({"reduce_scatter_gather", sized.bytes()}, stream,
-          [&](const NcclCalls& calls) { return calls.reduce_scatter_gather(sum); });
+          [&](const NcclCalls& calls) { return calls.reduce_scatter_gather(request); });
   }
 
   void reduce_to_root(const Tensor& values, Stream& stream) override {

@@ -1,8 +1,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/storage/seal.hpp"
 
-#include "../seal.hpp"
 #include "hdf5.hpp"
 
 #include <fmt/format.h>

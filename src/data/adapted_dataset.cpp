@@ -1,4 +1,4 @@
-#include "tutti/data/fitted_dataset.hpp"
+#include "tutti/data/adapted_dataset.hpp"
 
 #include "tutti/base/error.hpp"
 
@@ -13,11 +13,11 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kColour = 3;
+constexpr std::int64_t kColor = 3;
 
-void write_gray(const ImageView& colour, std::span<std::uint8_t> gray) {
+void write_gray(const ImageView& color, std::span<std::uint8_t> gray) {
   const std::size_t plane = gray.size();
-  const std::uint8_t* const red = colour.pixels;
+  const std::uint8_t* const red = color.pixels;
   const std::uint8_t* const green = red + plane;
   const std::uint8_t* const blue = green + plane;
   for (std::size_t i = 0; i < plane; ++i) {
@@ -25,9 +25,9 @@ void write_gray(const ImageView& colour, std::span<std::uint8_t> gray) {
   }
 }
 
-void write_colour(const ImageView& gray, std::span<std::uint8_t> colour) {
-  const std::size_t plane = colour.size() / static_cast<std::size_t>(kColour);
-  for (std::size_t i = 0; i < colour.size(); ++i) colour[i] = gray.pixels[i % plane];
+void write_color(const ImageView& gray, std::span<std::uint8_t> color) {
+  const std::size_t plane = color.size() / static_cast<std::size_t>(kColor);
+  for (std::size_t i = 0; i < color.size(); ++i) color[i] = gray.pixels[i % plane];
 }
 
 // The network's label for each of the data's labels; empty if one of the two has no class names.
@@ -41,11 +41,11 @@ std::vector<std::int32_t> network_labels(const DatasetInfo& data, const TrainedO
   return labels;
 }
 
-class FittedDataset final : public Dataset {
+class AdaptedDataset final : public Dataset {
  public:
   // `label_of` maps the data's labels; empty: they are unchanged.
-  FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of,
-                bool keeps_labels)
+  AdaptedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of,
+                 bool keeps_labels)
       : data_(std::move(data)), info_(data_->info()), label_of_(std::move(label_of)) {
     info_.labelled &= keeps_labels;
     info_.image = Shape{network.image[0], info_.image[1], info_.image[2]};
@@ -65,20 +65,20 @@ class FittedDataset final : public Dataset {
     if (info_.image[0] == data_->info().image[0]) return;
     const std::size_t used = samples.size();  // buffers that the inner data set uses, at most
     batch.buffers.resize(std::max(batch.buffers.size(), 2 * used));
-    for (std::size_t i = 0; i < used; ++i) recolour(batch.images[i], batch.buffers[used + i]);
+    for (std::size_t i = 0; i < used; ++i) recolor(batch.images[i], batch.buffers[used + i]);
   }
   std::string file_of(std::int64_t sample) const override { return data_->file_of(sample); }
   std::size_t resident_bytes() const override { return data_->resident_bytes(); }
   std::uint64_t digest() const override { return data_->digest(); }
 
  private:
-  void recolour(ImageView& image, std::vector<std::uint8_t>& pixels) const {
+  void recolor(ImageView& image, std::vector<std::uint8_t>& pixels) const {
     const Shape shape{info_.image[0], image.shape[1], image.shape[2]};
     pixels.resize(static_cast<std::size_t>(shape.elements()));
     if (shape[0] == 1) {
       write_gray(image, pixels);
     } else {
-      write_colour(image, pixels);
+      write_color(image, pixels);
     }
     image = {pixels.data(), shape};
   }
@@ -109,9 +109,9 @@ std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Data
   const std::int64_t found = info.image[0];
   const std::int64_t wanted = network.image[0];
   const bool same_channels = found == wanted;
-  if (!same_channels && !(found == 1 && wanted == kColour) && !(found == kColour && wanted == 1)) {
+  if (!same_channels && !(found == 1 && wanted == kColor) && !(found == kColor && wanted == 1)) {
     throw Error(ErrorSource::input,
-                fmt::format("the images of {} have {} channels, and the network takes {}: only gray (1) and colour (3) "
+                fmt::format("the images of {} have {} channels, and the network takes {}: only gray (1) and color (3) "
                             "can be converted into each other",
                             info.name, found, wanted));
   }
@@ -121,12 +121,12 @@ std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Data
   if (fault.empty() && same_channels && same_classes) return data;
   if (!fault.empty()) notes.push_back(fmt::format("labels are ignored: {}", fault));
   if (!same_channels) {
-    notes.push_back(found == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
-                               : fmt::format("{}: in colour, converted to gray for the network", info.name));
+    notes.push_back(found == 1 ? fmt::format("{}: gray, converted to color for the network", info.name)
+                               : fmt::format("{}: in color, converted to gray for the network", info.name));
   }
   auto labels = fault.empty() ? network_labels(info, network)
                               : std::vector<std::int32_t>(static_cast<std::size_t>(info.classes), 0);
-  return std::make_unique<FittedDataset>(network, std::move(data), std::move(labels), fault.empty());
+  return std::make_unique<AdaptedDataset>(network, std::move(data), std::move(labels), fault.empty());
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-#include "tutti/data/fitted_dataset.hpp"
+#include "tutti/data/adapted_dataset.hpp"
 
 #include "tutti/base/error.hpp"
 
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Images of 1 x 2 pixels: two, or one per label.
-class FittedDatasetTest : public ::testing::Test {
+class AdaptedDatasetTest : public ::testing::Test {
  protected:
   std::unique_ptr<Dataset> set(std::int64_t channels, std::vector<std::string> names, int classes = 2) {
     info_.name = "set";
@@ -56,7 +56,7 @@ class FittedDatasetTest : public ::testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(FittedDatasetTest, IsTheDataSetItselfWhereNothingDiffers) {
+TEST_F(AdaptedDatasetTest, IsTheDataSetItselfWhereNothingDiffers) {
   for (const std::vector<std::string>& names : {std::vector<std::string>{}, {"cat", "dog"}}) {
     auto data = set(1, names);
     const Dataset* const before = data.get();
@@ -66,7 +66,7 @@ TEST_F(FittedDatasetTest, IsTheDataSetItselfWhereNothingDiffers) {
   }
 }
 
-TEST_F(FittedDatasetTest, MakesColourGrayByItsBrightness) {
+TEST_F(AdaptedDatasetTest, MakesColorGrayByItsBrightness) {
   const auto fitted = fit({.image = {1, 1, 2}, .classes = 2, .class_names = {}}, set(3, {}));
   EXPECT_EQ(fitted->info().image, (Shape{1, 1, 2}));
   const SampleBatch batch = read(*fitted, {0, 1});
@@ -74,24 +74,24 @@ TEST_F(FittedDatasetTest, MakesColourGrayByItsBrightness) {
   EXPECT_THAT(pixels(batch.images[0]), ElementsAre(33, 53));
   EXPECT_THAT(pixels(batch.images[1]), ElementsAre(153, 173));
   EXPECT_THAT(batch.labels, ElementsAre(0, 1));
-  EXPECT_THAT(notes_, ElementsAre("set: in colour, converted to gray for the network"));
+  EXPECT_THAT(notes_, ElementsAre("set: in color, converted to gray for the network"));
 }
 
-TEST_F(FittedDatasetTest, MakesGrayAColourOfThreeEqualChannels) {
+TEST_F(AdaptedDatasetTest, MakesGrayAColorOfThreeEqualChannels) {
   const auto fitted = fit({.image = {3, 1, 2}, .classes = 2, .class_names = {}}, set(1, {}));
   const SampleBatch batch = read(*fitted, {1});
   EXPECT_EQ(batch.images[0].shape, (Shape{3, 1, 2}));
   EXPECT_THAT(pixels(batch.images[0]), ElementsAre(40, 60, 40, 60, 40, 60));
-  EXPECT_THAT(notes_, ElementsAre("set: gray, converted to colour for the network"));
+  EXPECT_THAT(notes_, ElementsAre("set: gray, converted to color for the network"));
 }
 
-TEST_F(FittedDatasetTest, RefusesOtherChannels) {
+TEST_F(AdaptedDatasetTest, RefusesOtherChannels) {
   const Error error = thrown_by([&] { fit({.image = {3, 1, 2}, .classes = 2, .class_names = {}}, set(4, {})); });
   EXPECT_EQ(error.source(), ErrorSource::input);
   EXPECT_THAT(error.what(), HasSubstr("have 4 channels, and the network takes 3"));
 }
 
-TEST_F(FittedDatasetTest, FindsLabelsByTheNamesOfTheirClasses) {
+TEST_F(AdaptedDatasetTest, FindsLabelsByTheNamesOfTheirClasses) {
   const auto fitted =
       fit({.image = {1, 1, 2}, .classes = 3, .class_names = {"ant", "cat", "dog"}}, set(1, {"dog", "ant"}));
   EXPECT_THAT(read(*fitted, {0, 1}).labels, ElementsAre(2, 0));
@@ -101,7 +101,7 @@ TEST_F(FittedDatasetTest, FindsLabelsByTheNamesOfTheirClasses) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(FittedDatasetTest, TakesLabelsByNumberWhereOneSideNamesNone) {
+TEST_F(AdaptedDatasetTest, TakesLabelsByNumberWhereOneSideNamesNone) {
   const auto unnamed = fit({.image = {1, 1, 2}, .classes = 3, .class_names = {"ant", "cat", "dog"}}, set(1, {}));
   EXPECT_THAT(read(*unnamed, {0, 1}).labels, ElementsAre(0, 1));
   const auto named = fit({.image = {1, 1, 2}, .classes = 2, .class_names = {}}, set(1, {"dog", "ant"}));
@@ -109,7 +109,7 @@ TEST_F(FittedDatasetTest, TakesLabelsByNumberWhereOneSideNamesNone) {
   EXPECT_THAT(named->info().class_names, ElementsAre("dog", "ant"));
 }
 
-TEST_F(FittedDatasetTest, IgnoresLabelsThatTheNetworkDoesNotHave) {
+TEST_F(AdaptedDatasetTest, IgnoresLabelsThatTheNetworkDoesNotHave) {
   const TrainedOn pets{.image = {1, 1, 2}, .classes = 2, .class_names = {"cat", "dog"}};
   const auto strange = fit(pets, set(1, {"cat", "fox"}));
   EXPECT_FALSE(strange->info().labelled);

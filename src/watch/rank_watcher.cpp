@@ -1,4 +1,4 @@
-#include "host_watch.hpp"
+#include "rank_watcher.hpp"
 
 #include "tutti/comm/nccl_library.hpp"
 
@@ -49,7 +49,7 @@ JobEnd make_job_end(const Stragglers& stragglers, std::span<const RankView> rank
 
 }  // namespace
 
-HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
+RankWatcher::RankWatcher(World& world, const std::string& interface, const Log& log)
     : world_(world),
       log_(log),
       shared_(world),
@@ -58,23 +58,23 @@ HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
       view_(roster_, world.rank(), begun_ns_),
       check_(begun_ns_) {
   shared_.begin(begun_ns_);
-  if (roster_.hosts.size() > 1) beats_.emplace(world, roster_, interface);
+  if (roster_.hosts.size() > 1) heartbeats_.emplace(world, roster_, interface);
   world.set_collective_counter(own().collectives);
 }
 
-std::int64_t HostWatch::report_interval_ns() const {
+std::int64_t RankWatcher::report_interval_ns() const {
   const std::size_t datagrams = roster_.hosts.size() + roster_.host_of_rank.size() / kMaxStates;
   return std::max(kReportNs, kReportNsPerDatagram * static_cast<std::int64_t>(datagrams));
 }
 
-std::optional<JobEnd> HostWatch::beat(const StallCheck::Timing& timing) {
+std::optional<JobEnd> RankWatcher::tick(const StallCheck::Timing& timing) {
   const std::int64_t now = timing.now_ns;
-  own().beat_ns = now;
+  own().tick_ns = now;
   receive(now);
   const bool is_host_leader = shared_.is_host_leader(now);
   shared_.set_quiet_threshold(timing.timeout_seconds / 4);
   view_.record_own(shared_.read(now), now);
-  if (is_host_leader && now - reported_ns_ >= report_interval_ns()) report(now);
+  if (is_host_leader && now - states_sent_ns_ >= report_interval_ns()) report(now);
   const double interval = static_cast<double>(report_interval_ns()) * 1e-9;
   const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, timing.timeout_seconds / 2));
   const std::span<const RankView> ranks = view_.refresh(now, lost_seconds);
@@ -86,14 +86,14 @@ std::optional<JobEnd> HostWatch::beat(const StallCheck::Timing& timing) {
   return checks_job(now, lost_seconds) ? act_on(finding, ranks) : std::nullopt;
 }
 
-bool HostWatch::checks_job(std::int64_t now_ns, double lost_seconds) const {
+bool RankWatcher::checks_job(std::int64_t now_ns, double lost_seconds) const {
   for (std::size_t host = 0; host < std::min(kCheckingHosts, view_.own_host()); ++host) {
     if (view_.silent_seconds(host, now_ns) < lost_seconds) return false;
   }
   return true;
 }
 
-std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<const RankView> ranks) {
+std::optional<JobEnd> RankWatcher::act_on(const StallFinding& finding, std::span<const RankView> ranks) {
   const Stragglers& stragglers = finding.stragglers;
   if (finding.kind == StallFinding::Kind::late) log_.warn(late_text(stragglers, ranks, false));
   if (finding.kind == StallFinding::Kind::recovered) {
@@ -107,7 +107,7 @@ std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<c
   return end;
 }
 
-std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {
+std::optional<JobEnd> RankWatcher::find_gone(std::int64_t now_ns) {
   const RankState* const gone = shared_.find_gone(now_ns);
   if (gone == nullptr) return std::nullopt;
   // After a rank's failure other ranks end, too; the failure itself has been reported.
@@ -122,68 +122,68 @@ std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {
   return make_job_end(stragglers, ranks);
 }
 
-void HostWatch::report(std::int64_t now_ns) {
-  reported_ns_ = now_ns;
-  if (!beats_) return;
+void RankWatcher::report(std::int64_t now_ns) {
+  states_sent_ns_ = now_ns;
+  if (!heartbeats_) return;
   const std::vector<RankState>& states = shared_.read(now_ns);
   for (std::size_t host = 0; host < std::min(kCheckingHosts, roster_.hosts.size()); ++host) {
     if (host == view_.own_host()) continue;
     const auto& ranks = roster_.hosts[host].ranks;
     for (std::size_t i = 0; i < std::min(kCheckersPerHost, ranks.size()); ++i) {
-      beats_->send(DatagramKind::report, states, ranks[i]);
+      heartbeats_->send(DatagramKind::report, states, ranks[i]);
     }
   }
 }
 
-void HostWatch::receive(std::int64_t now_ns) {
-  if (!beats_) return;
-  for (const Datagram& datagram : beats_->receive()) {
+void RankWatcher::receive(std::int64_t now_ns) {
+  if (!heartbeats_) return;
+  for (const Datagram& datagram : heartbeats_->receive()) {
     if (datagram.kind == DatagramKind::ending) {
       end_host(now_ns + static_cast<std::int64_t>(kEndSeconds * 1e9));
       continue;
     }
     view_.record(datagram, now_ns);
     if (datagram.kind != DatagramKind::report) continue;
-    beats_->send(DatagramKind::heard, {}, datagram.sender);
+    heartbeats_->send(DatagramKind::heard, {}, datagram.sender);
   }
 }
 
-void HostWatch::warn_of_never_contacted(std::int64_t now_ns) {
+void RankWatcher::warn_of_never_contacted(std::int64_t now_ns) {
   const double seconds = static_cast<double>(now_ns - begun_ns_) * 1e-9;
-  if (!beats_ || warned_of_never_contacted_ || seconds < kFirstHeardSeconds) return;
+  if (!heartbeats_ || warned_of_never_contacted_ || seconds < kFirstHeardSeconds) return;
   warned_of_never_contacted_ = true;
   const auto names = view_.hosts_never_contacted();
   if (names.empty()) return;
   log_.warn(
       fmt::format("the stall watch receives nothing from {} over {} and watches each host separately: choose "
                   "another interface with --watch-interface, or allow UDP between the hosts",
-                  fmt::join(names, ", "), beats_->description()));
+                  fmt::join(names, ", "), heartbeats_->description()));
 }
 
-bool HostWatch::claim_end(std::int64_t now_ns) {
-  std::int64_t claimed_ns = head().reported_ns;
+bool RankWatcher::claim_end(std::int64_t now_ns) {
+  std::int64_t claimed_ns = head().end_claimed_ns;
   if (claimed_ns != 0 && static_cast<double>(now_ns - claimed_ns) * 1e-9 < kClaimSeconds) return false;
-  return head().reported_ns.compare_exchange_strong(claimed_ns, now_ns);
+  return head().end_claimed_ns.compare_exchange_strong(claimed_ns, now_ns);
 }
 
-bool HostWatch::is_ending() {
-  return head().end_at_ns != 0 || head().reported_ns != 0 ||
+bool RankWatcher::is_ending() {
+  return head().end_at_ns != 0 || head().end_claimed_ns != 0 ||
          std::ranges::any_of(shared_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; });
 }
 
-void HostWatch::send_to_others(DatagramKind kind, std::span<const RankState> states) const {
-  if (!beats_) return;
+void RankWatcher::send_to_others(DatagramKind kind, std::span<const RankState> states) const {
+  if (!heartbeats_) return;
   for (std::size_t rank = 0; rank < roster_.host_of_rank.size(); ++rank) {
-    if (roster_.host_of_rank[rank] != view_.own_host()) beats_->send(kind, states, static_cast<int>(rank));
+    if (roster_.host_of_rank[rank] != view_.own_host()) heartbeats_->send(kind, states, static_cast<int>(rank));
   }
 }
 
-void HostWatch::end_host(std::int64_t at_ns) {
+void RankWatcher::end_host(std::int64_t at_ns) {
   std::int64_t none = 0;
   head().end_at_ns.compare_exchange_strong(none, at_ns);
 }
 
-void HostWatch::kill_stopped_processes() {
+void RankWatcher::kill_stopped_processes() {
   for (const RankSlot& slot : shared_.slots()) {
     const auto process = read_process(slot.process);
     if (process && process->started == slot.started && process->state == 'T') ::kill(slot.process, SIGKILL);

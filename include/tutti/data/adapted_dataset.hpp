@@ -1,5 +1,5 @@
 #pragma once
-// Adapts a data set to a network that was trained on another one: converts gray and colour images and maps labels to
+// Adapts a data set to a network that was trained on another one: converts gray and color images and maps labels to
 // the network's classes. image_recipe.hpp adapts image sizes.
 
 #include "tutti/base/shape.hpp"
@@ -22,8 +22,8 @@ struct TrainedOn {
 // class names if both have them, otherwise the number of classes.
 std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network);
 
-// Returns `data` itself if nothing needs to change. Converts colour to gray (Rec. 601 luma: 0.299, 0.587, 0.114) and
-// gray to colour, and drops labels that do not match. Adds a line for each change to `notes`. Throws an input error
+// Returns `data` itself if nothing needs to change. Converts color to gray (Rec. 601 luma: 0.299, 0.587, 0.114) and
+// gray to color, and drops labels that do not match. Adds a line for each change to `notes`. Throws an input error
 // unless the channels are equal, or 1 and 3.
 std::unique_ptr<Dataset> adapt_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
                                   std::vector<std::string>& notes);

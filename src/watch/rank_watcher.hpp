@@ -1,5 +1,5 @@
 #pragma once
-// One rank's work for the watch at each beat: it publishes its rank's state and reads the others'. The host's leader
+// What a rank's watch thread does at each tick: it publishes its rank's state and reads the others'. The host's leader
 // also sends the states of its host's ranks to the hosts that check the job, or checks the job itself.
 
 #include "tutti/watch/stall_watch.hpp"
@@ -22,17 +22,17 @@ struct JobEnd {
   bool launcher_ends_job = false;  // a process died: launchers notice that and set the exit status
 };
 
-class HostWatch {
+class RankWatcher {
  public:
   // Collective.
-  HostWatch(World& world, const std::string& interface, const Log& log);
+  RankWatcher(World& world, const std::string& interface, const Log& log);
 
   RankSlot& own() { return shared_.own(); }
   SharedStatusHeader& head() { return shared_.head(); }
-  int descriptor() const { return beats_ ? beats_->descriptor() : -1; }
+  int descriptor() const { return heartbeats_ ? heartbeats_->descriptor() : -1; }
 
-  // One beat. Empty: the job continues.
-  std::optional<JobEnd> beat(const StallCheck::Timing& timing);
+  // Call it at regular intervals. Empty: the job continues.
+  std::optional<JobEnd> tick(const StallCheck::Timing& timing);
   // A rank of this host that died without a message and that no rank has reported yet.
   std::optional<JobEnd> find_gone(std::int64_t now_ns);
   // Sends the states to the hosts that check the job.
@@ -63,11 +63,11 @@ class HostWatch {
   Log log_;
   SharedStatus shared_;
   Roster roster_;
-  std::optional<Heartbeats> beats_;  // if there are other hosts
+  std::optional<Heartbeats> heartbeats_;  // if there are other hosts
   std::int64_t begun_ns_;
   JobView view_;
   StallCheck check_;
-  std::int64_t reported_ns_ = 0;
+  std::int64_t states_sent_ns_ = 0;
   bool warned_of_never_contacted_ = false;
 };
 

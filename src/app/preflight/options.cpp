@@ -1,0 +1,85 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// Fewer samples per part make the statistics of batch norm noisy.
+constexpr std::int64_t kFewSamples = 16;
+constexpr std::int64_t kTooFewSamples = 4;
+
+}  // namespace
+
+Findings check_classes(const DatasetInfo& train) {
+  Findings findings;
+  constexpr std::size_t kMaxNamed = 5;
+  std::vector<std::string> empty;
+  for (std::size_t label = 0; label < train.class_samples.size(); ++label) {
+    if (train.class_samples[label] != 0) continue;
+    const bool has_name = label < train.class_names.size();
+    empty.push_back(has_name ? fmt::format("{} ('{}')", label, train.class_names[label]) : fmt::format("{}", label));
+  }
+  if (!train.labelled || empty.empty()) return findings;
+  const std::size_t count = empty.size();
+  empty.resize(std::min(count, kMaxNamed));
+  findings.warn("{} of {} classes {} no training samples in {}: {}{}; the network cannot learn {}", count,
+                train.class_samples.size(), count == 1 ? "has" : "have", train.name, fmt::join(empty, ", "),
+                count > kMaxNamed ? ", ..." : "", count == 1 ? "it" : "them");
+  return findings;
+}
+
+Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
+  Findings findings;
+  const std::int64_t smallest = config.batch_size / config.parts;
+  const std::int64_t last = train_samples % config.batch_size;
+  const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
+  if (smallest == 0) {
+    findings.warn(
+        "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
+        config.batch_size, config.parts - config.batch_size, config.parts);
+  } else if (smallest < kFewSamples && has_batch_norm) {
+    findings.warn(
+        "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give a larger "
+        "--batch-size or fewer --parts",
+        smallest, kFewSamples);
+  } else if (has_batch_norm && keeps_last && last / config.parts < kTooFewSamples) {
+    findings.warn(
+        "the last batch of an epoch has {} samples in {} parts, too few for the statistics of batch norm: give "
+        "--last-batch discard, or another --batch-size",
+        last, config.parts);
+  }
+  return findings;
+}
+
+Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
+  Findings findings;
+  if (config.rate.base == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
+  if (config.schedule_epochs > 0 && config.rate.schedule != Schedule::cosine) {
+    findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
+                  config.schedule_epochs, name_of(config.rate.schedule));
+  }
+  if (config.rate.schedule != Schedule::step && !config.lr_period.text().empty()) {
+    findings.warn("--lr-period {} has no effect with --schedule {}: it belongs to --schedule step",
+                  config.lr_period.text(), name_of(config.rate.schedule));
+  }
+  if (config.rate.schedule == Schedule::constant && config.rate.min > 0) {
+    findings.warn("--min-lr {} has no effect with --schedule constant: it belongs to --schedule step and cosine",
+                  config.rate.min);
+  }
+  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
+    findings.warn(
+        "the cosine schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
+        "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
+        config.schedule_epochs, config.epochs, config.epochs);
+  }
+  return findings;
+}
+
+}  // namespace tutti

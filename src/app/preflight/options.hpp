@@ -1,0 +1,22 @@
+#pragma once
+// Checks options for values that are valid but have no effect, or a bad one, with the data of the run.
+
+#include "tutti/data/dataset.hpp"
+
+#include "../run_config.hpp"
+#include "findings.hpp"
+
+#include <cstdint>
+
+namespace tutti {
+
+// Warns of classes without training samples.
+Findings check_classes(const DatasetInfo& train);
+
+// Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
+// the `planned` steps.
+Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled);
+// Warns of parts that are empty or too small for batch norm, in all batches or in the last of an epoch.
+Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples);
+
+}  // namespace tutti
