@@ -244,7 +244,7 @@ NetworkSpec read_network(const toml::value& root) {
     const auto initializer = value_named<Initializer>(word);
     if (!initializer) {
       refuse(keys.required("init"),
-             fmt::format("'{}' is no initialiser: it is one of {}", word, fmt::join(enum_names(Initializer{}), ", ")));
+             fmt::format("'{}' is no initializer: it is one of {}", word, fmt::join(enum_names(Initializer{}), ", ")));
     }
     network.initializer = *initializer;
   }

@@ -80,7 +80,7 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\nchannels = 0\n"),
             "net.toml:7: 'channels' must be a whole number of 1 or more");
   EXPECT_EQ(refusal("init = \"zeros\"\nname = \"x\"\n"),
-            "net.toml:1: 'zeros' is no initialiser: it is one of normal, xavier, kaiming");
+            "net.toml:1: 'zeros' is no initializer: it is one of normal, xavier, kaiming");
   EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");
 }
 
