@@ -34,9 +34,10 @@ choose_launcher() {
   esac
 }
 
-# Runs a training in the folder `out` and sets its `status`, which launchers may hide. Warnings of Slurm reach all ranks
-# as USR1. A training that was killed after one counts as saved, since the ranks may have started too late to save. One
-# that reported a failure, such as a full disk, does not: it would fail again after each requeue.
+# Runs a training in the folder `out` and sets its `status`, which launchers may hide, and `saved` if it stopped after
+# saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed after a warning gets status
+# 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure, such as a
+# full disk, keeps its status: it would fail again after each requeue.
 train() { # OPTIONS
   mkdir -p "$out"
   rm -f "$out/exit.json"
@@ -49,6 +50,7 @@ train() { # OPTIONS
   wait "$run" || status=$?
   if ((status)) && [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"status\":([0-9]+) ]]; then
     status=${BASH_REMATCH[1]}
+    if ((status == 75)); then saved=1; fi
   fi
   if ((status)) && [[ $warned && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
 }
@@ -65,7 +67,7 @@ may_retry() {
 # Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_requeue() { # OPTIONS
-  local run='' warned='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+  local run='' warned='' saved='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
   local folder=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task} # of an array, the beginning of its folders' names
@@ -78,7 +80,9 @@ train_and_requeue() { # OPTIONS
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     log "status $status; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
-    log "saved and cancelled; TUTTI_OUT=$folder sbatch ... resumes it"
+    local end='cancelled before it had saved'
+    if [[ $saved ]]; then end='saved and cancelled'; fi
+    log "$end; TUTTI_OUT=$folder sbatch ... resumes it"
   elif [[ $job == *\ Requeue=0\ * ]]; then
     log "status $status; a job with TUTTI_OUT=$folder resumes it"
   else
