@@ -4,10 +4,14 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -30,18 +34,28 @@ std::string failure_of(Action action) {
 
 void CheckpointWriter::save(TrainState state) {
   wait();
-  unsaved_.reset();
-  start(std::move(state));
+  unsaved_ = std::move(state);
+  start();
 }
 
-void CheckpointWriter::start(TrainState state) {
-  saving_ = std::async(std::launch::async, [this, state = std::move(state)]() mutable {
-    lower_priority();
-    TrainState own = std::move(state);  // freed when this save ends
-    SaveReport report = attempt(own);
-    if (!report.failure.empty()) unsaved_ = std::move(own);
-    return report;
-  });
+// Until wait(), `unsaved_` belongs to the thread.
+void CheckpointWriter::start() {
+  try {
+    saving_ = std::async(std::launch::async, [this] {
+      lower_priority();
+      SaveReport report = attempt(*unsaved_);
+      if (report.failure.empty()) unsaved_.reset();
+      return report;
+    });
+  } catch (const std::system_error& error) {
+    const std::int64_t step = unsaved_->progress.step;
+    reports_.push_back(
+        {.step = step,
+         .path = store_.path_of(step),
+         .failure = fmt::format("cannot start a thread for it: {}; check ulimit -u and the memory of the "
+                                "control group",
+                                error.what())});
+  }
 }
 
 void CheckpointWriter::wait() {
@@ -56,7 +70,7 @@ std::vector<SaveReport> CheckpointWriter::take_reports() {
 void CheckpointWriter::finish() {
   wait();
   if (!unsaved_) return;
-  start(*std::exchange(unsaved_, std::nullopt));
+  start();
   wait();
 }
 

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_writer.hpp"
 
 #include "storage/sample_state.hpp"
 #include "support/scratch_folder.hpp"
@@ -13,6 +14,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <new>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -81,6 +84,25 @@ TrainState wide_state(std::int64_t step) {
   static_cast<void>(store.save(second, {}, &room));
   static_cast<void>(load_checkpoint(store.path_of(51)));
   std::exit(failed > 0 ? 0 : kNoSaveFailed);  // NOLINT(concurrency-mt-unsafe): runs HDF5's exit handlers
+}
+
+// Leaves less address space than the stack of a thread.
+[[noreturn]] void save_without_thread(const std::string& folder) {
+  CheckpointWriter writer(CheckpointStore(folder), {.keep_checkpoints = 2});
+  TrainState state = state_at(50);
+  limit_address_space(address_space() + (1 << 20));
+  writer.save(std::move(state));
+  limit_address_space(RLIM_INFINITY);
+  const auto reports = writer.take_reports();
+  const bool was_reported = reports.size() == 1 && reports.front().failure.find("thread") != std::string::npos;
+  writer.finish();
+  static_cast<void>(load_checkpoint(CheckpointStore(folder).path_of(50)));
+  std::exit(was_reported && writer.newest_is_saved() ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): as above
+}
+
+TEST(ScarceMemory, ThatAllowsNoThreadCostsACheckpointAndNotTheRun) {
+  const ScratchFolder folder;
+  EXPECT_EXIT(save_without_thread(folder.path()), testing::ExitedWithCode(0), "");
 }
 
 TEST(ScarceMemory, FailsASaveAndNeverTheOnesAfterIt) {

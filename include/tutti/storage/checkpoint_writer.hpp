@@ -37,7 +37,7 @@ class CheckpointWriter {
   bool newest_is_saved() const { return !unsaved_; }
 
  private:
-  void start(TrainState state);
+  void start();
   void wait();
   SaveReport attempt(const TrainState& state);
 
@@ -45,7 +45,7 @@ class CheckpointWriter {
   const WriterOptions options_;
   std::vector<SaveReport> reports_;
   std::vector<std::byte> buffer_;      // reused by all saves, since allocating it takes as long as writing the file
-  std::optional<TrainState> unsaved_;  // the newest state, if its save failed
+  std::optional<TrainState> unsaved_;  // the newest state, until it is saved
   std::future<SaveReport> saving_;     // the last member, so that its thread ends before the others are destroyed
 };
 
