@@ -8,6 +8,7 @@ import dataclasses
 import textwrap
 
 from compare_speed import Range
+from tables import text_table
 
 BEGIN = "<!-- tools/peers/measure writes from here -->"
 END = "<!-- to here -->"
@@ -104,16 +105,13 @@ def _cells(row: Row, measurements: dict[str, dict]) -> tuple[Values, list[str]]:
 
 def terminal_table(measurements: dict[str, dict]) -> str:
     head = ["", "Tutti", "peer", "ratio", "must", "stretch", "reached"]
-    lines = [head]
+    lines = []
     for row in ROWS:
         values, cells = _cells(row, measurements)
         sign, digits = ("<=", 2 if row.unit == "s" else 0) if row.at_most else (">=", 0 if row.unit else 2)
         lines.append([row.title, *cells, *(f"{sign} {wanted:.{digits}f}" for wanted in (row.must, row.stretch)),
                       row.result(values.checked)])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    table = ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                       for i, (cell, width) in enumerate(zip(line, widths))) for line in lines]
-    return "\n".join(table + notes(measurements))
+    return "\n".join([text_table(head, lines), *notes(measurements)])
 
 
 def notes(measurements: dict[str, dict]) -> list[str]:
