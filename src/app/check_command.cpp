@@ -83,12 +83,7 @@ void Check::use_options_of_rank_0() {
 void Check::check_gpus_of_hosts() {
   GpuFacts facts = gpu_facts(config_.device);
   facts.note = assembly_.processor.note;
-  Findings mine = check_gpus(facts);
-  if (assembly_.processor.is_gpu()) {
-    mine.add(
-        check_affinity(Machine(), facts.inventory.devices.at(static_cast<std::size_t>(assembly_.processor.device))));
-  }
-  findings_.add(gather(world_, mine));
+  findings_.add(gather(world_, check_gpus(facts)));
   if (!assembly_.processor.warning.empty()) findings_.warn("{}", assembly_.processor.warning);
 }
 

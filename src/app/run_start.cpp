@@ -11,6 +11,7 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/findings.hpp"
+#include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
 #include "preflight/options.hpp"
 #include "run_config.hpp"
@@ -220,7 +221,8 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   return warnings;
 }
 
-// Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
+// Warns of too few cores, cores far from the GPU, unsuitable parts and learning rates, and classes without samples.
+// Collective.
 Findings check_load(World& world, const Assembly& assembly) {
   Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
                               assembly.data.train->info().samples);
@@ -232,6 +234,7 @@ Findings check_load(World& world, const Assembly& assembly) {
                       .quota = Machine().group_limits().cores};
   const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
   mine.add(check_cores(load));
+  if (assembly.processor.is_gpu()) mine.add(check_affinity(Machine(), assembly.processor.gpu));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
   Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
   const TrainerOptions& options = assembly.options;
