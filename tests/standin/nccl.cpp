@@ -7,6 +7,7 @@
 
 #include "standin/control.hpp"
 #include "standin/nccl_exchange.hpp"
+#include "standin/nccl_log.hpp"
 #include "standin/runtime.hpp"
 
 #include <nccl.h>
@@ -310,6 +311,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   if (ranks > 1 && std::getenv("TUTTI_STANDIN_EAGER") != nullptr && !loads_eagerly()) {
     return refuse(ncclInvalidUsage, "a kernel that loads at its first launch may wait for other ranks");
   }
+  log_transport();
   Origin origin;
   std::memcpy(&origin, id.internal, sizeof origin);
   auto member = std::make_shared<Member>(rank, ranks, origin);

@@ -6,6 +6,7 @@
 #include "../arguments.hpp"
 #include "../backoff.hpp"
 #include "connection.hpp"
+#include "transport.hpp"
 
 #include <fmt/format.h>
 
@@ -192,12 +193,21 @@ class NcclCommunicator final : public Communicator {
       : share_device_(options.share_device),
         collectives_(world.collectives()),
         stream_(make_stream(world, options)),
-        connection_(world, options) {}
+        connection_(world, options),
+        transport_(transport_text(world, transport_in(read_log()))) {
+    // Ranks that share a device use sockets on purpose.
+    if (!share_device_ && world.rank() == 0 && options.warn && transport_.find("Socket between") != std::string::npos) {
+      options.warn(
+          "NCCL connects the hosts by sockets, which are slow: if they have InfiniBand or RoCE, NCCL must find its "
+          "library (libibverbs.so) and its adapters, which NCCL_IB_HCA chooses; NCCL_DEBUG=INFO tells why it did not");
+    }
+  }
 
   int rank() const override { return connection_.rank(); }
   int size() const override { return connection_.size(); }
   std::string description() const override {
-    return fmt::format("NCCL {}{}", version(), share_device_ ? ", ranks share a device" : "");
+    return fmt::format("NCCL {}{}{}{}", version(), transport_.empty() ? "" : " over ", transport_,
+                       share_device_ ? ", ranks share a device" : "");
   }
   Buffer allocate(std::size_t bytes) override { return allocate_cuda(stream_->device(), bytes); }
 
@@ -347,6 +357,7 @@ class NcclCommunicator final : public Communicator {
 
   mutable std::mutex mutex_;  // guards all that follows
   Connection connection_;     // aborted after a failure
+  std::string transport_;     // constant
   std::optional<Error> failure_;
   std::deque<PendingOperation> operations_;
   std::size_t ready_ = 0;  // the number of operations whose values are ready on this rank

@@ -4,6 +4,7 @@
 #include "tutti/base/timing.hpp"
 
 #include "../backoff.hpp"
+#include "transport.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -89,6 +90,7 @@ Connection::Connection(World& world, const NcclOptions& options)
   run_or_throw_on_all(world, [&] {
     use_cuda_device(options.device);
     if (options.share_device) prepare_shared_device(world);
+    begin_log();
     if (world.rank() == 0) check(ncclGetUniqueId(&id));
   });
   world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
