@@ -334,6 +334,7 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
 void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight) {
   if (assembly.network) {
     preflight.add(check_load(world, assembly));
+    if (!start.resumed && !start.weights) preflight.add(check_biases(*assembly.network));
   }
   if (assembly.network && start.weights) {
     Findings of_weights;
