@@ -3,7 +3,6 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
-#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
@@ -221,7 +220,7 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
 }
 
 // Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
-Findings check_load(World& world, const Assembly& assembly) {
+Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan) {
   Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
                               assembly.data.train->info().samples);
   const HostLoad load{.host = world.host(),
@@ -234,12 +233,7 @@ Findings check_load(World& world, const Assembly& assembly) {
   mine.add(check_cores(load));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
   Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
-  const TrainerOptions& options = assembly.options;
-  const SplitBatchSampler sampler(assembly.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
-  std::int64_t planned = sampler.steps_before(options.epochs);
-  if (options.steps > 0) planned = std::min(planned, options.steps);
-  const bool has_own_end = options.schedule_epochs > 0;
-  all.add(check_rates(assembly.config, planned, has_own_end ? sampler.steps_before(options.schedule_epochs) : planned));
+  all.add(check_rates(assembly.config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
   return all;
 }
@@ -324,6 +318,11 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
   Assembly assembly = assemble(world, config, sources, preflight, log);
   if (!assembly.data.train) return assembly;
   start.digests = digests_of(assembly.data);
+  if (assembly.network) {
+    preflight.attempt([&] {
+      run_or_throw_on_all(world, [&] { start.plan = plan_run(assembly.options, assembly.data.train->info().samples); });
+    });
+  }
   if (!start.resumed) return assembly;
   Findings warnings;
   preflight.attempt([&] { warnings = refuse_other_data(*start.resumed, assembly.config, start.digests); });
@@ -333,7 +332,7 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
 
 void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight) {
   if (assembly.network) {
-    preflight.add(check_load(world, assembly));
+    preflight.add(check_load(world, assembly, start.plan));
   }
   if (assembly.network && start.weights) {
     Findings of_weights;
