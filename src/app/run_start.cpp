@@ -108,6 +108,26 @@ void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& lo
   log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.out, path));
 }
 
+// Throws an input error that names the first layer in which the model file of --model differs from the checkpoint's
+// network, for example because it was edited. The file may have been removed.
+void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, const std::string& checkpoint) {
+  std::error_code unseen;
+  const bool is_asked_for = config.given.contains("model") && is_model_file(config.model);
+  if (!is_asked_for || !std::filesystem::exists(config.model, unseen)) return;
+  NetworkSpec asked = read_model_file(config.model);
+  asked.name = stored.name;
+  if (asked == stored) return;
+  const auto [layer, of_checkpoint] = std::ranges::mismatch(asked.layers, stored.layers);
+  std::string what = "init";
+  if (of_checkpoint != stored.layers.end()) what = fmt::format("layer '{}'", of_checkpoint->name);
+  if (layer != asked.layers.end()) what = fmt::format("layer '{}'", layer->name);
+  throw Error(ErrorSource::input,
+              fmt::format("--model {} differs from the network of the checkpoint {} in {}: leave the option out to "
+                          "continue with that network, or start a new run with these weights: --init-from {} and "
+                          "another --out",
+                          config.model, checkpoint, what, checkpoint));
+}
+
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, DamagedPolicy damaged,
                                                 const Log& log) {
   auto newest = CheckpointStore(checkpoints_folder(config.out)).newest(world, log, damaged);
@@ -294,6 +314,7 @@ RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, Pref
     run_or_throw_on_all(world, [&] {
       if (start.resumed) {
         start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
+        refuse_other_network(config, *start.model, start.resumed->path);
       } else if (takes_weights && !config.given.contains("model")) {
         start.model = model_of(*start.weights, config);
       } else {
