@@ -186,9 +186,8 @@ std::vector<RunOption> running_options(RunConfig& c) {
        whole(c.threads, 0, 4096)},
       {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, one_of(c.device)},
       {"precision", ranks,
-       "precision of the compute: fp32, bf16 or, on GPUs, tf32; auto: tf32 if all ranks are on GPUs that have it, else "
-       "fp32",
-       fixed, one_of("auto", c.precision)},
+       "arithmetic: fp32, bf16 or, on GPUs, tf32; auto: tf32 if all ranks use GPUs that support it, else fp32", fixed,
+       one_of("auto", c.precision)},
       {"tiled-convolutions", ranks,
        "on CPUs, use Tutti's Winograd kernels and first-layer loops where faster: on or off", fixed,
        on_or_off(c.tiled_convolutions)},
