@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include "../output.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -41,6 +43,12 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t 
   const std::int64_t smallest = config.batch_size / config.parts;
   const std::int64_t last = train_samples % config.batch_size;
   const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
+  if (keeps_last && train_samples < config.batch_size) {
+    findings.warn(
+        "--batch-size {} is more than {}: every step trains on all of them; use a smaller --batch-size for more steps "
+        "per epoch",
+        config.batch_size, plural(train_samples, "training image"));
+  }
   if (smallest == 0) {
     findings.warn(
         "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
