@@ -87,15 +87,18 @@ has_progressed() {
 
 # Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a
 # bit flip on one rank (87: the replicas differed; each checkpoint was verified before it was saved), or the launcher.
-# Three restarts at most. A crash at the start, for lack of memory for example, would come back.
+# Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
 may_retry() {
   ((status == 70 || status == 86 || status == 87 || status > 128)) || return
+  local how="status $status"
   if ((status != 87)) && ! has_progressed; then
-    log "status $status without progress: not requeued, since it may fail there again; TUTTI_OUT=$folder sbatch ..." \
-      "resumes it"
-    return 1
+    how+=' without progress'
+    if [[ -r $out/crashes && $(tail -n 1 "$out/crashes") == *'without progress' ]]; then
+      log "$how, as before: not requeued; TUTTI_OUT=$folder sbatch ... resumes it"
+      return 1
+    fi
   fi
-  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
+  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: $how" >>"$out/crashes"
   (($(wc -l <"$out/crashes") <= 3))
 }
 

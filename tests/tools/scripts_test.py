@@ -290,8 +290,8 @@ class SlurmJob(Jobs):
     def test_is_requeued_when_a_rank_has_exited(self):
         self.assertEqual((86, "requeue 7\n"), self.train(self.saves + "exit 86"))
 
-    def test_is_not_requeued_when_a_rank_has_exited_at_the_start(self):
-        self.assertEqual((86, ""), self.train("exit 86"))
+    def test_is_requeued_once_when_a_rank_has_exited_at_the_start(self):
+        self.assertEqual([(86, "requeue 7\n"), (86, "")], [self.train("exit 86") for _ in range(2)])
         (self.root / "runs/tutti-7/metrics.jsonl").write_text('{"event":"run","command_line":["a"],"step":40}\n'
                                                               '{"event":"step","step":99}\n', encoding="utf-8")
         for step, calls in ((0, ""), (41, ""), (42, "requeue 7\n")):
@@ -322,10 +322,11 @@ class SlurmJob(Jobs):
         self.program("squeue", "printf '%s\n' '8 afternotok:7(unfulfilled)' '9 afternotok:7(unfulfilled),afternotok:8' "
                                "'10 afternotok:77(unfulfilled)' '11 (null)'")
         self.program("scancel", 'echo "scancel $*" >>calls')
-        for status in (64, 65, 66, 86):
+        for status in (64, 65, 66):
             self.assertEqual((status, "scancel 8 9\n"), self.train(f"exit {status}", TUTTI_CHAIN="1"))
-        for status in (0, 75):
+        for status in (0, 75, 86):
             self.assertEqual((status, ""), self.train(f"exit {status}", "Requeue=0", TUTTI_CHAIN="1"))
+        self.assertEqual((86, "scancel 8 9\n"), self.train("exit 86", TUTTI_CHAIN="1"))
         self.assertEqual((65, ""), self.train("exit 65"))
         (self.root / "trainer").unlink()
         self.assertEqual((66, "scancel 8 9\n"), self.train("exit 0", TUTTI_CHAIN="1"))
