@@ -126,7 +126,9 @@ void for_each_block(const Dataset& set, const ImageRecipe& recipe, int threads,
 // set has no names.
 std::vector<std::uint8_t> packed_names(const Dataset& set) {
   std::vector<std::uint8_t> bytes;
-  for (std::int64_t sample = 0; sample < set.info().samples && !set.name_of(0).empty(); ++sample) {
+  const std::int64_t samples = set.info().samples;
+  if (samples == 0 || set.name_of(0).empty()) return bytes;
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
     const std::string name = printable(set.name_of(sample));
     bytes.insert(bytes.end(), name.begin(), name.end());
     bytes.push_back(0);
@@ -266,8 +268,9 @@ class DataFileReader {
       const auto end = std::find(begin, bytes.end(), 0);
       if (end == bytes.end() || std::ssize(names) == samples) refuse_count();
       names.emplace_back(begin, end);
-      if (!is_utf8(names.back()))
+      if (!is_utf8(names.back())) {
         refuse(fmt::format("the name of sample {} in {} is not UTF-8", names.size() - 1, array));
+      }
       begin = end + 1;
     }
     if (std::ssize(names) != samples) refuse_count();

@@ -323,6 +323,9 @@ TEST(ProgramOnGpus, IsEndedByTheWatchBeforeNcclGivesUp) {
   for (const char* const fault : {"stall 1 9", "stall -1 0"}) {
     const ChildResult result = run_child(words, {{"TUTTI_NCCL_FAULT", fault}});
     expect_end(result, 86, {"NCCL_SOCKET_IFNAME and NCCL_IB_HCA"});
+    const bool is_explained = result.err.find("wait for each other in the same collective") != std::string::npos ||
+                              result.err.find("are stuck: the first in ") != std::string::npos;
+    EXPECT_TRUE(is_explained) << result.err;
     EXPECT_EQ(result.err.find("gave up after"), std::string::npos) << result.err;
   }
 }
