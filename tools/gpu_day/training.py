@@ -157,15 +157,15 @@ def ranks(session: Session, result: PartResult) -> None:
 
 
 def convergence(session: Session, result: PartResult) -> None:
-    options = {"data": session.fashion_mnist(), "precision": "bf16", "lr": 0.1, "momentum": 0,
-               **session.full({"model": "resnet18", "batch-size": 256, "epochs": 10},
-                              {"model": "lenet", "batch-size": 64, "steps": 100}), **session.processor}
+    options = {"data": session.fashion_mnist(), "precision": "bf16", **session.processor,
+               **session.full({"model": "resnet18", "batch-size": 256, "lr": 0.1, "momentum": 0, "epochs": 10},
+                              {"model": "lenet", "batch-size": 64, "lr": 0.05, "warmup-epochs": 0, "steps": 150})}
     records = train(session, trainer(session, options))
     seconds = statistics.median(record["seconds"] for record in records)
     rows = [[str(record["epoch"]), f"{record['train_loss']:.4f}", f"{record['train_acc']:.4f}",
              f"{record['test_acc']:.4f}", f"{record['seconds']:.3f}", number(record["images_per_second"])]
             for record in records]
-    result.table(f"{options['model']} on {pathlib.Path(options['data']).name}, lr 0.1, bf16",
+    result.table(f"{options['model']} on {pathlib.Path(options['data']).name}, lr {options['lr']}, bf16",
                  ["epoch", "loss", "train acc", "test acc", "s", "images/s"], rows)
     result.figure("test_acc", records[-1]["test_acc"])
     result.figure("seconds_per_epoch", seconds)

@@ -129,10 +129,10 @@ def page_section(results: dict) -> str:
     rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     busiest = max(one["cores_used_by_others"] for one in measurements.values())
     disturbed = f" Other programs used up to {busiest:.1f} cores during the measurement." if busiest > 0.2 else ""
-    about = (f"Written by `tools/peers/measure` on {results['date']}. The machine was {machine['processor']}, with "
-             f"{machine['cores']} cores and {machine['memory_gib']} GiB. All runs had batches of 64 images of 1x28x28 "
+    about = (f"Written by `tools/peers/measure` on {results['date']}. Machine: {machine['processor']}, "
+             f"{machine['cores']} cores, {machine['memory_gib']} GiB. All runs used batches of 64 images of 1x28x28 "
              f"and one thread per rank. The figures are medians (min-max) of {rounds} paired rounds in rotating "
-             f"order. PyTorch's figure is the better one of its eager and compiled modes. PyTorch ran with "
+             f"order. PyTorch's figure is the better of its eager and compiled modes. PyTorch ran with "
              f"channels_last, autocast for bf16, and glibc's malloc set to keep freed memory.{disturbed}")
     lines = [*textwrap.wrap(about, 120), "", *(f"- {text}" for text in results["libraries"].values()), "",
              "| | Tutti | peer | ratio |", "|---|---|---|---|"]
