@@ -91,6 +91,53 @@ __device__ inline void add_rows(const ThreadRows& rows_of_threads, double (&valu
   }
 }
 
+// Whether all other `blocks` blocks have called this before; the calling block then sees what they wrote. All threads
+// of the block must call it. `done` is zero before and after a launch.
+__device__ inline bool is_last_block(unsigned* done, unsigned blocks) {
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicAdd(done, 1u) + 1 == blocks;
+    if (is_last) *done = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// Sums over rows have a partial sum for each chunk and channel, which the last block of each column of blocks adds.
+// This writes those of a block, which the threads of its first row have.
+template <int kSize, class Sum>
+__device__ inline void store_partials(const RowGrid& grid, Sum* partials, const RowShare& share, int chunk,
+                                      const Sum (&sums)[kSize]) {
+  if (share.row != 0 || share.begin >= share.end) return;
+  Sum* const to = partials + (static_cast<std::int64_t>(chunk) * grid.packs + share.pack) * kSize;
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) to[k] = sums[k];
+}
+
+// The threads of such a last block: each has a channel of the column and every height-th chunk of its partial sums.
+struct ColumnOfChannels {
+  ThreadRows rows;
+  int row;
+  int channel;  // may be beyond the last: then there are no chunks
+  int chunks;
+  int padded_channels;
+
+  __device__ ColumnOfChannels(const RowGrid& grid, int size) : padded_channels(grid.packs * size) {
+    const int thread = static_cast<int>(threadIdx.x);
+    rows.width = grid.width * size;
+    rows.height = RowGrid::kThreads / rows.width;
+    row = thread / rows.width;
+    channel = static_cast<int>(blockIdx.x) * rows.width + thread % rows.width;
+    chunks = row < rows.height && channel < padded_channels ? grid.chunks : 0;
+  }
+  __device__ std::int64_t index(int chunk) const {
+    return static_cast<std::int64_t>(chunk) * padded_channels + channel;
+  }
+};
+
 // The packs of an activation as runs of equal length: the rows of images, or whole samples. Indices within a run are
 // 32-bit numbers, so that divisions are cheap.
 struct Runs {
