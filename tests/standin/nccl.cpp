@@ -4,6 +4,7 @@
 //
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
 // the others notice, and "die" ends its process there. Rank -1 is every rank, and operation 0 is the connecting.
+// NCCL_ALGO=Ring or Tree is the order in which all-reduces add.
 
 #include "standin/control.hpp"
 #include "standin/nccl_exchange.hpp"
