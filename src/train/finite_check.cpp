@@ -42,7 +42,6 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
 
 void FiniteCheck::search(std::int64_t final_elements) {
   Stream& stream = request_.context.stream;
-  if (searched_ == 0) request_.context.backend.fill_zero(stream, cell(0, columns_));
   if (request_.exact == nullptr && final_elements > searched_) {
     const IndexRange fresh{searched_, final_elements};
     request_.context.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
@@ -134,6 +133,7 @@ bool FiniteCheck::result_of(PendingCheck& check) {
     in_a_row_ = 0;
     return true;
   }
+  request_.context.backend.fill_zero(request_.context.stream, rows_.values);
   const auto row = row_of(ranks.front());
   const std::string text = message(row, ranks, step);
   const char* const remedy = row[kImages] != 0 ? "check the data and --normalize" : kNotFiniteRemedy;

@@ -90,7 +90,7 @@ class FiniteCheck {
 
   FiniteCheckRequest request_;
   std::int64_t columns_;
-  OwnedTensor rows_;         // i32 [ranks * columns]
+  OwnedTensor rows_;         // i32 [ranks * columns]; its findings stay until they are seen
   OwnedTensor ends_;         // of the slices, in the block
   OwnedTensor single_ends_;  // for slices of one element each, and one without a limit
   std::vector<PendingCheck> pending_;
