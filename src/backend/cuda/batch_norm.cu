@@ -39,7 +39,7 @@ struct NormGradientSums {
   const void* input = nullptr;
   const std::uint8_t* positive = nullptr;  // or null: everywhere
   void* summed = nullptr;                  // gets the sum of the gradients where positive; or null
-  NormPartials partials;
+  PartialSums<float2> partials;
   NormGradients channels;
 };
 
@@ -115,8 +115,7 @@ template <class T, int kGradients>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
   constexpr int kUnroll = kGradients == 3 ? 1 : 2;
-  const int chunk = reversed_chunk();
-  const RowShare share = share_of_thread(work.grid, chunk);
+  const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Floats<T> mean{};
   if (share.begin < share.end) mean = load_channels<T>(work.channels.of.rounded_mean, share.pack);
   Floats<T> sums{};
@@ -156,14 +155,14 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
   float2 of_chunk[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) of_chunk[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
-  store_partials(work.grid, work.partials.sums, share, chunk, of_chunk);
   const auto add_chunk = [](double(&all)[2], float2 part, int) {
     all[0] += part.x;
     all[1] += part.y;
   };
-  finish_channels<kSize>(work.grid, work.partials, add_chunk, [&](int channel, const double(&all)[2]) {
+  const auto finish = [&](int channel, const double(&all)[2]) {
     set_gradients(work.channels, channel, static_cast<double>(work.grid.rows), all);
-  });
+  };
+  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }
 
 template <class T>
@@ -301,7 +300,7 @@ class BatchNormLayer final : public CudaLayer {
   }
 
  private:
-  NormPartials partials() const {
+  PartialSums<float2> partials() const {
     return {static_cast<float2*>(partials_.data()), static_cast<unsigned*>(blocks_done_.data())};
   }
   std::uint8_t* positive() const { return static_cast<std::uint8_t*>(positive_.data()); }

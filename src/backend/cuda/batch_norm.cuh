@@ -26,17 +26,11 @@ struct NormStatistics {
   NormChannels result;
 };
 
-// Two sums for each chunk of rows and each channel.
-struct NormPartials {
-  float2* sums = nullptr;
-  unsigned* blocks_done = nullptr;  // by column of blocks; zero before and after a launch
-};
-
 // The partial sums are the mean of the chunk's values and the sum of squares about that mean.
 struct NormSums {
   RowGrid grid;
   const void* input = nullptr;
-  NormPartials partials;
+  PartialSums<float2> partials;
   NormStatistics statistics;
 };
 
@@ -67,21 +61,6 @@ __device__ inline void raw_moments(const Moments<T>& moments, double rows, doubl
   }
 }
 
-// In the last block of each column: calls add(sums, partial sums, chunk) for every chunk in a fixed order, then
-// finish(channel, sums) once for each channel of the column. All threads of the block must call it.
-template <int kSize, class Add, class Finish>
-__device__ inline void finish_channels(const RowGrid& grid, const NormPartials& partials, Add add, Finish finish) {
-  if (!is_last_block(partials.blocks_done + blockIdx.x, gridDim.y)) return;
-  const ColumnOfChannels column(grid, kSize);
-  double sums[2] = {0, 0};
-#pragma unroll 8
-  for (int chunk = column.row; chunk < column.chunks; chunk += column.rows.height) {
-    add(sums, partials.sums[column.index(chunk)], chunk);
-  }
-  add_rows(column.rows, sums);
-  if (column.row == 0 && column.channel < column.padded_channels) finish(column.channel, sums);
-}
-
 __device__ inline void set_statistics(const NormStatistics& work, int c, double mean, double variance) {
   const bool real = c < work.channels;
   const double factor = real ? work.scale[c] / sqrt(variance + work.epsilon) : 0;
@@ -96,8 +75,7 @@ __device__ inline void set_statistics(const NormStatistics& work, int c, double 
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
-  const int chunk = reversed_chunk();
-  const RowShare share = share_of_thread(work.grid, chunk);
+  const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Moments<T> moments{};
   if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
   int rows = 0;
@@ -121,7 +99,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   double sums[2 * kSize];
   raw_moments(moments, rows, sums);
   add_rows({work.grid.width, work.grid.height}, sums);
-  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, chunk));
+  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, share.chunk));
   float2 of_chunk[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
@@ -129,19 +107,19 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
     const double squares = sums[2 * k + 1] - sums[2 * k] * mean;
     of_chunk[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
   }
-  store_partials(work.grid, work.partials.sums, share, chunk, of_chunk);
   const auto add_chunk = [&](double(&all)[2], float2 part, int of) {
     const double mean = part.x;
     const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, of));
     all[0] += sum;
     all[1] += part.y + sum * mean;
   };
-  finish_channels<kSize>(work.grid, work.partials, add_chunk, [&](int channel, const double(&all)[2]) {
+  const auto finish = [&](int channel, const double(&all)[2]) {
     const auto n = static_cast<double>(work.grid.rows);
     const double mean = all[0] / n;
     const double variance = all[1] / n - mean * mean;
     set_statistics(work.statistics, channel, mean, variance < 0 ? 0 : variance);
-  });
+  };
+  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }
 
 }  // namespace tutti::cuda

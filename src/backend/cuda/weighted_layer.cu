@@ -23,8 +23,7 @@ struct OutputGradient {
   void* result = nullptr;        // null where it is the first of the gradients as it is
   float* bias = nullptr;         // null without
   std::int64_t channels = 0;
-  float* partials = nullptr;        // of the bias: chunks x padded channels
-  unsigned* blocks_done = nullptr;  // by column of blocks; zero before and after
+  PartialSums<float> partials;
 };
 
 // The canonical bias ends with the last channel.
@@ -59,20 +58,6 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) bias_relu(BiasRelu work)
   });
 }
 
-// The last block of each column of blocks adds the partial sums of its channels.
-template <int kSize>
-__device__ inline void finish_bias(const OutputGradient& work) {
-  if (!is_last_block(work.blocks_done + blockIdx.x, gridDim.y)) return;
-  const ColumnOfChannels column(work.grid, kSize);
-  double sum[1] = {0};
-#pragma unroll 8
-  for (int chunk = column.row; chunk < column.chunks; chunk += column.rows.height) {
-    sum[0] += work.partials[column.index(chunk)];
-  }
-  add_rows(column.rows, sum);
-  if (column.row == 0 && column.channel < work.channels) work.bias[column.channel] = static_cast<float>(sum[0]);
-}
-
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGradient work) {
   constexpr int kSize = Floats<T>::kSize;
@@ -102,8 +87,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
   float of_chunk[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) of_chunk[k] = static_cast<float>(values[k]);
-  store_partials(work.grid, work.partials, share, static_cast<int>(blockIdx.y), of_chunk);
-  finish_bias<kSize>(work);
+  const auto add_chunk = [](double(&sum)[1], float part, int) { sum[0] += part; };
+  const auto finish = [&](int channel, const double(&sum)[1]) {
+    if (channel < work.channels) work.bias[channel] = static_cast<float>(sum[0]);
+  };
+  finish_sums<1>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }
 
 class WeightedLayer final : public CudaLayer {
@@ -171,15 +159,15 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
   const GradientSum gradients = reduce_to_three(stream, pass, layer_.output);
   const bool differs = gradients.second != nullptr || layer_.relu;
   if (!differs && bias_ == nullptr) return;
-  launch(gradient(), grid_of(grid_), native(stream),
-         OutputGradient{.grid = grid_,
-                        .gradients = gradients,
-                        .output = layer_.relu ? pass.output : nullptr,
-                        .result = differs ? pass.output_gradients[0] : nullptr,
-                        .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1]),
-                        .channels = layout_.channels,
-                        .partials = static_cast<float*>(partials_.data()),
-                        .blocks_done = static_cast<unsigned*>(blocks_done_.data())});
+  launch(
+      gradient(), grid_of(grid_), native(stream),
+      OutputGradient{.grid = grid_,
+                     .gradients = gradients,
+                     .output = layer_.relu ? pass.output : nullptr,
+                     .result = differs ? pass.output_gradients[0] : nullptr,
+                     .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1]),
+                     .channels = layout_.channels,
+                     .partials = {static_cast<float*>(partials_.data()), static_cast<unsigned*>(blocks_done_.data())}});
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
