@@ -101,8 +101,8 @@ __device__ inline bool is_last_block(unsigned* done, unsigned blocks) {
   if (threadIdx.x == 0) {
     __threadfence();
     is_last = atomicAdd(done, 1u) + 1 == blocks;
-    if (is_last) *done = 0;
     __threadfence();
+    if (is_last) *done = 0;
   }
   __syncthreads();
   return is_last;
