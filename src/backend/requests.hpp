@@ -46,7 +46,7 @@ void require_images(const ImageSet& images);
 // Throws unless a tensor of an ImageGather has this shape.
 void require_shape(std::string_view what, const Tensor& tensor, const Shape& shape);
 
-// The factors of an AdamW step that are the same for all elements. Passed to kernels by value.
+// factors_of() an AdamW step, by name. Passed to kernels by value.
 struct AdamWFactors {
   float decay_factor;  // 1 - learning_rate * weight_decay
   float rate;
@@ -57,6 +57,6 @@ struct AdamWFactors {
   float inverse_root;
   float epsilon;
 };
-AdamWFactors factors_of(const AdamWStep& step);
+static_assert(sizeof(AdamWFactors) == sizeof(decltype(factors_of(AdamWStep{}))));
 
 }  // namespace tutti

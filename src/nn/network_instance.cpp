@@ -162,7 +162,11 @@ void NetworkInstance::capture(Stream& stream, const TrainPass& pass, PassGraphs&
         run_forward(stream, pass.images);
         loss(stream, pass.labels, pass.gradient_scale, pass.sums);
       }
-      for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_fraction);
+      const auto unfinished = backend_.make_unfinished_gradients();
+      for (std::size_t i = begin; i-- > end;) {
+        run_backward(stream, i, {pass.gradients, pass.sample_fraction, unfinished.get()});
+      }
+      if (unfinished) unfinished->finish(stream);
     });
     if (!graph) return graphs.pieces.clear();
     graphs.pieces.push_back({std::move(graph), final_elements_[end]});
@@ -210,16 +214,16 @@ void NetworkInstance::loss(Stream& stream, const Tensor& labels, float gradient_
 void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample_fraction,
                                const AfterLayer& after_layer) {
   for (std::size_t i = network_.layers().size(); i-- > 0;) {
-    run_backward(stream, i, block, sample_fraction);
+    run_backward(stream, i, {block, sample_fraction});
     after_layer(final_elements_[i]);
   }
 }
 
-void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction) {
+void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const GradientTarget& target) {
   const NetworkLayer& node = network_.layers()[layer];
   const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<Tensor> gradients;
-  for (const int number : node.parameters) gradients.push_back(slice_of(block, network_.layout().slice(number)));
+  for (const int number : node.parameters) gradients.push_back(slice_of(target.block, network_.layout().slice(number)));
   std::vector<void*> output_gradients;
   for (const std::size_t gradient : blocks.output_gradients) output_gradients.push_back(address(gradient));
   Layer& prepared = *current_->layers[layer];
@@ -230,7 +234,8 @@ void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const Tens
                      .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
                      .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
                      .gradients = gradients,
-                     .sample_fraction = sample_fraction});
+                     .sample_fraction = target.sample_fraction,
+                     .unfinished = target.unfinished});
   layer_done_();
 }
 

@@ -42,7 +42,6 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
 
 void FiniteCheck::search(std::int64_t final_elements) {
   Stream& stream = request_.context.stream;
-  if (searched_ == 0) request_.context.backend.fill_zero(stream, cell(0, columns_));
   if (request_.exact == nullptr && final_elements > searched_) {
     const IndexRange fresh{searched_, final_elements};
     request_.context.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
@@ -53,7 +52,8 @@ void FiniteCheck::search(std::int64_t final_elements) {
   searched_ = final_elements;
 }
 
-void FiniteCheck::gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches) {
+void FiniteCheck::find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches) {
+  if (searched_ < request_.arena.gradients().elements()) search(request_.arena.gradients().elements());
   Backend& backend = request_.context.backend;
   Stream& stream = request_.context.stream;
   const std::int64_t slices = ends_.values.elements();
@@ -65,21 +65,20 @@ void FiniteCheck::gather(const std::vector<Tensor>& bad_losses, std::span<const 
     backend.find_not_finite(
         stream, {.values = greatest, .ends = elements_of(single_ends_.values, {0, slices}), .found = cell(kGradients)});
   }
-  backend.find_not_finite(
-      stream,
-      {.values = request_.arena.weights(), .ends = ends_.values, .found = cell(kWeights), .only_if = cell(kGradients)});
+  std::vector<NotFiniteSearch> causes{
+      {.values = request_.arena.weights(), .ends = ends_.values, .found = cell(kWeights), .only_if = cell(kGradients)}};
   for (const Batch& batch : batches) {
     if (batch.samples == 0) continue;
-    backend.find_not_finite(stream, {.values = batch.images,
-                                     .ends = elements_of(single_ends_.values, {slices, slices + 1}),
-                                     .found = cell(kImages),
-                                     .only_if = cell(kGradients)});
+    causes.push_back({.values = batch.images,
+                      .ends = elements_of(single_ends_.values, {slices, slices + 1}),
+                      .found = cell(kImages),
+                      .only_if = cell(kGradients)});
   }
+  backend.find_all_not_finite(stream, causes);
   for (std::size_t worker = 0; worker < bad_losses.size(); ++worker) {
     const std::int64_t column = kLosses + kLossColumns * static_cast<std::int64_t>(worker);
     backend.copy(stream, cell(column, kLossColumns), bad_losses[worker]);
   }
-  all_gather_rows(request_.context.communicator, rows_.values, request_.context.stream);
 }
 
 Tensor FiniteCheck::cell(std::int64_t column, std::int64_t width) const {
@@ -87,12 +86,24 @@ Tensor FiniteCheck::cell(std::int64_t column, std::int64_t width) const {
   return elements_of(rows_.values, {begin, begin + width});
 }
 
+void FiniteCheck::copy_findings() {
+  request_.context.backend.copy(request_.context.stream,
+                                pending_[next_].rows.view(rows_.values.shape, ElementType::i32), rows_.values);
+}
+
+RecordedWork::Key FiniteCheck::key(std::span<const Batch> batches) const {
+  RecordedWork::Key key{pending_[next_].rows.data()};
+  for (const Batch& batch : batches) {
+    const auto* const images = static_cast<const float*>(batch.images.data);
+    key.insert(key.end(), {images, images + batch.images.elements()});
+  }
+  return key;
+}
+
 bool FiniteCheck::check(std::int64_t step) {
   PendingCheck& now = pending_[next_];
   next_ = (next_ + 1) % pending_.size();
   now.step = step;
-  request_.context.backend.copy(request_.context.stream, now.rows.view(rows_.values.shape, ElementType::i32),
-                                rows_.values);
   request_.context.stream.record(*now.copied);
   return result_of(pending_[next_]);
 }
@@ -122,6 +133,7 @@ bool FiniteCheck::result_of(PendingCheck& check) {
     in_a_row_ = 0;
     return true;
   }
+  request_.context.backend.fill_zero(request_.context.stream, rows_.values);
   const auto row = row_of(ranks.front());
   const std::string text = message(row, ranks, step);
   const char* const remedy = row[kImages] != 0 ? "check the data and --normalize" : kNotFiniteRemedy;

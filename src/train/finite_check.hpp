@@ -11,6 +11,7 @@
 #include "tutti/train/trainer_options.hpp"
 
 #include "gradient_accumulator.hpp"
+#include "recorded_work.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -48,12 +49,20 @@ class FiniteCheck {
   // Searches the gradients of this rank's total up to final_elements, after those searched before. Call it before their
   // exchange starts. Asynchronous.
   void search(std::int64_t final_elements);
-  // All-gathers the findings, with the numbers of losses that are not finite, i64 [1] each. Call it after the last
-  // search. Collective. Asynchronous.
-  void gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);
-  // Returns whether the step, counted from 1, may update the weights. Call it after the exchange. Throws on all ranks
-  // if it, or a step up to max_delay_steps before it, ends the run.
+  // Completes this rank's findings, with the numbers of losses that are not finite, i64 [1] each. Gradients that were
+  // not searched before are searched now. Asynchronous.
+  void find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);
+  // All-gathers the findings. Collective. Asynchronous.
+  void gather() { all_gather_rows(request_.context.communicator, rows_.values, request_.context.stream); }
+  // Copies them to the host, for the next check(). Call it after the exchange. Asynchronous.
+  void copy_findings();
+  // Returns whether the step, counted from 1, may update the weights. Throws on all ranks if it, or a step up to
+  // max_delay_steps before it, ends the run.
   bool check(std::int64_t step);
+  // Whether check() returns before the step's findings are known.
+  bool is_delayed() const { return pending_.size() > 1; }
+  // What find() and copy_findings() depend on.
+  RecordedWork::Key key(std::span<const Batch> batches) const;
   // Waits for the results of all steps. Throws as check() does.
   void synchronize();
   // Drops pending results and the count of skipped steps.
@@ -81,7 +90,7 @@ class FiniteCheck {
 
   FiniteCheckRequest request_;
   std::int64_t columns_;
-  OwnedTensor rows_;         // i32 [ranks * columns]
+  OwnedTensor rows_;         // i32 [ranks * columns]; its findings stay until they are seen
   OwnedTensor ends_;         // of the slices, in the block
   OwnedTensor single_ends_;  // for slices of one element each, and one without a limit
   std::vector<PendingCheck> pending_;

@@ -108,6 +108,7 @@ class FlatOptimizer : public Optimizer {
   FlatOptimizer(const OptimizerOptions& options, const OptimizerContext& context)
       : options_(options),
         backend_(context.backend),
+        values_(backend_, kMostValues, ElementType::f32),
         clip_squares_(context, options.clip_norm == 0 ? std::span<const ParameterSlice>{} : context.layout.trained()),
         clip_factor_(backend_, 1, ElementType::f32) {
     // The ranges of elements that are updated by one rule, in order; there is a run for each owned piece of them.
@@ -134,6 +135,17 @@ class FlatOptimizer : public Optimizer {
   std::vector<OptimizerSlot> slots() const override { return slots_; }
 
  protected:
+  // The numbers of a step in the processor's memory. They are copied only if they changed.
+  static constexpr std::int64_t kMostValues = 16;
+  void set_values(Stream& stream, std::vector<float> numbers) {
+    if (numbers == values_on_host_) return;
+    values_on_host_ = std::move(numbers);
+    const auto count = std::ssize(values_on_host_);
+    backend_.copy(stream, values({0, count}),
+                  {values_on_host_.data(), Shape{count}, ElementType::f32, MemorySpace::host});
+  }
+  Tensor values(IndexRange range) const { return elements_of(values_.values, range); }
+
   // The factor that limits the global norm of the gradients, f32 [1]; empty without a limit. It is collective and
   // asynchronous as SliceSquares::compute is.
   Tensor clip_factor(Stream& stream, const ParameterArena& arena) {
@@ -153,6 +165,8 @@ class FlatOptimizer : public Optimizer {
   std::vector<OptimizerSlot> slots_;  // views of the state
 
  private:
+  OwnedTensor values_;
+  std::vector<float> values_on_host_;
   SliceSquares clip_squares_;
   OwnedTensor clip_factor_;
   std::vector<bool> exempt_;  // by OwnedPiece::range
@@ -163,51 +177,80 @@ class Sgd : public FlatOptimizer {
  public:
   using FlatOptimizer::FlatOptimizer;
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t /*step*/) override {
-    SgdStep step = step_for(learning_rate, clip_factor(stream, arena));
+  void set_step(Stream& stream, double learning_rate, std::int64_t /*step*/) override {
+    learning_rate_ = static_cast<float>(learning_rate);
+    set_values(stream, {learning_rate_});
+  }
+
+  void apply(Stream& stream, const ParameterArena& arena) override {
+    const Tensor clip = clip_factor(stream, arena);
+    std::vector<SgdStep> steps;
     for (const OwnedPiece& run : runs_) {
-      step.weight_decay = is_exempt_run(run) ? 0 : static_cast<float>(options_.weight_decay);
-      update(stream, arena, step, run);
+      steps.push_back(step_of(arena, run, clip));
+      if (!is_exempt_run(run)) steps.back().weight_decay = static_cast<float>(options_.weight_decay);
     }
+    backend_.sgd_steps(stream, steps);
   }
 
  protected:
-  SgdStep step_for(double learning_rate, const Tensor& gradient_factor) const {
+  // Without weight decay.
+  SgdStep step_of(const ParameterArena& arena, const OwnedPiece& piece, const Tensor& gradient_factor) const {
     SgdStep step{};
-    step.learning_rate = static_cast<float>(learning_rate);
+    step.weights = elements_of(arena.weights(), piece.elements);
+    step.gradients = elements_of(arena.gradients(), piece.elements);
+    if (!slots_.empty()) step.velocity = state(0, piece);
+    step.learning_rate = learning_rate_;
+    step.rate = values({0, 1});
     step.momentum = static_cast<float>(options_.momentum);
     step.nesterov = options_.nesterov;
     step.gradient_factor = gradient_factor;
     return step;
   }
-  void update(Stream& stream, const ParameterArena& arena, SgdStep step, const OwnedPiece& piece) {
-    step.weights = elements_of(arena.weights(), piece.elements);
-    step.gradients = elements_of(arena.gradients(), piece.elements);
-    if (!slots_.empty()) step.velocity = state(0, piece);
-    backend_.sgd_step(stream, step);
-  }
+
+ private:
+  float learning_rate_ = 0;
 };
 
 class AdamW final : public FlatOptimizer {
  public:
   using FlatOptimizer::FlatOptimizer;
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) override {
-    const Tensor factor = clip_factor(stream, arena);
-    for (const OwnedPiece& run : runs_) {
-      backend_.adamw_step(stream, {.weights = elements_of(arena.weights(), run.elements),
-                                   .gradients = elements_of(arena.gradients(), run.elements),
-                                   .first_moment = state(0, run),
-                                   .second_moment = state(1, run),
-                                   .learning_rate = learning_rate,
-                                   .beta1 = options_.beta1,
-                                   .beta2 = options_.beta2,
-                                   .epsilon = options_.epsilon,
-                                   .weight_decay = is_exempt_run(run) ? 0 : options_.weight_decay,
-                                   .step = step,
-                                   .gradient_factor = factor});
+  // The factors of exempt runs follow those of the others.
+  void set_step(Stream& stream, double learning_rate, std::int64_t step) override {
+    step_.learning_rate = learning_rate;
+    step_.beta1 = options_.beta1;
+    step_.beta2 = options_.beta2;
+    step_.epsilon = options_.epsilon;
+    step_.step = step;
+    std::vector<float> numbers;
+    for (const bool exempt : {false, true}) {
+      step_.weight_decay = weight_decay(exempt);
+      std::ranges::copy(factors_of(step_), std::back_inserter(numbers));
     }
+    set_values(stream, std::move(numbers));
   }
+
+  void apply(Stream& stream, const ParameterArena& arena) override {
+    const Tensor clip = clip_factor(stream, arena);
+    std::vector<AdamWStep> steps;
+    for (const OwnedPiece& run : runs_) {
+      const bool exempt = is_exempt_run(run);
+      AdamWStep& step = steps.emplace_back(step_);
+      step.gradient_factor = clip;
+      step.weights = elements_of(arena.weights(), run.elements);
+      step.gradients = elements_of(arena.gradients(), run.elements);
+      step.first_moment = state(0, run);
+      step.second_moment = state(1, run);
+      step.weight_decay = weight_decay(exempt);
+      step.factors = values(exempt ? IndexRange{8, 16} : IndexRange{0, 8});
+    }
+    backend_.adamw_steps(stream, steps);
+  }
+
+ private:
+  double weight_decay(bool exempt) const { return exempt ? 0 : options_.weight_decay; }
+
+  AdamWStep step_{};
 };
 
 constexpr double kTrust = 0.001;
@@ -224,7 +267,7 @@ class Lars final : public Sgd {
         gradient_squares_(context, adapted_),
         factors_(backend_, std::ssize(adapted_), ElementType::f32) {}
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t /*step*/) override {
+  void apply(Stream& stream, const ParameterArena& arena) override {
     const Tensor clip = clip_factor(stream, arena);
     backend_.trust_factors(stream, {.weight_squares = weight_squares_.compute(stream, arena.weights()),
                                     .gradient_squares = gradient_squares_.compute(stream, arena.gradients()),
@@ -232,16 +275,17 @@ class Lars final : public Sgd {
                                     .trust = kTrust,
                                     .weight_decay = options_.weight_decay,
                                     .factors = factors_.values});
-    SgdStep step = step_for(learning_rate, clip);
+    std::vector<SgdStep> steps;
     for (const OwnedPiece& run : runs_) {
-      if (is_exempt_run(run)) update(stream, arena, step, run);
+      if (is_exempt_run(run)) steps.push_back(step_of(arena, run, clip));
     }
-    step.weight_decay = static_cast<float>(options_.weight_decay);
     for (const OwnedPiece& piece : pieces_) {
       const auto tensor = static_cast<std::int64_t>(piece.range);
+      SgdStep& step = steps.emplace_back(step_of(arena, piece, clip));
+      step.weight_decay = static_cast<float>(options_.weight_decay);
       step.rate_factor = elements_of(factors_.values, {tensor, tensor + 1});
-      update(stream, arena, step, piece);
     }
+    backend_.sgd_steps(stream, steps);
   }
 
  private:

@@ -10,7 +10,8 @@
 
 namespace tutti {
 
-PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backend), status_(request.rank_status) {
+PartWorkers::PartWorkers(const WorkersRequest& request)
+    : backend_(request.backend), status_(request.rank_status), restores_sums_(request.restores_sums) {
   for (std::size_t index = 0; index < static_cast<std::size_t>(std::max(1, request.workers)); ++index) {
     if (index > 0) streams_.push_back(backend_.make_stream());
     workers_.push_back(std::unique_ptr<Worker>(
@@ -18,7 +19,7 @@ PartWorkers::PartWorkers(const WorkersRequest& request) : backend_(request.backe
                    .stream = index == 0 ? request.stream : *streams_.back(),
                    .instance = NetworkInstance(request.network, request.weights, backend_, request.label_smoothing),
                    .sums = OwnedTensor(backend_, LossSums::kFields, ElementType::i64),
-                   .sums_before = OwnedTensor(backend_, LossSums::kFields, ElementType::i64)}));
+                   .sums_before = OwnedTensor(backend_, restores_sums_ ? LossSums::kFields : 0, ElementType::i64)}));
     workers_.back()->instance.after_layers([this] { status_.note_progress(); });
   }
   for (std::size_t i = 1; i < workers_.size(); ++i) {
@@ -120,7 +121,9 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
   Stream& stream = workers_.front()->stream;
   const std::int64_t elements = total_->gradients().elements();
   total_->begin(stream);
-  for (const auto& worker : workers_) backend_.copy(worker->stream, worker->sums_before.values, worker->sums.values);
+  if (restores_sums_) {
+    for (const auto& worker : workers_) backend_.copy(worker->stream, worker->sums_before.values, worker->sums.values);
+  }
   if (parts_.empty()) {
     total_->clear(stream);
     return on_final(elements);

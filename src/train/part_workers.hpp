@@ -26,7 +26,7 @@ struct Worker {
   Stream& stream;
   NetworkInstance instance;
   OwnedTensor sums;         // LossSums of the parts that it has computed
-  OwnedTensor sums_before;  // before the last step
+  OwnedTensor sums_before;  // before the last step; empty unless they may be restored
   OwnedTensor gradients{};  // of one part; empty if all its parts use the block of the total
 };
 
@@ -38,7 +38,8 @@ struct WorkersRequest {
   int workers = 1;
   int threads = 1;  // of each worker
   double label_smoothing = 0;
-  RankStatus& rank_status;  // receives the phases of the first worker and the progress of all
+  bool restores_sums = false;  // restore_sums() may be called
+  RankStatus& rank_status;     // receives the phases of the first worker and the progress of all
 };
 
 // A rank's parts of one step of the run.
@@ -69,7 +70,7 @@ class PartWorkers {
   using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
   // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts.
   void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
-  // Resets the sums to their values before the last step.
+  // Resets the sums to their values before the last step. Only if the request says that it may be called.
   void restore_sums();
   // For each worker, the number of its losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
@@ -102,6 +103,7 @@ class PartWorkers {
 
   Backend& backend_;
   RankStatus& status_;
+  bool restores_sums_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all workers except the first
   std::vector<std::unique_ptr<Worker>> workers_;
   GradientAccumulator* total_ = nullptr;

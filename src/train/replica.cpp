@@ -10,6 +10,7 @@
 #include "part_balancer.hpp"
 #include "part_workers.hpp"
 #include "phase_timeline.hpp"
+#include "recorded_work.hpp"
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 
@@ -94,15 +95,17 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
       loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
-      workers_(
-          std::make_unique<PartWorkers>(WorkersRequest{.network = context.network,
-                                                       .weights = weights_,
-                                                       .backend = backend_,
-                                                       .stream = *stream_,
-                                                       .workers = std::min(options.max_workers, balancer_->max_parts()),
-                                                       .threads = options.threads,
-                                                       .label_smoothing = options.label_smoothing,
-                                                       .rank_status = context_->status})),
+      workers_(std::make_unique<PartWorkers>(
+          WorkersRequest{.network = context.network,
+                         .weights = weights_,
+                         .backend = backend_,
+                         .stream = *stream_,
+                         .workers = std::min(options.max_workers, balancer_->max_parts()),
+                         .threads = options.threads,
+                         .label_smoothing = options.label_smoothing,
+                         .restores_sums = options.exchange.kind == Exchange::exact ||
+                                          options.safeguards.on_not_finite == OnNotFinite::skip,
+                         .rank_status = context_->status})),
       float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
@@ -122,14 +125,15 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
       exchange_(
           std::make_unique<GradientExchange>(context.communicator, *ownership_, arena_.gradients(), exact_.get())),
-      optimizer_(make_optimizer(options.optimizer, optimizer_context())) {
+      optimizer_(make_optimizer(options.optimizer, optimizer_context())),
+      recorded_updates_(std::make_unique<RecordedWork>(backend_)) {
   stream_->set_wait_callback([this] {
     context_->communicator.progress();
     timeline_->poll();
   });
   for (const std::int64_t samples : loader_.part_batch_sizes()) workers_->plan(samples, LayerMode::training);
-  const bool alone = context_->communicator.size() == 1;
-  workers_->collect_gradients(total(), balancer_->max_parts(), alone ? std::vector<std::int64_t>{} : bucket_ends());
+  const std::vector<std::int64_t> ends = is_alone() ? std::vector<std::int64_t>{} : bucket_ends();
+  workers_->collect_gradients(total(), balancer_->max_parts(), ends);
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
 }
@@ -152,6 +156,13 @@ StepResult Replica::step(const StepRequest& request) {
   };
   workers_->compute(parts, start_exchange);
   StepResult result;
+  // Nothing is waited for between the gradients and the update: neither other ranks nor the host.
+  const bool at_once = is_alone() && !gathers_weights() && !exact_ && finite_check_->is_delayed();
+  if (at_once && request.times == nullptr) {
+    update_at_once(request, parts.batches.batches);
+    if (request.digests_gradients) result.gradients_digest = gradients_digest();
+    return result;
+  }
   StepOutcome outcome = finish_exchange(request.step, parts.batches.batches);
   for (; outcome == StepOutcome::repeat; outcome = finish_exchange(request.step, parts.batches.batches)) {
     ++result.repetitions;
@@ -189,39 +200,63 @@ void Replica::set_gradients(const Tensor& gradients) {
 }
 
 void Replica::start_ready_buckets(std::int64_t final_elements) {
-  if (exchange_->is_due(final_elements)) finite_check_->search(final_elements);
+  if (!is_alone() && exchange_->is_due(final_elements)) finite_check_->search(final_elements);
   exchange_->start_ready_buckets(final_elements, *stream_);
 }
 
 StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> batches) {
   context_->status.enter(Phase::exchange);
   if (exact_) exact_->gather_largest();
-  finite_check_->gather(workers_->bad_losses(), batches);
+  finite_check_->find(workers_->bad_losses(), batches);
+  finite_check_->gather();
   // Phase::waiting begins when this rank has nothing left to do until the other ranks arrive.
   context_->status.enter(Phase::waiting);
   exchange_->finish(*stream_);
+  finite_check_->copy_findings();
   // If checks are delayed, this is the result of an earlier step. It may end the run, but never skips this step: checks
   // are not delayed with OnNotFinite::skip, nor with `exact`, whose check() needs finite gradients.
   if (!finite_check_->check(step + 1)) return StepOutcome::skipped;
   return !exact_ || exact_->check() ? StepOutcome::valid : StepOutcome::repeat;
 }
 
-// Owners update their elements; then the weights are gathered, so that every rank has all of them.
-void Replica::update(const StepRequest& request) {
-  StepTimer clock(*stream_, request.times);
+void Replica::update_at_once(const StepRequest& request, std::span<const Batch> batches) {
   context_->status.enter(Phase::update);
-  optimizer_->apply(*stream_, arena_, request.learning_rate, request.updates + 1);
+  exchange_->finish(*stream_);
+  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1);
+  recorded_updates_->run(*stream_, finite_check_->key(batches), [&] {
+    finite_check_->find(workers_->bad_losses(), batches);
+    finite_check_->copy_findings();
+    update_owned();
+  });
+  finite_check_->check(request.step + 1);
+}
+
+void Replica::update_owned() {
+  optimizer_->apply(*stream_, arena_);
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
   const ParameterLayout& layout = arena_.layout();
   for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
     backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
                    static_cast<float>(BatchNormSpec::kMomentum));
   }
-  clock.end(&StepTimes::update);
-  gather_weights();
-  clock.end(&StepTimes::waiting);
+  if (!gathers_weights()) weights_.refresh(*stream_);
+}
+
+// Owners update their elements; then the weights are gathered, so that every rank has all of them.
+void Replica::update(const StepRequest& request) {
+  StepTimer clock(*stream_, request.times);
   context_->status.enter(Phase::update);
-  weights_.refresh(*stream_);
+  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1);
+  if (gathers_weights()) {
+    update_owned();
+    clock.end(&StepTimes::update);
+    gather_weights();
+    clock.end(&StepTimes::waiting);
+    context_->status.enter(Phase::update);
+    weights_.refresh(*stream_);
+  } else {
+    recorded_updates_->run(*stream_, {}, [this] { update_owned(); });
+  }
   clock.end(&StepTimes::update);
 }
 
@@ -332,6 +367,8 @@ OptimizerContext Replica::optimizer_context() const {
 }
 
 GradientAccumulator& Replica::total() { return exact_ ? *exact_ : *float_total_; }
+
+bool Replica::is_alone() const { return context_->communicator.size() == 1; }
 
 bool Replica::gathers_weights() const { return ownership_->owners() != Owners::all; }
 

@@ -61,18 +61,18 @@ TEST_P(CudaFilters, ArePackedTogetherWithZerosAroundThemAndUnpackedAgain) {
     Buffer packed;
   };
   std::vector<Filters> layers;
-  std::vector<cuda::FilterPacking> packings;
+  std::vector<cuda::PackedFilters> filters;
   for (int round = 0; round < 6; ++round) {
     for (const cuda::FilterLayout& layout : awkward_layouts(type())) {
       const auto bytes = static_cast<std::size_t>(layout.packed_values()) * bytes_of(type());
       const auto values = representable(layout.outputs * layout.channels * layout.positions);
       layers.push_back({layout, values, device_.buffer_of(values), device_.backend().allocate(bytes)});
       const Filters& made = layers.back();
-      packings.push_back({layout, type(), static_cast<const float*>(made.canonical.data()), made.packed.data()});
+      filters.push_back({layout, type(), static_cast<float*>(made.canonical.data()), made.packed.data()});
     }
   }
   ASSERT_GT(layers.size(), 64u);
-  cuda::launch_pack(stream(), packings);
+  cuda::launch_pack(stream(), filters);
 
   for (const auto& [layout, values, canonical, packed] : layers) {
     std::vector<float> expected(static_cast<std::size_t>(layout.packed_values()));
@@ -84,12 +84,10 @@ TEST_P(CudaFilters, ArePackedTogetherWithZerosAroundThemAndUnpackedAgain) {
           values[static_cast<std::size_t>(i)];
     }
     EXPECT_EQ(packed_values(packed), expected) << layout.outputs << ", " << layout.channels << ", " << layout.positions;
-
     device_.poison(canonical);
-    cuda::launch_unpack(stream(), {.layout = layout,
-                                   .type = type(),
-                                   .packed = packed.data(),
-                                   .canonical = static_cast<float*>(canonical.data())});
+  }
+  cuda::launch_unpack(stream(), filters);
+  for (const auto& [layout, values, canonical, packed] : layers) {
     EXPECT_EQ(device_.download<float>(canonical.view({std::ssize(values)}, ElementType::f32)), values);
   }
 }

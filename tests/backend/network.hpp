@@ -96,7 +96,7 @@ class NetworkPlan {
   }
 
   // Passes null for tensors that the layer declares not to read.
-  void backward_layer(std::size_t i) {
+  void backward_layer(std::size_t i, UnfinishedGradients* unfinished = nullptr) {
     Step& step = steps_.at(i);
     std::vector<void*> output_gradients;
     for (const Slot& slot : gradients_[i + 1]) output_gradients.push_back(slot.address);
@@ -112,13 +112,16 @@ class NetworkPlan {
                                             .input_gradient = gradients_[i][0].address,
                                             .residual_gradient = residual_gradient,
                                             .gradients = step.block.gradients,
-                                            .sample_fraction = kShare});
+                                            .sample_fraction = kShare,
+                                            .unfinished = unfinished});
   }
 
   // All gradients in one list: of the input, then of the parameters, layer by layer.
   std::vector<std::vector<float>> backward(const std::vector<float>& output_gradient) {
     begin_backward(output_gradient);
-    for (std::size_t i = steps_.size(); i-- > 0;) backward_layer(i);
+    const auto unfinished = device_.backend().make_unfinished_gradients();
+    for (std::size_t i = steps_.size(); i-- > 0;) backward_layer(i, unfinished.get());
+    if (unfinished) unfinished->finish(device_.stream());
     std::vector<std::vector<float>> all{whole_gradient(0)};
     for (const Step& step : steps_) {
       for (const Tensor& gradient : step.block.gradients) all.push_back(device_.download<float>(gradient));

@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 namespace tutti::standin {
 
@@ -31,6 +33,14 @@ std::int64_t waits_so_far();
 void separate_memory(bool separate);
 // The number of allocations that were not freed.
 std::size_t allocations();
+
+// What was put on streams: kernels by the types of their parameters, "copy", "memset" and, for libraries, "other".
+using Counts = std::map<std::string, std::int64_t>;
+struct EnqueuedWork {
+  Counts calls;  // by the host, with "graph", "event" and "wait"
+  Counts work;   // the device's, with the nodes of graphs in their place
+};
+EnqueuedWork enqueued_so_far();
 
 // For libraries that enqueue work on streams. `can_run` is called repeatedly, and the stream waits while it returns
 // false. Returns a CUDA error. Asynchronous.

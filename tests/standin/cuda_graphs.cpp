@@ -60,6 +60,7 @@ cudaError_t end_capture(CUstream_st& stream, cudaGraph_t* graph) {
 
 // Each launch is ordered after the one before it, on any stream.
 void launch_graph(CUgraphExec_st& graph, CUstream_st& stream) {
+  ++runtime().enqueued.calls["graph"];
   Point start = stream.tail;
   join(start, graph.last_launch);
   std::unordered_map<const Operation*, std::shared_ptr<Operation>> copies;
@@ -69,6 +70,8 @@ void launch_graph(CUgraphExec_st& graph, CUstream_st& stream) {
     operation->work = node->work;
     operation->can_run = node->can_run;
     operation->lane = stream.lane + node->lane;
+    operation->kind = node->kind;
+    ++runtime().enqueued.work[node->kind];
     operation->after = start;
     for (const auto& before : node->after) operation->after.push_back(copies.at(before.get()));
     copies[node.get()] = operation;

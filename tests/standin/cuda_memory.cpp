@@ -109,7 +109,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     const auto* const first = static_cast<const std::byte*>(from);
     staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
   }
-  const cudaError_t status = enqueue(stream, [=] {
+  const cudaError_t status = enqueue(stream, "copy", [=] {
     refuse_freed(to, bytes, target);
     if (!staged) refuse_freed(from, bytes, source);
     std::memmove(to, staged ? staged->data() : from, bytes);
@@ -126,7 +126,7 @@ cudaError_t set_bytes(void* to, int value, std::size_t bytes, CUstream_st& strea
   if (bytes == 0) return cudaSuccess;
   const Space target = space_of(to, bytes);
   if (target != Space::device && target != Space::pinned) return cudaErrorInvalidValue;
-  return enqueue(stream, [=] {
+  return enqueue(stream, "memset", [=] {
     refuse_freed(to, bytes, target);
     std::memset(to, value, bytes);
   });

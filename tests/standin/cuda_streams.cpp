@@ -6,6 +6,7 @@
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -13,6 +14,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <regex>
 #include <sstream>
 #include <utility>
 
@@ -87,6 +90,7 @@ cudaError_t wait_in_capture(CUstream_st& stream, const CUevent_st& event) {
 }
 
 cudaError_t wait_event(CUstream_st& stream, const CUevent_st& event) {
+  if (!stream.capture) ++runtime().enqueued.calls["wait"];
   if (++runtime().waits == runtime().ignored_wait) return cudaSuccess;
   if (event.capture) return wait_in_capture(stream, event);
   if (stream.capture) return refuse_captured(stream.capture, cudaErrorStreamCaptureIsolation);
@@ -127,6 +131,12 @@ void refuse_memory_of_the_host(const KernelLaunch& launch) {
 
 }  // namespace
 
+std::string kind_of(const std::type_info& tuple) {
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(tuple.name(), nullptr, nullptr, nullptr),
+                                                         &std::free);
+  return std::regex_replace(name.get(), std::regex(R"(^std::tuple<| ?>$|\(anonymous namespace\)::|\w+::)"), "");
+}
+
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
   const Lock lock;
   CUstream_st& on = stream_of(stream);
@@ -134,7 +144,7 @@ void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
   if (on.device != current_device()) return static_cast<void>(fail(cudaErrorInvalidResourceHandle));
   if (runtime().separate) refuse_memory_of_the_host(launch);
   const dim3 blocks(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
-  fail(enqueue(on, [=] {
+  fail(enqueue(on, launch.kind, [=] {
     run_kernel(
         {blocks, static_cast<unsigned>(launch.threads), launch.body, launch.arguments.get(), runtime().host_threads},
         runtime().schedule.random().next());
@@ -218,8 +228,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (marking.capture && !marking.capture->valid) return fail(cudaErrorStreamCaptureInvalidated);
   if (marked.timed && !marking.capture) {
     marked.reached_at = std::make_shared<std::chrono::steady_clock::time_point>();
-    enqueue(marking, [at = marked.reached_at] { *at = std::chrono::steady_clock::now(); });
+    enqueue(marking, "", [at = marked.reached_at] { *at = std::chrono::steady_clock::now(); });
   }
+  if (!marking.capture) ++runtime().enqueued.calls["event"];
   marked.point = marking.tail;
   marked.capture = marking.capture;
   return cudaSuccess;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -132,7 +133,11 @@ class Naive {
   bool bf16_;
 };
 
-__global__ void compute(ConvolutionPass pass, ConvolutionShape shape, ConvolutionTensors tensors) {
+constexpr std::size_t kScratchBytes = 1000;
+
+// Overwrites its scratch memory, as a library may.
+__global__ void compute(ConvolutionPass pass, ConvolutionShape shape, ConvolutionTensors tensors, void* scratch) {
+  std::memset(scratch, 0xFF, kScratchBytes);
   const Naive naive(shape, tensors);
   switch (pass) {
     case ConvolutionPass::forward:
@@ -150,18 +155,14 @@ class NaivePlan final : public ConvolutionPlan {
       : pass_(pass), shape_(shape), engine_(engine), fails_in_capture_(fails_in_capture) {}
 
   std::int64_t engine() const override { return engine_; }
-  // Requests a workspace and overwrites it, as a library may.
   std::size_t scratch_bytes() const override { return kScratchBytes; }
   void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
     const auto native = static_cast<cudaStream_t>(stream.native());
     if (fails_in_capture_) use_memory_of_its_own();
-    check(cudaMemsetAsync(scratch, 0xFF, kScratchBytes, native));
-    launch(compute, {.threads = 1}, native, pass_, shape_, tensors);
+    launch(compute, {.threads = 1}, native, pass_, shape_, tensors, scratch);
   }
 
  private:
-  static constexpr std::size_t kScratchBytes = 1000;
-
   static void use_memory_of_its_own() {
     void* memory = nullptr;
     if (cudaMalloc(&memory, 1) != cudaSuccess) check(CUDNN_STATUS_EXECUTION_FAILED);

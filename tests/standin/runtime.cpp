@@ -89,7 +89,8 @@ CUstream_st& stream_of(cudaStream_t stream) {
   return *stream;
 }
 
-cudaError_t enqueue(CUstream_st& stream, std::function<void()> work, std::function<bool()> can_run) {
+cudaError_t enqueue(CUstream_st& stream, const std::string& kind, std::function<void()> work,
+                    std::function<bool()> can_run) {
   if (stream.capture && !stream.capture->valid) return cudaErrorStreamCaptureInvalidated;
   auto operation = std::make_shared<Operation>();
   operation->work = [work = std::move(work)] {
@@ -103,11 +104,16 @@ cudaError_t enqueue(CUstream_st& stream, std::function<void()> work, std::functi
     };
   }
   operation->lane = stream.lane;
+  operation->kind = kind;
   operation->after = stream.tail;
   stream.tail = {operation};
   if (stream.capture) {
     stream.capture->nodes.push_back(operation);
   } else {
+    if (!kind.empty()) {
+      ++runtime().enqueued.calls[kind];
+      ++runtime().enqueued.work[kind];
+    }
     runtime().schedule.add(operation);
   }
   return cudaSuccess;
@@ -193,9 +199,14 @@ std::size_t allocations() {
   return runtime().allocations.size();
 }
 
+EnqueuedWork enqueued_so_far() {
+  const Lock lock;
+  return runtime().enqueued;
+}
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run) {
   const Lock lock;
-  return enqueue(stream_of(stream), std::move(work), std::move(can_run));
+  return enqueue(stream_of(stream), "other", std::move(work), std::move(can_run));
 }
 
 }  // namespace tutti::standin

@@ -2,6 +2,7 @@
 // The state of the stand-in's CUDA calls: streams, events, captures and graphs as points in one schedule, and the
 // allocations. Streams do not synchronize with the default stream, which calls without a stream use.
 
+#include "standin/control.hpp"
 #include "standin/schedule.hpp"
 
 #include <cuda_runtime_api.h>
@@ -82,6 +83,7 @@ struct Runtime {
   unsigned host_threads = 1;  // that run the blocks of a kernel
   std::int64_t waits = 0;     // calls of cudaStreamWaitEvent
   std::int64_t ignored_wait = 0;
+  EnqueuedWork enqueued;
   bool separate = false;  // memory of host and device
   bool hidden = false;    // is what the device has
 };
@@ -109,7 +111,8 @@ CUstream_st& stream_of(cudaStream_t stream);
 void refuse_dead(const void* handle, const char* what);
 
 // In stream order, or noted when the stream is being captured. Asynchronous.
-cudaError_t enqueue(CUstream_st& stream, std::function<void()> work, std::function<bool()> can_run = {});
+cudaError_t enqueue(CUstream_st& stream, const std::string& kind, std::function<void()> work,
+                    std::function<bool()> can_run = {});
 // Runs work until the point is reached; lets go of the lock while it waits for others.
 void run_until(Lock& lock, const Point& point);
 void run_everything(Lock& lock);

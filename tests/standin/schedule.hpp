@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tutti::standin {
@@ -21,6 +22,7 @@ struct Operation {
   std::function<void()> work;
   std::function<bool()> can_run;  // empty: as soon as what comes before is done
   unsigned lane = 0;              // of which stream: some are quicker than others for a while
+  std::string kind;               // as EnqueuedWork counts it; empty: not counted
   Point after;
   bool done = false;
   std::size_t missing = 0;

@@ -44,6 +44,7 @@ class Rank {
                       .weights = *weights_,
                       .backend = backend,
                       .stream = *stream,
+                      .restores_sums = true,
                       .rank_status = rank_status_});
     pool.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());

@@ -105,7 +105,8 @@ TEST_P(OptimizerFormula, IsThatOfPyTorchOverMultipleSteps) {
   for (int step = 1; step <= kSteps; ++step) {
     const auto gradients = gradients_of(step);
     device_.upload(arena_.gradients(), gradients);
-    optimizer->apply(device_.stream(), arena_, kRate / step, step);
+    optimizer->set_step(device_.stream(), kRate / step, step);
+    optimizer->apply(device_.stream(), arena_);
     expected.apply(tensors_of(gradients), kRate / step, step);
     EXPECT_TRUE(testing_support::same_bits(device_.download<float>(arena_.gradients()), gradients));
     expect_near(arena_.weights(), expected.weights(), "weights, step " + std::to_string(step));

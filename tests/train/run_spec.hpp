@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +135,7 @@ inline std::vector<std::string> reports_of(const std::vector<RunSpec>& specs, co
     for (; next < specs.size() && std::ssize(spec_of_rank) + specs[next].ranks <= all.size(); ++next) {
       spec_of_rank.insert(spec_of_rank.end(), static_cast<std::size_t>(specs[next].ranks), static_cast<int>(next));
     }
+    if (spec_of_rank.empty()) throw std::invalid_argument("this test needs more ranks");
     spec_of_rank.resize(static_cast<std::size_t>(all.size()), -1);
     const int mine = spec_of_rank[static_cast<std::size_t>(all.rank())];
     const auto world = all.split(mine);

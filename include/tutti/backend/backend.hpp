@@ -10,6 +10,7 @@
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -22,7 +23,8 @@ namespace tutti {
 //   g = (g * gradient_factor + weight_decay * w) * rate_factor;  v = momentum * v + g;
 //   w -= learning_rate * (nesterov ? g + momentum * v : v)
 // Factors are f32 [1] in this processor's memory; an empty tensor means 1. Without momentum, the velocity may be an
-// empty tensor.
+// empty tensor. `rate`, f32 [1] in this processor's memory, is the learning rate again, for a captured step, which is
+// launched with other rates; an empty tensor means that there is no need for it.
 struct SgdStep {
   Tensor weights;
   Tensor gradients;  // left unchanged
@@ -33,12 +35,14 @@ struct SgdStep {
   bool nesterov = false;
   Tensor gradient_factor{};
   Tensor rate_factor{};
+  Tensor rate{};
 };
 
 // One step of AdamW over flat f32 blocks of equal length, defined as in PyTorch (decoupled weight decay, bias
 // correction):
 //   g = g * gradient_factor;  w -= rate * weight_decay * w;  m = beta1 * m + (1 - beta1) * g;
 //   v = beta2 * v + (1 - beta2) * g^2;  w -= rate * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
+// `factors`, f32 in this processor's memory, is factors_of() this step, as SgdStep::rate is the learning rate.
 struct AdamWStep {
   Tensor weights;
   Tensor gradients;  // left unchanged
@@ -51,7 +55,10 @@ struct AdamWStep {
   double weight_decay = 0;
   std::int64_t step = 1;  // counted from 1
   Tensor gradient_factor{};
+  Tensor factors{};
 };
+// All that the step's numbers amount to for one element.
+std::array<float, 8> factors_of(const AdamWStep& step);
 
 // For each of n tensors: factor = trust * |w| / (|g| * gradient_factor + weight_decay * |w|), 1 where either norm is 0.
 struct TrustFactors {
@@ -118,7 +125,8 @@ class Backend {
   virtual std::string algorithm_cache() const { return {}; }
   virtual bool load_algorithm_cache(const std::string& lines) { return lines.empty(); }
 
-  // Copies between tensors of equal size, each in this processor's or the host's memory. Asynchronous.
+  // Copies between tensors of equal size, each in this processor's or the host's memory. Asynchronous. Only memory of
+  // allocate_staging() must stay unchanged until the copy is done.
   virtual void copy(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   virtual void fill_zero(Stream& stream, const Tensor& tensor) = 0;
   // to += from, f32, element by element. Asynchronous.
@@ -133,6 +141,16 @@ class Backend {
   virtual void find_not_finite(Stream& stream, const NotFiniteSearch& search) = 0;
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
+  // Many of these, of which none uses what another writes, in one kernel if that is faster.
+  virtual void find_all_not_finite(Stream& stream, std::span<const NotFiniteSearch> searches) {
+    for (const NotFiniteSearch& search : searches) find_not_finite(stream, search);
+  }
+  virtual void sgd_steps(Stream& stream, std::span<const SgdStep> steps) {
+    for (const SgdStep& step : steps) sgd_step(stream, step);
+  }
+  virtual void adamw_steps(Stream& stream, std::span<const AdamWStep> steps) {
+    for (const AdamWStep& step : steps) adamw_step(stream, step);
+  }
   // Writes the sum of squares of each f32 tensor into f64 [tensors.size()]. Squares are added in f64 over fixed blocks
   // of kNormBlock elements, then block by block, so that a sum depends only on the values. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
@@ -158,6 +176,8 @@ class Backend {
   virtual void refresh(Stream& stream, std::span<LayerWeights* const> layers) {
     for (LayerWeights* const layer : layers) layer->refresh(stream);
   }
+  // For backward passes whose gradients are finished together, in one kernel. Null if that is not faster.
+  virtual std::unique_ptr<UnfinishedGradients> make_unfinished_gradients() { return nullptr; }
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;
   // `logits` is N x classes, in any format of this backend. The loss is against a target of 1 - smoothing for the
   // label's class plus smoothing / classes for every class.

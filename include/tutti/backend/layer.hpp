@@ -63,6 +63,14 @@ struct LayerForward {
   void* output = nullptr;
 };
 
+// Parameter gradients in the layout and type of the layers, of which finish() makes the canonical ones.
+class UnfinishedGradients {
+ public:
+  virtual ~UnfinishedGradients() = default;
+  // Asynchronous. Call it once after the backward passes that left gradients here.
+  virtual void finish(Stream& stream) = 0;
+};
+
 struct LayerBackward {
   const void* input = nullptr;   // of the last forward(); required if reads_input()
   const void* output = nullptr;  // of the last forward(); required if reads_output()
@@ -75,6 +83,8 @@ struct LayerBackward {
   // receive the batch statistics times sample_fraction instead.
   std::span<const Tensor> gradients;
   float sample_fraction = 1;  // this batch's share of the samples of the global batch
+  // Borrowed. If given, `gradients` may be incomplete until its finish().
+  UnfinishedGradients* unfinished = nullptr;
 };
 
 class Layer {

@@ -108,7 +108,12 @@ class NetworkInstance {
   void* address(std::size_t block) const;
   // The values of a layer's output, or of the images.
   const void* values_of(int layer) const;
-  void run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_fraction);
+  struct GradientTarget {
+    Tensor block;
+    float sample_fraction = 1;
+    UnfinishedGradients* unfinished = nullptr;
+  };
+  void run_backward(Stream& stream, std::size_t layer, const GradientTarget& target);
 
   const Network& network_;
   NetworkWeights& weights_;

@@ -40,9 +40,12 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Updates the weights that this rank owns from their gradients. `step` counts the updates of the run from 1.
-  // Collective, since norms are summed over the ranks. Asynchronous.
-  virtual void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) = 0;
+  // Sets what the next apply() uses; `step` counts the updates of the run from 1. Asynchronous.
+  virtual void set_step(Stream& stream, double learning_rate, std::int64_t step) = 0;
+  // Updates the weights that this rank owns from their gradients. Unless ownership is sharded, this can be captured;
+  // the graph then uses the last set_step() before it is launched. Otherwise it is collective, since norms are summed
+  // over the ranks. Asynchronous.
+  virtual void apply(Stream& stream, const ParameterArena& arena) = 0;
   // Empty for an optimizer without state.
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };

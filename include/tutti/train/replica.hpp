@@ -18,6 +18,7 @@
 namespace tutti {
 
 class PhaseTimeline;
+class RecordedWork;
 class ExactAccumulator;
 class FiniteCheck;
 class GradientExchange;
@@ -144,6 +145,11 @@ class Replica {
  private:
   struct LocalTensor;
 
+  // finish_exchange() and update() as one piece of recorded work.
+  void update_at_once(const StepRequest& request, std::span<const Batch> batches);
+  // Updates the elements that this rank owns; refreshes the weights if it owns all. Asynchronous.
+  void update_owned();
+  bool is_alone() const;
   OptimizerContext optimizer_context() const;
   // Call it after the exchange. Collective.
   std::uint64_t gradients_digest();
@@ -170,6 +176,7 @@ class Replica {
   std::unique_ptr<Ownership> ownership_;
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<RecordedWork> recorded_updates_;
 };
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -107,7 +108,7 @@ void CpuBackend::adamw_step(Stream&, const AdamWStep& step) {
   for (const std::size_t size : {gradients.size(), first.size(), second.size()}) {
     require_equal_sizes("a gradient step over", weights.size(), size);
   }
-  const AdamWFactors of = factors_of(step);
+  const auto of = std::bit_cast<AdamWFactors>(factors_of(step));
   const float factor = factor_of(step.gradient_factor);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const float gradient = gradients[i] * factor;

@@ -89,6 +89,9 @@ void CudaBackend::copy(Stream& stream, const Tensor& to, const Tensor& from) {
   require_equal_sizes("copying between", static_cast<std::int64_t>(to.bytes()),
                       static_cast<std::int64_t>(from.bytes()));
   if (to.bytes() == 0) return;
+  if (to.space == MemorySpace::cuda && to.bytes() <= kSmallBytes && is_pageable(from)) {
+    return write_small(as_cuda_stream(stream), to, from.data);
+  }
   // The driver would block in such a copy, and the wait callback could not report a hanging collective.
   if (is_pageable(to) || is_pageable(from)) stream.synchronize();
   check(cudaMemcpyAsync(to.data, from.data, to.bytes(), kind_of(to.space, from.space), native(as_cuda_stream(stream))));

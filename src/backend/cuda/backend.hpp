@@ -17,6 +17,8 @@ namespace tutti::cuda {
 
 class CudaBackend final : public Backend {
  public:
+  static constexpr std::size_t kSmallBytes = 64;
+
   explicit CudaBackend(const CudaOptions& options);
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
@@ -46,9 +48,14 @@ class CudaBackend final : public Backend {
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override;
   void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override;
   void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override;
-  void find_not_finite(Stream& stream, const NotFiniteSearch& search) override;
-  void sgd_step(Stream& stream, const SgdStep& step) override;
-  void adamw_step(Stream& stream, const AdamWStep& step) override;
+  void find_not_finite(Stream& stream, const NotFiniteSearch& search) override {
+    find_all_not_finite(stream, {&search, 1});
+  }
+  void sgd_step(Stream& stream, const SgdStep& step) override { sgd_steps(stream, {&step, 1}); }
+  void adamw_step(Stream& stream, const AdamWStep& step) override { adamw_steps(stream, {&step, 1}); }
+  void find_all_not_finite(Stream& stream, std::span<const NotFiniteSearch> searches) override;
+  void sgd_steps(Stream& stream, std::span<const SgdStep> steps) override;
+  void adamw_steps(Stream& stream, std::span<const AdamWStep> steps) override;
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override;
   void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) override;
   void clip_factor(Stream& stream, const Tensor& squares, double max_norm, const Tensor& factor) override;
@@ -60,10 +67,14 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override;
   void refresh(Stream& stream, std::span<LayerWeights* const> layers) override;
+  std::unique_ptr<UnfinishedGradients> make_unfinished_gradients() override;
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override;
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override;
 
  private:
+  // The bytes travel as an argument of a kernel. Asynchronous.
+  static void write_small(CudaStream& stream, const Tensor& to, const void* from);
+
   CudaDevice device_;
   std::atomic<bool> uses_graphs_;
   std::function<void(const std::string&)> warn_;

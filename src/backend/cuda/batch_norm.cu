@@ -1,5 +1,5 @@
-// Batch norm. Each pass has three kernels: one sums each chunk of rows, one computes per-channel values from these
-// sums, and one goes over the values.
+// Batch norm. Each pass has two kernels: one sums each chunk of rows, and its last block computes per-channel values
+// from these sums; one goes over the values.
 
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/runtime.hpp"
@@ -20,20 +20,7 @@ struct NormApplication {
   NormChannels channels;
 };
 
-// The partial sums of gradients are those of the gradients and of gradient * (x - rounded mean).
-struct NormGradientSums {
-  RowGrid grid;
-  GradientSum gradients;
-  const void* input = nullptr;
-  const std::uint8_t* positive = nullptr;  // or null: everywhere
-  void* summed = nullptr;                  // gets the sum of the gradients where positive; or null
-  const float* rounded_mean = nullptr;
-  float2* partials = nullptr;
-};
-
 struct NormGradients {
-  RowGrid grid;
-  const float2* partials = nullptr;
   std::int64_t channels = 0;
   const float* scale = nullptr;
   double epsilon = 0;
@@ -45,6 +32,17 @@ struct NormGradients {
   float* variance = nullptr;  // the unbiased one
 };
 
+// The partial sums of gradients are those of the gradients and of gradient * (x - rounded mean).
+struct NormGradientSums {
+  RowGrid grid;
+  GradientSum gradients;
+  const void* input = nullptr;
+  const std::uint8_t* positive = nullptr;  // or null: everywhere
+  void* summed = nullptr;                  // gets the sum of the gradients where positive; or null
+  PartialSums<float2> partials;
+  NormGradients channels;
+};
+
 struct NormPropagation {
   RowGrid grid;
   const void* gradient = nullptr;
@@ -53,6 +51,14 @@ struct NormPropagation {
   void* input_gradient = nullptr;
   NormChannels channels;
 };
+
+// For evaluation. Padded channels have no running statistics.
+__global__ void norm_from_running(NormStatistics work, const float* mean, const float* variance, int padded_channels) {
+  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (c >= padded_channels) return;
+  const bool real = c < work.channels;
+  set_statistics(work, c, real ? mean[c] : 0, real ? variance[c] : 0);
+}
 
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApplication work) {
@@ -88,14 +94,30 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
   });
 }
 
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+__device__ inline void set_gradients(const NormGradients& work, int c, double n, const double (&sums)[2]) {
+  if (c >= work.channels) return;
+  const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
+  const double factor = work.scale[c] * inverse;
+  const double beside = work.of.mean[c] - work.of.rounded_mean[c];
+  const double product = sums[1] - beside * sums[0];
+  const double slope = factor * inverse * inverse * product / n;
+  work.of.slope[c] = static_cast<float>(slope);
+  work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
+  work.scale_gradient[c] = static_cast<float>(product * inverse);
+  work.shift_gradient[c] = static_cast<float>(sums[0]);
+  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
+  const double unbiased = n > 1 ? n / (n - 1) : 1;
+  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
+}
+
 template <class T, int kGradients>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
   constexpr int kUnroll = kGradients == 3 ? 1 : 2;
-  const int chunk = reversed_chunk();
-  const RowShare share = share_of_thread(work.grid, chunk);
+  const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Floats<T> mean{};
-  if (share.begin < share.end) mean = load_channels<T>(work.rounded_mean, share.pack);
+  if (share.begin < share.end) mean = load_channels<T>(work.channels.of.rounded_mean, share.pack);
   Floats<T> sums{};
   Floats<T> products{};
   for_each_pack<kUnroll>(share, [&](auto count, std::int64_t first) {
@@ -130,37 +152,17 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
     both[2 * k + 1] = products.values[k];
   }
   add_rows({work.grid.width, work.grid.height}, both);
-  if (share.row != 0 || share.begin >= share.end) return;
-  float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
+  float2 of_chunk[kSize];
 #pragma unroll
-  for (int k = 0; k < kSize; ++k) to[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
-}
-
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
-__global__ void norm_gradients(NormGradients work, int padded_channels) {
-  const ChannelOfThread at = channel_of_thread();
-  double sums[2] = {0, 0};
-  for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
-    const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
-    sums[0] += part.x;
-    sums[1] += part.y;
-  }
-  add_rows({kChannels, kHeight}, sums);
-  const int c = at.channel;
-  if (at.row != 0 || c >= work.channels) return;
-  const auto n = static_cast<double>(work.grid.rows);
-  const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
-  const double factor = work.scale[c] * inverse;
-  const double beside = work.of.mean[c] - work.of.rounded_mean[c];
-  const double product = sums[1] - beside * sums[0];
-  const double slope = factor * inverse * inverse * product / n;
-  work.of.slope[c] = static_cast<float>(slope);
-  work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
-  work.scale_gradient[c] = static_cast<float>(product * inverse);
-  work.shift_gradient[c] = static_cast<float>(sums[0]);
-  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
-  const double unbiased = n > 1 ? n / (n - 1) : 1;
-  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
+  for (int k = 0; k < kSize; ++k) of_chunk[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
+  const auto add_chunk = [](double(&all)[2], float2 part, int) {
+    all[0] += part.x;
+    all[1] += part.y;
+  };
+  const auto finish = [&](int channel, const double(&all)[2]) {
+    set_gradients(work.channels, channel, static_cast<double>(work.grid.rows), all);
+  };
+  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }
 
 template <class T>
@@ -211,8 +213,6 @@ auto norm_gradient_sums_of(ElementType type, const GradientSum& gradients) {
   return type == ElementType::bf16 ? norm_gradient_sums_of<Bf16>(gradients) : norm_gradient_sums_of<float>(gradients);
 }
 
-Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
-
 const float* values_of(const CudaWeights& weights, std::size_t index) {
   return static_cast<const float*>(weights.canonical()[index].data);
 }
@@ -224,8 +224,10 @@ class BatchNormLayer final : public CudaLayer {
         spec_(spec),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),
-        sums_grid_(share_rows(layout_, type_, sum_blocks(norm_sums_of(type_), processor.device))),
-        gradient_sums_grid_(share_rows(layout_, type_, sum_blocks(norm_gradient_sums_of(type_, {}), processor.device))),
+        sums_grid_(
+            share_rows(layout_, type_, sum_blocks(norm_sums_of(type_), processor.device), RowGrid::kWidestOfSums)),
+        gradient_sums_grid_(share_rows(layout_, type_, sum_blocks(norm_gradient_sums_of(type_, {}), processor.device),
+                                       RowGrid::kWidestOfSums)),
         elementwise_grid_(share_rows(layout_, type_, elementwise_blocks(processor.device))) {
     const auto channels = static_cast<std::size_t>(layout_.padded_channels);
     channel_memory_ = allocate_cuda(processor.device, channels * (2 * sizeof(double) + 5 * sizeof(float)));
@@ -239,6 +241,7 @@ class BatchNormLayer final : public CudaLayer {
     if (mode_ == LayerMode::evaluation) return;
     const auto chunks = static_cast<std::size_t>(std::max(sums_grid_.chunks, gradient_sums_grid_.chunks));
     partials_ = allocate_cuda(processor.device, chunks * channels * sizeof(float2));
+    blocks_done_ = allocate_cuda(processor.device, static_cast<std::size_t>(sums_grid_.columns) * sizeof(unsigned));
     if (spec.relu) positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
   }
 
@@ -246,22 +249,18 @@ class BatchNormLayer final : public CudaLayer {
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const cudaStream_t cuda = native(as_cuda_stream(stream));
-    const bool trains = mode_ == LayerMode::training;
-    const int channels = static_cast<int>(layout_.padded_channels);
-    if (trains) {
-      launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials()});
+    const NormStatistics statistics{.channels = layout_.channels,
+                                    .scale = values_of(weights_, 0),
+                                    .shift = values_of(weights_, 1),
+                                    .epsilon = BatchNormSpec::kEpsilon,
+                                    .result = channels_};
+    if (mode_ == LayerMode::training) {
+      launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials(), statistics});
+    } else {
+      const int channels = static_cast<int>(layout_.padded_channels);
+      launch(norm_from_running, {.blocks = (channels + RowGrid::kThreads - 1) / RowGrid::kThreads}, cuda, statistics,
+             values_of(weights_, 2), values_of(weights_, 3), channels);
     }
-    launch(norm_statistics, grid_over_channels(channels), cuda,
-           NormStatistics{.grid = sums_grid_,
-                          .partials = trains ? partials() : nullptr,
-                          .channels = layout_.channels,
-                          .scale = values_of(weights_, 0),
-                          .shift = values_of(weights_, 1),
-                          .running_mean = values_of(weights_, 2),
-                          .running_variance = values_of(weights_, 3),
-                          .epsilon = BatchNormSpec::kEpsilon,
-                          .result = channels_},
-           channels);
     launch(is_bf16() ? norm_application<Bf16> : norm_application<float>, grid_of(elementwise_grid_), cuda,
            NormApplication{.grid = elementwise_grid_,
                            .input = pass.input,
@@ -288,10 +287,8 @@ class BatchNormLayer final : public CudaLayer {
                             .input = pass.input,
                             .positive = positive(),
                             .summed = summed,
-                            .rounded_mean = channels_.rounded_mean,
-                            .partials = partials()});
-    const int channels = static_cast<int>(layout_.padded_channels);
-    launch(norm_gradients, grid_over_channels(channels), cuda, gradients_of_channels(pass), channels);
+                            .partials = partials(),
+                            .channels = gradients_of_channels(pass)});
     if (!wants_input_gradient_) return;
     launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(elementwise_grid_), cuda,
            NormPropagation{.grid = elementwise_grid_,
@@ -303,14 +300,14 @@ class BatchNormLayer final : public CudaLayer {
   }
 
  private:
-  float2* partials() const { return static_cast<float2*>(partials_.data()); }
+  PartialSums<float2> partials() const {
+    return {static_cast<float2*>(partials_.data()), static_cast<unsigned*>(blocks_done_.data())};
+  }
   std::uint8_t* positive() const { return static_cast<std::uint8_t*>(positive_.data()); }
 
   NormGradients gradients_of_channels(const LayerBackward& pass) const {
     const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
-    return {.grid = gradient_sums_grid_,
-            .partials = partials(),
-            .channels = layout_.channels,
+    return {.channels = layout_.channels,
             .scale = values_of(weights_, 0),
             .epsilon = BatchNormSpec::kEpsilon,
             .sample_fraction = pass.sample_fraction,
@@ -330,6 +327,7 @@ class BatchNormLayer final : public CudaLayer {
   Buffer channel_memory_;
   NormChannels channels_;  // within that memory
   Buffer partials_;
+  Buffer blocks_done_;
   Buffer positive_;  // of the last output; empty without ReLU
 };
 

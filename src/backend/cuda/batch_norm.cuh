@@ -1,6 +1,6 @@
 #pragma once
-// The statistics of batch norm's forward pass: sums over each chunk of rows, and the per-channel values computed from
-// them. Sums are f32 within a thread and f64 across threads, in a fixed order.
+// The statistics of batch norm's forward pass: sums over each chunk of rows, and the per-channel values that the last
+// block computes from them. Sums are f32 within a thread and f64 across threads, in a fixed order.
 
 #include "floats.cuh"
 #include "grids.cuh"
@@ -18,23 +18,20 @@ struct NormChannels {
   float* gradient_offset = nullptr;
 };
 
-// The partial sums of each chunk and channel are the mean of its values and the sum of squares about that mean.
-struct NormSums {
-  RowGrid grid;
-  const void* input = nullptr;
-  float2* partials = nullptr;
-};
-
 struct NormStatistics {
-  RowGrid grid;
-  const float2* partials = nullptr;  // null: from the running mean and variance
   std::int64_t channels = 0;
   const float* scale = nullptr;
   const float* shift = nullptr;
-  const float* running_mean = nullptr;
-  const float* running_variance = nullptr;
   double epsilon = 0;
   NormChannels result;
+};
+
+// The partial sums are the mean of the chunk's values and the sum of squares about that mean.
+struct NormSums {
+  RowGrid grid;
+  const void* input = nullptr;
+  PartialSums<float2> partials;
+  NormStatistics statistics;
 };
 
 // Kernels process values that were just written in reverse order, since the last ones are still in the cache.
@@ -64,11 +61,21 @@ __device__ inline void raw_moments(const Moments<T>& moments, double rows, doubl
   }
 }
 
+__device__ inline void set_statistics(const NormStatistics& work, int c, double mean, double variance) {
+  const bool real = c < work.channels;
+  const double factor = real ? work.scale[c] / sqrt(variance + work.epsilon) : 0;
+  const auto rounded = static_cast<float>(mean);
+  work.result.mean[c] = mean;
+  work.result.variance[c] = variance;
+  work.result.rounded_mean[c] = rounded;
+  work.result.factor[c] = static_cast<float>(factor);
+  work.result.offset[c] = real ? static_cast<float>(work.shift[c] + (rounded - mean) * factor) : 0.0f;
+}
+
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
-  const int chunk = reversed_chunk();
-  const RowShare share = share_of_thread(work.grid, chunk);
+  const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Moments<T> moments{};
   if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
   int rows = 0;
@@ -92,65 +99,27 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   double sums[2 * kSize];
   raw_moments(moments, rows, sums);
   add_rows({work.grid.width, work.grid.height}, sums);
-  if (share.row != 0 || share.begin >= share.end) return;
-  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, chunk));
-  float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
+  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, share.chunk));
+  float2 of_chunk[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
     const double mean = sums[2 * k] * inverse;
     const double squares = sums[2 * k + 1] - sums[2 * k] * mean;
-    to[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
+    of_chunk[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
   }
-}
-
-// Kernels over partial sums have a few channels per block.
-constexpr int kChannels = 4;
-constexpr int kHeight = RowGrid::kThreads / kChannels;
-
-struct ChannelOfThread {
-  int channel;
-  int row;
-};
-
-__device__ inline ChannelOfThread channel_of_thread() {
-  const int thread = static_cast<int>(threadIdx.x);
-  return {static_cast<int>(blockIdx.x) * kChannels + thread % kChannels, thread / kChannels};
-}
-
-__global__ inline void norm_statistics(NormStatistics work, int padded_channels) {
-  const ChannelOfThread at = channel_of_thread();
-  double sums[2] = {0, 0};
-  if (work.partials != nullptr) {
-    for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
-      const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
-      const double mean = part.x;
-      const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, chunk));
-      sums[0] += sum;
-      sums[1] += part.y + sum * mean;
-    }
-    add_rows({kChannels, kHeight}, sums);
-  }
-  if (at.row != 0) return;
-  const int c = at.channel;
-  const bool real = c < work.channels;
-  double mean = 0;
-  double variance = 0;
-  if (work.partials != nullptr) {
-    const auto rows = static_cast<double>(work.grid.rows);
-    mean = sums[0] / rows;
-    variance = sums[1] / rows - mean * mean;
-    variance = variance < 0 ? 0 : variance;
-  } else if (real) {
-    mean = work.running_mean[c];
-    variance = work.running_variance[c];
-  }
-  const double factor = real ? work.scale[c] / sqrt(variance + work.epsilon) : 0;
-  const auto rounded = static_cast<float>(mean);
-  work.result.mean[c] = mean;
-  work.result.variance[c] = variance;
-  work.result.rounded_mean[c] = rounded;
-  work.result.factor[c] = static_cast<float>(factor);
-  work.result.offset[c] = real ? static_cast<float>(work.shift[c] + (rounded - mean) * factor) : 0.0f;
+  const auto add_chunk = [&](double(&all)[2], float2 part, int of) {
+    const double mean = part.x;
+    const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, of));
+    all[0] += sum;
+    all[1] += part.y + sum * mean;
+  };
+  const auto finish = [&](int channel, const double(&all)[2]) {
+    const auto n = static_cast<double>(work.grid.rows);
+    const double mean = all[0] / n;
+    const double variance = all[1] / n - mean * mean;
+    set_statistics(work.statistics, channel, mean, variance < 0 ? 0 : variance);
+  };
+  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }
 
 }  // namespace tutti::cuda

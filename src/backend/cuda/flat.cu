@@ -7,7 +7,10 @@
 #include "backend/requests.hpp"
 #include "flat.cuh"
 
+#include <bit>
+#include <cstring>
 #include <initializer_list>
+#include <vector>
 
 namespace tutti::cuda {
 namespace {
@@ -44,6 +47,7 @@ struct SgdElements {
   bool nesterov;
   const float* gradient_factor;  // or null
   const float* rate_factor;      // or null
+  const float* rate;             // null: learning_rate
 };
 
 struct AdamWElements {
@@ -52,7 +56,13 @@ struct AdamWElements {
   float* first;
   float* second;
   AdamWFactors of;
+  const AdamWFactors* factors;   // null: of
   const float* gradient_factor;  // or null
+};
+
+// A few bytes on their way to the device.
+struct SmallCopy {
+  std::uint8_t bytes[CudaBackend::kSmallBytes];
 };
 
 struct FlatExtent {
@@ -117,6 +127,7 @@ template <int kSize>
 __device__ void step(const SgdElements& work, std::int64_t at) {
   const float gradient_factor = factor_at(work.gradient_factor);
   const float rate_factor = factor_at(work.rate_factor);
+  const float rate = work.rate == nullptr ? work.learning_rate : *work.rate;
   FloatVec<kSize> weights = load<kSize>(work.weights, at);
   FloatVec<kSize> directions = load<kSize>(work.gradients, at);
   for (int i = 0; i < kSize; ++i) {
@@ -134,14 +145,14 @@ __device__ void step(const SgdElements& work, std::int64_t at) {
     store(work.velocity, at, velocity);
   }
   for (int i = 0; i < kSize; ++i) {
-    weights.values[i] = __fsub_rn(weights.values[i], __fmul_rn(work.learning_rate, directions.values[i]));
+    weights.values[i] = __fsub_rn(weights.values[i], __fmul_rn(rate, directions.values[i]));
   }
   store(work.weights, at, weights);
 }
 
 template <int kSize>
 __device__ void step(const AdamWElements& work, std::int64_t at) {
-  const AdamWFactors& of = work.of;
+  const AdamWFactors of = work.factors == nullptr ? work.of : *work.factors;
   const float factor = factor_at(work.gradient_factor);
   FloatVec<kSize> weights = load<kSize>(work.weights, at);
   FloatVec<kSize> first = load<kSize>(work.first, at);
@@ -163,10 +174,26 @@ __device__ void step(const AdamWElements& work, std::int64_t at) {
   store(work.weights, at, weights);
 }
 
+__global__ void write_bytes(const SmallCopy from, std::uint8_t* to, int bytes) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < bytes) to[i] = from.bytes[i];
+}
+
 // The first `fours` threads take four elements each, the others one.
 template <class Work>
-__global__ void step_each(const Work work, const std::int64_t fours, const std::int64_t elements) {
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+struct FlatEntry {
+  Work work;
+  std::int64_t fours;
+  std::int64_t elements;
+};
+template <class Work>
+using FlatTable = BlockTable<FlatEntry<Work>, 32>;
+
+template <class Work>
+__global__ void step_each(const FlatTable<Work> table) {
+  const int index = table.find_entry(blockIdx.x);
+  const auto& [work, fours, elements] = table.entries[index];
+  const std::int64_t thread = (blockIdx.x - table.first_blocks[index]) * kThreads + threadIdx.x;
   if (thread < fours) {
     step<4>(work, 4 * thread);
   } else if (thread + 3 * fours < elements) {
@@ -175,11 +202,27 @@ __global__ void step_each(const Work work, const std::int64_t fours, const std::
 }
 
 template <class Work>
+FlatEntry<Work> entry_of(const Work& work, const FlatExtent& extent) {
+  return {work, extent.aligned ? extent.elements / 4 : 0, extent.elements};
+}
+
+// Entries without elements have no blocks, and there may be none at all.
+template <class Work>
+void launch_steps(cudaStream_t stream, std::span<const FlatEntry<Work>> entries) {
+  static_assert(sizeof(FlatTable<Work>) < 4000);  // the limit of kernel arguments is 4 KiB
+  for_each_table<FlatTable<Work>>(entries, [&](std::span<const FlatEntry<Work>> some) {
+    FlatTable<Work> table{};
+    for (const FlatEntry<Work>& entry : some) {
+      table.add(entry, (entry.elements - 3 * entry.fours + kThreads - 1) / kThreads);
+    }
+    launch(step_each<Work>, {.blocks = table.blocks, .threads = kThreads}, stream, table);
+  });
+}
+
+template <class Work>
 void launch_steps(cudaStream_t stream, const Work& work, const FlatExtent& extent) {
-  const std::int64_t fours = extent.aligned ? extent.elements / 4 : 0;
-  const std::int64_t threads = extent.elements - 3 * fours;
-  launch(step_each<Work>, Grid{.blocks = (threads + kThreads - 1) / kThreads, .threads = kThreads}, stream, work, fours,
-         extent.elements);
+  const FlatEntry<Work> entry = entry_of(work, extent);
+  launch_steps<Work>(stream, {&entry, 1});
 }
 
 // The extent of tensors of equal size; those without memory do not count.
@@ -195,51 +238,72 @@ FlatExtent extent_of(std::string_view doing, std::initializer_list<Tensor> tenso
 
 }  // namespace
 
+void CudaBackend::write_small(CudaStream& stream, const Tensor& to, const void* from) {
+  SmallCopy copy{};
+  std::memcpy(copy.bytes, from, to.bytes());
+  launch(write_bytes, {.threads = static_cast<int>(kSmallBytes)}, native(stream), copy,
+         static_cast<std::uint8_t*>(to.data), static_cast<int>(to.bytes()));
+}
+
 void CudaBackend::blend(Stream& stream, const Tensor& to, const Tensor& from, float share) {
   launch_steps(native(as_cuda_stream(stream)), BlendElements{device_f32(to), device_f32(from), 1 - share, share},
                extent_of("blending", {to, from}));
 }
 
-void CudaBackend::find_not_finite(Stream& stream, const NotFiniteSearch& search) {
-  require_search(search);
-  launch_steps(native(as_cuda_stream(stream)),
-               SearchElements{.values = device_f32(search.values),
-                              .ends = device_i64(search.ends),
-                              .slices = search.ends.elements(),
-                              .offset = search.offset,
-                              .found = device_i32(search.found),
-                              .only_if = search.only_if.data == nullptr ? nullptr : device_i32(search.only_if)},
-               extent_of("looking at", {search.values}));
-}
-
-void CudaBackend::sgd_step(Stream& stream, const SgdStep& step) {
-  const bool has_velocity = step.velocity.data != nullptr;
-  if (!has_velocity && step.momentum != 0) {
-    throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
+void CudaBackend::find_all_not_finite(Stream& stream, std::span<const NotFiniteSearch> searches) {
+  std::vector<FlatEntry<SearchElements>> entries;
+  for (const NotFiniteSearch& search : searches) {
+    require_search(search);
+    entries.push_back(
+        entry_of(SearchElements{.values = device_f32(search.values),
+                                .ends = device_i64(search.ends),
+                                .slices = search.ends.elements(),
+                                .offset = search.offset,
+                                .found = device_i32(search.found),
+                                .only_if = search.only_if.data == nullptr ? nullptr : device_i32(search.only_if)},
+                 extent_of("looking at", {search.values})));
   }
-  launch_steps(native(as_cuda_stream(stream)),
-               SgdElements{.weights = device_f32(step.weights),
-                           .gradients = device_f32(step.gradients),
-                           .velocity = has_velocity ? device_f32(step.velocity) : nullptr,
-                           .learning_rate = step.learning_rate,
-                           .momentum = step.momentum,
-                           .weight_decay = step.weight_decay,
-                           .nesterov = step.nesterov,
-                           .gradient_factor = device_factor(step.gradient_factor),
-                           .rate_factor = device_factor(step.rate_factor)},
-               extent_of("a gradient step over", {step.weights, step.gradients, step.velocity}));
+  launch_steps<SearchElements>(native(as_cuda_stream(stream)), entries);
 }
 
-void CudaBackend::adamw_step(Stream& stream, const AdamWStep& step) {
-  launch_steps(
-      native(as_cuda_stream(stream)),
-      AdamWElements{.weights = device_f32(step.weights),
-                    .gradients = device_f32(step.gradients),
-                    .first = device_f32(step.first_moment),
-                    .second = device_f32(step.second_moment),
-                    .of = factors_of(step),
-                    .gradient_factor = device_factor(step.gradient_factor)},
-      extent_of("a gradient step over", {step.weights, step.gradients, step.first_moment, step.second_moment}));
+void CudaBackend::sgd_steps(Stream& stream, std::span<const SgdStep> steps) {
+  std::vector<FlatEntry<SgdElements>> entries;
+  for (const SgdStep& step : steps) {
+    const bool has_velocity = step.velocity.data != nullptr;
+    if (!has_velocity && step.momentum != 0) {
+      throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
+    }
+    entries.push_back(entry_of(SgdElements{.weights = device_f32(step.weights),
+                                           .gradients = device_f32(step.gradients),
+                                           .velocity = has_velocity ? device_f32(step.velocity) : nullptr,
+                                           .learning_rate = step.learning_rate,
+                                           .momentum = step.momentum,
+                                           .weight_decay = step.weight_decay,
+                                           .nesterov = step.nesterov,
+                                           .gradient_factor = device_factor(step.gradient_factor),
+                                           .rate_factor = device_factor(step.rate_factor),
+                                           .rate = device_factor(step.rate)},
+                               extent_of("a gradient step over", {step.weights, step.gradients, step.velocity})));
+  }
+  launch_steps<SgdElements>(native(as_cuda_stream(stream)), entries);
+}
+
+void CudaBackend::adamw_steps(Stream& stream, std::span<const AdamWStep> steps) {
+  std::vector<FlatEntry<AdamWElements>> entries;
+  for (const AdamWStep& step : steps) {
+    entries.push_back(entry_of(
+        AdamWElements{.weights = device_f32(step.weights),
+                      .gradients = device_f32(step.gradients),
+                      .first = device_f32(step.first_moment),
+                      .second = device_f32(step.second_moment),
+                      .of = std::bit_cast<AdamWFactors>(factors_of(step)),
+                      .factors = step.factors.data == nullptr
+                                     ? nullptr
+                                     : reinterpret_cast<const AdamWFactors*>(device_f32(step.factors)),
+                      .gradient_factor = device_factor(step.gradient_factor)},
+        extent_of("a gradient step over", {step.weights, step.gradients, step.first_moment, step.second_moment})));
+  }
+  launch_steps<AdamWElements>(native(as_cuda_stream(stream)), entries);
 }
 
 }  // namespace tutti::cuda

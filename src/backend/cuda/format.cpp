@@ -9,7 +9,6 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr int kWarp = 32;             // packs that a warp reads in one access
 constexpr std::int64_t kMinRows = 4;  // of a thread
 
 std::int64_t quotient_up(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
@@ -71,11 +70,11 @@ ImageLayout layout_of(const ActivationSpec& activation) {
   return dense_layout(activation.shape, format_of(activation).type());
 }
 
-RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks) {
+RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks, int max_width) {
   RowGrid grid;
   grid.rows = layout.rows();
   grid.packs = static_cast<int>(packs_of(layout, type));
-  grid.columns = static_cast<int>(quotient_up(grid.packs, kWarp));
+  grid.columns = static_cast<int>(quotient_up(grid.packs, max_width));
   grid.width = static_cast<int>(quotient_up(grid.packs, grid.columns));
   grid.height = RowGrid::kThreads / grid.width;
   const std::int64_t step = grid.height * kMinRows;

@@ -63,6 +63,9 @@ struct GradientSum {
 // coalesced accesses. For kernels with per-channel sums or values.
 struct RowGrid {
   static constexpr int kThreads = 256;  // of a block
+  static constexpr int kWidest = 32;    // packs that a warp reads in one access
+  // 128 bytes: a cache line. A last block that finishes the sums of a column then has few channels to finish.
+  static constexpr int kWidestOfSums = 8;
 
   std::int64_t rows = 0;
   std::int64_t chunk_rows = 0;  // of a block; the last chunk may have fewer
@@ -73,7 +76,8 @@ struct RowGrid {
   int chunks = 0;
 };
 
-// Divides the activation among about max_blocks blocks at most.
-RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks);
+// Divides the activation among about max_blocks blocks at most, of max_width packs of a row at most.
+RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks,
+                   int max_width = RowGrid::kWidest);
 
 }  // namespace tutti::cuda

@@ -30,6 +30,7 @@ inline Grid grid_of(const RowGrid& rows) {
 
 // Packs begin, begin + step, ... below end of the activation.
 struct RowShare {
+  int chunk;
   int pack;  // of each row
   int row;   // of those that the block has at a time
   std::int64_t begin;
@@ -40,6 +41,7 @@ struct RowShare {
 __device__ inline RowShare share_of_thread(const RowGrid& grid, int chunk) {
   const int thread = static_cast<int>(threadIdx.x);
   RowShare share;
+  share.chunk = chunk;
   share.row = thread / grid.width;
   share.pack = static_cast<int>(blockIdx.x) * grid.width + thread % grid.width;
   const std::int64_t first = chunk * grid.chunk_rows;
@@ -89,6 +91,56 @@ __device__ inline void add_rows(const ThreadRows& rows_of_threads, double (&valu
     __syncthreads();
     left = half;
   }
+}
+
+// Whether all other `blocks` blocks have called this before; the calling block then sees what they wrote. All threads
+// of the block must call it. `done` is zero before and after a launch.
+__device__ inline bool is_last_block(unsigned* done, unsigned blocks) {
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicAdd(done, 1u) + 1 == blocks;
+    __threadfence();
+    if (is_last) *done = 0;
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// Sums over rows are made of a partial one for each chunk and channel.
+template <class Sum>
+struct PartialSums {
+  Sum* values = nullptr;
+  unsigned* blocks_done = nullptr;  // by column of blocks; zero before and after a launch
+};
+
+// Stores the sums of a block, which the threads of its first row have. In the last block of each column, then calls
+// add(sums, partial sum, chunk) for every chunk in a fixed order, and finish(channel, sums) once for each channel of
+// the column. All threads of the block must call it.
+template <int kSums, int kSize, class Sum, class Add, class Finish>
+__device__ inline void finish_sums(const RowGrid& grid, const PartialSums<Sum>& partials, const RowShare& share,
+                                   const Sum (&of_block)[kSize], Add add, Finish finish) {
+  const int channels = grid.packs * kSize;
+  if (share.row == 0 && share.begin < share.end) {
+    Sum* const to = partials.values + static_cast<std::int64_t>(share.chunk) * channels + share.pack * kSize;
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) to[k] = of_block[k];
+  }
+  if (!is_last_block(partials.blocks_done + blockIdx.x, gridDim.y)) return;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int width = grid.width * kSize;
+  const ThreadRows rows{width, RowGrid::kThreads / width};
+  const int row = thread / width;
+  const int channel = static_cast<int>(blockIdx.x) * width + thread % width;
+  double sums[kSums] = {};
+  const int chunks = row < rows.height && channel < channels ? grid.chunks : 0;
+#pragma unroll 8
+  for (int chunk = row; chunk < chunks; chunk += rows.height) {
+    add(sums, partials.values[static_cast<std::int64_t>(chunk) * channels + channel], chunk);
+  }
+  add_rows(rows, sums);
+  if (row == 0 && channel < channels) finish(channel, sums);
 }
 
 // The packs of an activation as runs of equal length: the rows of images, or whole samples. Indices within a run are

@@ -3,6 +3,7 @@
 #include "backend/requests.hpp"
 #include "flat.cuh"
 #include "floats.cuh"
+#include "grids.cuh"
 
 #include <cmath>
 
@@ -108,12 +109,10 @@ __device__ void add_loss(std::int64_t* sums, double loss) {
 
 // One warp adds the losses, in an order that depends on the number of blocks alone.
 __device__ void add_losses(const SoftmaxWork& work, int lane) {
-  const volatile double* const losses = work.losses;  // other blocks wrote them during this launch
   double mine = 0;
-  for (unsigned block = static_cast<unsigned>(lane); block < gridDim.x; block += kLanes) mine += losses[block];
+  for (unsigned block = static_cast<unsigned>(lane); block < gridDim.x; block += kLanes) mine += work.losses[block];
   const double loss = sum_over_warp(mine);
   if (lane != 0) return;
-  *work.blocks_done = 0;
   add_figure(work.sums + 2, work.samples);
   add_loss(work.sums, loss);
 }
@@ -122,7 +121,6 @@ __device__ void add_losses(const SoftmaxWork& work, int lane) {
 template <class T>
 __global__ void softmax_loss(const SoftmaxWork work) {
   __shared__ SampleLoss losses[kWarps];
-  __shared__ bool is_last;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int warp = static_cast<int>(threadIdx.x) / kLanes;
   const std::int64_t sample = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
@@ -143,12 +141,8 @@ __global__ void softmax_loss(const SoftmaxWork work) {
     }
     add_figure(work.sums + 1, correct);
     work.losses[blockIdx.x] = loss;
-    __threadfence();
-    is_last = atomicAdd(work.blocks_done, 1u) + 1 == gridDim.x;
-    __threadfence();
   }
-  __syncthreads();
-  if (is_last && warp == 0) add_losses(work, lane);
+  if (is_last_block(work.blocks_done, gridDim.x) && warp == 0) add_losses(work, lane);
 }
 
 std::int64_t blocks_of(std::int64_t samples) { return (samples + kWarps - 1) / kWarps; }

@@ -3,8 +3,6 @@
 #include "floats.cuh"
 #include "grids.cuh"
 
-#include <algorithm>
-
 namespace tutti::cuda {
 namespace {
 
@@ -17,13 +15,15 @@ struct BiasRelu {
   bool relu = false;
 };
 
-// The sum of the gradients where the output is positive, and the sums of that over each chunk of rows.
+// The sum of the gradients where the output is positive, and the bias's gradient: the sum of that over all rows.
 struct OutputGradient {
   RowGrid grid;
   GradientSum gradients;
   const void* output = nullptr;  // null: everywhere
   void* result = nullptr;        // null where it is the first of the gradients as it is
-  float* partials = nullptr;     // chunks x padded channels; null: not wanted
+  float* bias = nullptr;         // null without
+  std::int64_t channels = 0;
+  PartialSums<float> partials;
 };
 
 // The canonical bias ends with the last channel.
@@ -79,20 +79,20 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
       add(sums, gradient[n]);
     }
   });
-  if (work.partials == nullptr) return;
+  if (work.bias == nullptr) return;
   double values[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) values[k] = sums.values[k];
   add_rows({work.grid.width, work.grid.height}, values);
-  if (share.row != 0 || share.begin >= share.end) return;
-  float* const to = work.partials + (static_cast<std::int64_t>(blockIdx.y) * work.grid.packs + share.pack) * kSize;
+  float of_chunk[kSize];
 #pragma unroll
-  for (int k = 0; k < kSize; ++k) to[k] = static_cast<float>(values[k]);
+  for (int k = 0; k < kSize; ++k) of_chunk[k] = static_cast<float>(values[k]);
+  const auto add_chunk = [](double(&sum)[1], float part, int) { sum[0] += part; };
+  const auto finish = [&](int channel, const double(&sum)[1]) {
+    if (channel < work.channels) work.bias[channel] = static_cast<float>(sum[0]);
+  };
+  finish_sums<1>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }
-
-constexpr std::size_t kAlignment = 256;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 class WeightedLayer final : public CudaLayer {
  public:
@@ -105,7 +105,7 @@ class WeightedLayer final : public CudaLayer {
  private:
   // The kernel that sums.
   auto gradient() const { return is_bf16() ? output_gradient<Bf16> : output_gradient<float>; }
-  void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
+  void form_output_gradient(CudaStream& stream, const LayerBackward& pass) const;
 
   WeightedLayerDesc layer_;
   ImageLayout layout_;  // of the output
@@ -115,10 +115,9 @@ class WeightedLayer final : public CudaLayer {
   std::unique_ptr<ConvolutionPlan> forward_;
   std::unique_ptr<ConvolutionPlan> weight_gradient_;  // null in evaluation
   std::unique_ptr<ConvolutionPlan> input_gradient_;   // null when none is wanted
-  // Offsets into the scratch memory of the backward pass, which begins with that of the plans; and its size.
-  std::size_t gradient_offset_ = 0;
-  std::size_t partials_offset_ = 0;
-  std::size_t backward_scratch_ = 0;
+  Buffer packed_gradient_;                            // of the filters
+  Buffer partials_;                                   // of the bias's gradient
+  Buffer blocks_done_;
 };
 
 WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc& layer, CudaWeights& weights,
@@ -128,7 +127,8 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc
       layout_(layout_of(layer.output)),
       grid_(share_rows(layout_, type_,
                        mode_ == LayerMode::training ? sum_blocks(gradient(), processor.device)
-                                                    : elementwise_blocks(processor.device))),
+                                                    : elementwise_blocks(processor.device),
+                       RowGrid::kWidestOfSums)),
       filters_(weights.packed(layer.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
@@ -139,12 +139,12 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc
   weight_gradient_ = plan(ConvolutionPass::weight_gradient);
   if (request.wants_input_gradient) input_gradient_ = plan(ConvolutionPass::input_gradient);
 
-  gradient_offset_ = aligned(weight_gradient_->scratch_bytes());
-  const auto gradient_values = static_cast<std::size_t>(layer.filters.packed_values());
-  partials_offset_ = gradient_offset_ + aligned(gradient_values * bytes_of(type_));
-  const auto partial_values = static_cast<std::size_t>(has_bias ? grid_.chunks * layout_.padded_channels : 0);
-  backward_scratch_ = partials_offset_ + partial_values * sizeof(float);
-  if (input_gradient_) backward_scratch_ = std::max(backward_scratch_, input_gradient_->scratch_bytes());
+  packed_gradient_ =
+      allocate_cuda(processor.device, static_cast<std::size_t>(layer.filters.packed_values()) * bytes_of(type_));
+  if (!has_bias) return;
+  partials_ =
+      allocate_cuda(processor.device, static_cast<std::size_t>(grid_.chunks * layout_.padded_channels) * sizeof(float));
+  blocks_done_ = allocate_cuda(processor.device, static_cast<std::size_t>(grid_.columns) * sizeof(unsigned));
 }
 
 void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
@@ -155,36 +155,37 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
          BiasRelu{grid_, pass.output, layout_.channels, bias_, layer_.relu});
 }
 
-void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const {
+void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass) const {
   const GradientSum gradients = reduce_to_three(stream, pass, layer_.output);
   const bool differs = gradients.second != nullptr || layer_.relu;
-  if (!differs && partials == nullptr) return;
-  launch(gradient(), grid_of(grid_), native(stream),
-         OutputGradient{.grid = grid_,
-                        .gradients = gradients,
-                        .output = layer_.relu ? pass.output : nullptr,
-                        .result = differs ? pass.output_gradients[0] : nullptr,
-                        .partials = partials});
+  if (!differs && bias_ == nullptr) return;
+  launch(
+      gradient(), grid_of(grid_), native(stream),
+      OutputGradient{.grid = grid_,
+                     .gradients = gradients,
+                     .output = layer_.relu ? pass.output : nullptr,
+                     .result = differs ? pass.output_gradients[0] : nullptr,
+                     .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1]),
+                     .channels = layout_.channels,
+                     .partials = {static_cast<float*>(partials_.data()), static_cast<unsigned*>(blocks_done_.data())}});
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   require_training(pass);
   CudaStream& cuda = as_cuda_stream(stream);
-  auto* const scratch = static_cast<std::byte*>(cuda.scratch(backward_scratch_));
-  void* const packed_gradient = scratch + gradient_offset_;
-  auto* const partials = bias_ == nullptr ? nullptr : reinterpret_cast<float*>(scratch + partials_offset_);
-  form_output_gradient(cuda, pass, partials);
-
+  form_output_gradient(cuda, pass);
   void* const output_gradient = pass.output_gradients[0];
-  weight_gradient_->run(cuda, {const_cast<void*>(pass.input), packed_gradient, output_gradient}, scratch);
-  launch_unpack(native(cuda), {.layout = layer_.filters,
-                               .type = type_,
-                               .packed = packed_gradient,
-                               .canonical = device_f32(pass.gradients[0]),
-                               .partials = grid_.chunks,
-                               .bias_partials = partials,
-                               .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1])});
-  if (input_gradient_) input_gradient_->run(cuda, {pass.input_gradient, filters_, output_gradient}, scratch);
+  const auto run = [&](ConvolutionPlan& plan, const ConvolutionTensors& tensors) {
+    plan.run(cuda, tensors, cuda.scratch(plan.scratch_bytes()));
+  };
+  run(*weight_gradient_, {const_cast<void*>(pass.input), packed_gradient_.data(), output_gradient});
+  const PackedFilters filters{layer_.filters, type_, device_f32(pass.gradients[0]), packed_gradient_.data()};
+  if (pass.unfinished != nullptr) {
+    dynamic_cast<PackedGradients&>(*pass.unfinished).add(filters);
+  } else {
+    launch_unpack(native(cuda), {&filters, 1});
+  }
+  if (input_gradient_) run(*input_gradient_, {pass.input_gradient, filters_, output_gradient});
 }
 
 std::unique_ptr<Layer> make_weighted(const Processor& processor, const LayerSpec& spec, const LayerRequest& request) {

@@ -5,15 +5,15 @@
 #include "backend/cuda/weights.hpp"
 #include "flat.cuh"
 #include "floats.cuh"
-#include "grids.cuh"
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr int kThreads = RowGrid::kThreads;
+constexpr int kThreads = 256;
 constexpr int kTileValues = 4608;  // one output of 3x3 filters over 512 channels
 
 // A block transposes one tile of channels x positions of one output.
@@ -62,16 +62,16 @@ __device__ inline int slot(int value) { return value + value / 32; }
 constexpr int kSlots = kTileValues + kTileValues / 32;
 
 // The tiles of one layer.
-struct PackEntry {
+struct FilterEntry {
   Tiles tiles;
-  const float* canonical;
+  float* canonical;
   void* packed;
 };
-using PackTable = BlockTable<PackEntry, 32>;
-static_assert(sizeof(PackTable) < 4096);  // the limit of kernel arguments
+using FilterTable = BlockTable<FilterEntry, 32>;
+static_assert(sizeof(FilterTable) < 4096);  // the limit of kernel arguments
 
 template <class T>
-__global__ void pack_filters(const PackTable table) {
+__global__ void pack_filters(const FilterTable table) {
   constexpr int kPack = Pack<T>::kSize;
   __shared__ float values[kSlots];
   const int layer = table.find_entry(blockIdx.x);
@@ -99,12 +99,15 @@ __global__ void pack_filters(const PackTable table) {
 }
 
 template <class T>
-__device__ inline void unpack_tile(const Tiles& tiles, const T* packed, float* canonical, float* values) {
+__global__ void unpack_filters(const FilterTable table) {
   constexpr int kPack = Pack<T>::kSize;
-  const Tile tile = tile_at(tiles, blockIdx.x);
+  __shared__ float values[kSlots];
+  const int layer = table.find_entry(blockIdx.x);
+  const Tiles tiles = table.entries[layer].tiles;
+  const Tile tile = tile_at(tiles, blockIdx.x - table.first_blocks[layer]);
   const int threads = static_cast<int>(blockDim.x);
 
-  const T* const from = packed + tile.packed;
+  const T* const from = static_cast<const T*>(table.entries[layer].packed) + tile.packed;
   const int packs = tile.channels / kPack;
   for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
     const int position = i / packs;
@@ -114,7 +117,7 @@ __device__ inline void unpack_tile(const Tiles& tiles, const T* packed, float* c
   }
   __syncthreads();
 
-  float* const to = canonical + tile.canonical;
+  float* const to = table.entries[layer].canonical + tile.canonical;
   for (int i = static_cast<int>(threadIdx.x); i < tile.real_channels * tile.positions; i += threads) {
     const int channel = i / tile.positions;
     const int position = i - channel * tile.positions;
@@ -122,55 +125,31 @@ __device__ inline void unpack_tile(const Tiles& tiles, const T* packed, float* c
   }
 }
 
-__device__ inline void sum_partials(const FilterGradients& request, std::int64_t output) {
-  const int thread = static_cast<int>(threadIdx.x);
-  double sum[1] = {0};
-  for (std::int64_t i = thread; i < request.partials; i += kThreads) {
-    sum[0] += request.bias_partials[i * request.layout.padded_outputs + output];
-  }
-  add_rows({1, kThreads}, sum);
-  if (thread == 0) request.bias[output] = static_cast<float>(sum[0]);
-}
-
-// The blocks after those of the tiles have one bias each.
-template <class T>
-__global__ void unpack_gradients(Tiles tiles, std::int64_t tile_count, FilterGradients request) {
-  __shared__ float values[kSlots];
-  if (blockIdx.x < tile_count) {
-    unpack_tile(tiles, static_cast<const T*>(request.packed), request.canonical, values);
-  } else {
-    sum_partials(request, blockIdx.x - tile_count);
-  }
-}
-
-template <class T>
-void pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
-  PackTable table;
-  for (const FilterPacking& request : requests) {
-    const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
-    table.add({tiles, request.canonical, request.packed}, tiles.count());
-  }
-  launch(pack_filters<T>, {.blocks = table.blocks, .threads = kThreads}, stream, table);
-}
-
-template <class T>
-void unpack(cudaStream_t stream, const FilterGradients& request) {
-  const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
-  const std::int64_t biases = request.bias == nullptr ? 0 : request.layout.outputs;
-  launch(unpack_gradients<T>, {.blocks = tiles.count() + biases, .threads = kThreads}, stream, tiles, tiles.count(),
-         request);
+void launch_for(cudaStream_t stream, std::span<const PackedFilters> layers, void (*in_bf16)(FilterTable),
+                void (*in_f32)(FilterTable)) {
+  for_each_table<FilterTable>(layers, [&](std::span<const PackedFilters> some) {
+    const ElementType type = some.front().type;
+    FilterTable table;
+    for (const PackedFilters& filters : some) {
+      const Tiles tiles = tiles_of(filters.layout, static_cast<int>(kPackBytes / bytes_of(type)));
+      table.add({tiles, filters.canonical, filters.packed}, tiles.count());
+    }
+    launch(type == ElementType::bf16 ? in_bf16 : in_f32, {.blocks = table.blocks, .threads = kThreads}, stream, table);
+  });
 }
 
 }  // namespace
 
-void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
-  for_each_table<PackTable>(requests, [&](std::span<const FilterPacking> some) {
-    some.front().type == ElementType::bf16 ? pack<Bf16>(stream, some) : pack<float>(stream, some);
-  });
+void launch_pack(cudaStream_t stream, std::span<const PackedFilters> layers) {
+  launch_for(stream, layers, pack_filters<Bf16>, pack_filters<float>);
 }
 
-void launch_unpack(cudaStream_t stream, const FilterGradients& request) {
-  request.type == ElementType::bf16 ? unpack<Bf16>(stream, request) : unpack<float>(stream, request);
+void launch_unpack(cudaStream_t stream, std::span<const PackedFilters> layers) {
+  launch_for(stream, layers, unpack_filters<Bf16>, unpack_filters<float>);
+}
+
+void PackedGradients::finish(Stream& stream) {
+  launch_unpack(native(as_cuda_stream(stream)), std::exchange(gradients_, {}));
 }
 
 CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values)
@@ -178,7 +157,7 @@ CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std:
   for (const Tensor& value : values_) device_f32(value);  // throws unless they are f32 in a GPU's memory
 }
 
-FilterPacking CudaWeights::packing() const { return {layout_, type_, device_f32(values_.at(0)), packed_.data()}; }
+PackedFilters CudaWeights::filters() const { return {layout_, type_, device_f32(values_.at(0)), packed_.data()}; }
 
 void CudaWeights::refresh(Stream& stream) {
   LayerWeights* const layers[] = {this};
@@ -186,15 +165,15 @@ void CudaWeights::refresh(Stream& stream) {
 }
 
 void CudaWeights::refresh(CudaStream& stream, std::span<LayerWeights* const> layers) {
-  std::vector<FilterPacking> packings;
+  std::vector<PackedFilters> filters;
   for (LayerWeights* const layer : layers) {
     CudaWeights& weights = cuda_weights(layer);
     const std::lock_guard lock(weights.mutex_);
     weights.refreshed_on_ = &stream;
-    if (weights.packed_.data() != nullptr) packings.push_back(weights.packing());
+    if (weights.packed_.data() != nullptr) filters.push_back(weights.filters());
   }
   use_cuda_device(stream.device());
-  launch_pack(native(stream), packings);
+  launch_pack(native(stream), filters);
 }
 
 void* CudaWeights::packed(const FilterLayout& layout) {
@@ -206,7 +185,7 @@ void* CudaWeights::packed(const FilterLayout& layout) {
       // Not cudaDeviceSynchronize(), which would also wait for collectives and thus for other ranks.
       const auto stream = make_cuda_stream(device_);
       stream->wait_for(*refreshed_on_);  // which may still write the values
-      const FilterPacking mine[] = {packing()};
+      const PackedFilters mine[] = {filters()};
       launch_pack(native(*stream), mine);
       stream->synchronize();
     }
@@ -232,6 +211,10 @@ CudaWeights& cuda_weights(const LayerSpec& spec, const LayerRequest& request) {
 
 std::unique_ptr<LayerWeights> CudaBackend::make_weights(const LayerSpec& spec, std::span<const Tensor> values) {
   return std::make_unique<CudaWeights>(processor_, spec, values);
+}
+
+std::unique_ptr<UnfinishedGradients> CudaBackend::make_unfinished_gradients() {
+  return std::make_unique<PackedGradients>();
 }
 
 void CudaBackend::refresh(Stream& stream, std::span<LayerWeights* const> layers) {

@@ -26,27 +26,27 @@ struct FilterLayout {
   friend bool operator==(const FilterLayout&, const FilterLayout&) = default;
 };
 
-// Packing writes the zeros of padded channels, but not those of padded outputs.
-struct FilterPacking {
+// The filters of one layer, or their gradients, in both forms.
+struct PackedFilters {
   FilterLayout layout;
   ElementType type = ElementType::f32;  // of the packed values
-  const float* canonical = nullptr;
+  float* canonical = nullptr;
   void* packed = nullptr;
 };
-// Packs the filters of any number of layers, all of one type.
-void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests);
+// Packs, or unpacks, any number of layers, all of one type. Packing writes the zeros of padded channels, but not those
+// of padded outputs. Asynchronous.
+void launch_pack(cudaStream_t stream, std::span<const PackedFilters> layers);
+void launch_unpack(cudaStream_t stream, std::span<const PackedFilters> layers);
 
-// The last step of a parameter gradient: unpacks filters and adds the partial sums of the bias.
-struct FilterGradients {
-  FilterLayout layout;
-  ElementType type = ElementType::f32;
-  const void* packed = nullptr;
-  float* canonical = nullptr;
-  std::int64_t partials = 0;             // number of partial sums of the output gradients
-  const float* bias_partials = nullptr;  // null without bias
-  float* bias = nullptr;
+// The gradients of filters, which one kernel unpacks.
+class PackedGradients final : public UnfinishedGradients {
+ public:
+  void add(const PackedFilters& gradients) { gradients_.push_back(gradients); }
+  void finish(Stream& stream) override;
+
+ private:
+  std::vector<PackedFilters> gradients_;
 };
-void launch_unpack(cudaStream_t stream, const FilterGradients& request);
 
 class CudaWeights final : public LayerWeights {
  public:
@@ -66,7 +66,7 @@ class CudaWeights final : public LayerWeights {
   const LayerSpec& spec() const { return spec_; }
 
  private:
-  FilterPacking packing() const;
+  PackedFilters filters() const;
 
   int device_;
   ElementType type_;

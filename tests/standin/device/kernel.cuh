@@ -27,8 +27,10 @@
 #include <cstring>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -128,6 +130,7 @@ inline double __longlong_as_double(long long a) { return std::bit_cast<double>(a
 namespace tutti::standin {
 
 struct KernelLaunch {
+  std::string kind;
   std::int64_t blocks = 1;
   std::int64_t blocks_y = 1;
   int threads = 1;
@@ -148,6 +151,9 @@ void append_words(Parameter argument, std::vector<std::uint64_t>& words) {
     words.push_back(word);
   }
 }
+
+// The types of a kernel's parameters, without namespaces: "Pool, Runs".
+std::string kind_of(const std::type_info& tuple);
 
 // Sets the thread's last error if the launch is invalid, as CUDA does. Asynchronous.
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream);
@@ -178,8 +184,10 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream
   };
   std::vector<std::uint64_t> words;
   (standin::append_words(static_cast<Parameters>(arguments), words), ...);
+  static const std::string kind = standin::kind_of(typeid(std::tuple<Parameters...>));
   standin::enqueue_kernel(
-      {.blocks = grid.blocks,
+      {.kind = kind,
+       .blocks = grid.blocks,
        .blocks_y = grid.blocks_y,
        .threads = grid.threads,
        .arguments = std::make_shared<Call>(std::tuple<Parameters...>(static_cast<Parameters>(arguments)...), kernel),
