@@ -29,6 +29,11 @@ void separate_memory(bool separate);
 // The number of allocations that were not freed.
 std::size_t allocations();
 
+// NCCL's collectives of this process, of which a group is one.
+std::int64_t nccl_launches();
+// The blocks of memory that are registered with NCCL.
+std::size_t nccl_windows();
+
 // For libraries that enqueue work on streams. `can_run` is called repeatedly, and the stream waits while it returns
 // false. Returns a CUDA error. Asynchronous.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run = {});

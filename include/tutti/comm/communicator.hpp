@@ -65,7 +65,7 @@ class Communicator {
   virtual std::vector<AllReduceThreshold> thresholds() const { return {}; }
 
   // Zeroed memory that operations can use without a copy, aligned to at least 64 bytes. In one operation, either all
-  // ranks or none must use such memory.
+  // ranks or none must use such memory; the first one waits for the other ranks where NCCL registers the memory.
   virtual Buffer allocate(std::size_t bytes) = 0;
 
   // Adds the f32 or i64 values of all ranks in place, after the work already in `stream`. `values` is borrowed until

@@ -93,16 +93,22 @@ Connection::Connection(World& world, const NcclOptions& options)
   });
   world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
   run_or_throw_on_all(world, [&] {
+    const std::string where = fmt::format("connecting {} ranks by NCCL", world.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclComm_t communicator = nullptr;
+    ncclComm_t parent = nullptr;
+    ncclComm_t child = nullptr;  // outlives `connecting`: NCCL's thread writes to it
     world.collectives().by_nccl = true;
     const CollectiveScope counted(world.collectives());
-    const ncclResult_t result = ncclCommInitRankConfig(&communicator, world.size(), id, world.rank(), &config);
+    const ncclResult_t connected = ncclCommInitRankConfig(&parent, world.size(), id, world.rank(), &config);
     // On failure this aborts the communicator before the ranks agree, so that the others are notified at once.
-    Handle connecting(communicator);
-    wait_until_done(communicator, result, fmt::format("connecting {} ranks by NCCL", world.size()));
-    communicator_ = std::move(connecting);
+    Handle connecting(parent);
+    wait_until_done(parent, connected, where);
+    config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    wait_until_done(parent, ncclCommSplit(parent, 0, world.rank(), &child, &config), where);
+    connecting_ = std::move(connecting);
+    communicator_ = Handle(child);
   });
 }
 
@@ -112,13 +118,14 @@ void Connection::wait_until_done(ncclComm_t communicator, ncclResult_t result, c
     if (watch.seconds() > deadline_seconds_) throw timeout_error(where);
     result = state_of(communicator);
   }
+  require_success(result, where);
+}
+
+void Connection::require_success(ncclResult_t result, const std::string& where) const {
   if (result != ncclSuccess) throw failed(where, result);
 }
 
-void Connection::check_async_error(const std::string& where) const {
-  const ncclResult_t state = state_of(native());
-  if (state != ncclSuccess && state != ncclInProgress) throw failed(where, state);
-}
+void Connection::check_async_error(const std::string& where) const { require_success(state_of(native()), where); }
 
 Error Connection::failed(const std::string& where, ncclResult_t result) const {
   std::string remedy;
@@ -144,7 +151,7 @@ Group::~Group() {
 }
 
 void Group::add(ncclResult_t result) {
-  if (result_ == ncclSuccess && result != ncclInProgress) result_ = result;
+  if (result_ == ncclSuccess) result_ = result;
 }
 
 ncclResult_t Group::end() {
