@@ -120,8 +120,15 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
-      exchange_(
-          std::make_unique<GradientExchange>(context.communicator, *ownership_, arena_.gradients(), exact_.get())),
+      rounded_(options.exchange.rounds() && context.communicator.size() > 1
+                   ? std::make_unique<OwnedTensor>(context.communicator, arena_.layout().trained_elements(),
+                                                   ElementType::bf16)
+                   : std::make_unique<OwnedTensor>()),
+      exchange_(std::make_unique<GradientExchange>(context.communicator, *ownership_,
+                                                   ExchangedGradients{.gradients = arena_.gradients(),
+                                                                      .exact = exact_.get(),
+                                                                      .rounded = rounded_->values,
+                                                                      .backend = &backend_})),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())) {
   stream_->set_wait_callback([this] {
     context_->communicator.progress();
@@ -351,7 +358,9 @@ std::size_t Replica::memory_bytes() const {
   return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes();
 }
 
-std::size_t Replica::exchange_bytes() const { return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0); }
+std::size_t Replica::exchange_bytes() const {
+  return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0) + rounded_->memory.bytes();
+}
 
 std::size_t Replica::optimizer_bytes() const {
   std::size_t bytes = 0;

@@ -1,5 +1,7 @@
 #include "standin/nccl_exchange.hpp"
 
+#include "tutti/base/bf16.hpp"
+
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"
 
@@ -19,13 +21,17 @@ std::vector<std::shared_ptr<void>>& memory_left_to_mpi() {
   return memory;
 }
 
+float add(float one, float other) { return one + other; }
+std::int64_t add(std::int64_t one, std::int64_t other) { return one + other; }
+Bf16 add(Bf16 one, Bf16 other) { return to_bf16(to_float(one) + to_float(other)); }
+
 template <class T>
 void add_all(void* sums, std::size_t count, const std::vector<std::vector<std::byte>>& by_rank) {
   std::vector<T> total(count);
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     std::vector<T> addends(count);
     if (count > 0) std::memcpy(addends.data(), by_rank[rank].data(), by_rank[rank].size());
-    for (std::size_t i = 0; i < count; ++i) total[i] = rank == 0 ? addends[i] : total[i] + addends[i];
+    for (std::size_t i = 0; i < count; ++i) total[i] = rank == 0 ? addends[i] : add(total[i], addends[i]);
   }
   if (count > 0) std::memcpy(sums, total.data(), count * sizeof(T));
 }
@@ -167,6 +173,7 @@ void Exchange::finish() {
   if (call_.bytes() == 0 || call_.kind == Call::Kind::send) return;
   if (call_.kind == Call::Kind::reduce && rank_ != call_.other) return;
   if (call_.adds() && call_.type == ncclFloat32) return add_all<float>(call_.to, call_.count, by_rank_);
+  if (call_.adds() && call_.type == ncclBfloat16) return add_all<Bf16>(call_.to, call_.count, by_rank_);
   if (call_.adds()) return add_all<std::int64_t>(call_.to, call_.count, by_rank_);
   auto* to = static_cast<std::byte*>(call_.to);
   for (const auto& values : by_rank_) {

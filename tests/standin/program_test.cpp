@@ -151,6 +151,8 @@ TEST(ProgramOnGpus, ExchangesGradientsOfRanksThroughNcclAndThroughTheHost) {
   launch.words.insert(launch.words.end(), {"--bucket-mib", "0.1"});
   expect_the_cpus_loss(launch, {{"--comm", "nccl"},
                                 {"--comm", "mpi"},
+                                {"--comm", "nccl", "--wire", "bf16"},
+                                {"--comm", "mpi", "--wire", "bf16"},
                                 {"--comm", "nccl", "--exchange", "sharded"},
                                 {"--comm", "nccl", "--exchange", "central"}});
 }
@@ -324,6 +326,8 @@ TEST(ProgramOnGpus, IsEndedByTheWatchBeforeNcclGivesUp) {
     expect_end(result, 86, {"wait for each other in the same collective", "NCCL_SOCKET_IFNAME and NCCL_IB_HCA"});
     EXPECT_EQ(result.err.find("gave up after"), std::string::npos) << result.err;
   }
+  // The host does not return from NCCL.
+  expect_end(run_child(words, {{"TUTTI_NCCL_FAULT", "block 1 9"}}), 86, {": rank 1 on ", " is stuck: "});
 }
 
 }  // namespace

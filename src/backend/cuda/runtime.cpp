@@ -124,6 +124,7 @@ bool is_of_gpu(const Error& error) {
 }
 
 float* device_f32(const Tensor& tensor) { return values_of<float>(tensor, ElementType::f32); }
+std::uint16_t* device_bf16(const Tensor& tensor) { return values_of<std::uint16_t>(tensor, ElementType::bf16); }
 double* device_f64(const Tensor& tensor) { return values_of<double>(tensor, ElementType::f64); }
 std::int32_t* device_i32(const Tensor& tensor) { return values_of<std::int32_t>(tensor, ElementType::i32); }
 std::int64_t* device_i64(const Tensor& tensor) { return values_of<std::int64_t>(tensor, ElementType::i64); }

@@ -17,6 +17,8 @@ ncclDataType_t type_of(const Tensor& values) {
   switch (values.type) {
     case ElementType::f32:
       return ncclFloat32;
+    case ElementType::bf16:
+      return ncclBfloat16;
     case ElementType::i32:
       return ncclInt32;
     case ElementType::f64:
