@@ -4,10 +4,20 @@
 
 log() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
 
+# Ends the job with a status that a repetition would not mend. In a chain, cancels the jobs that wait for this one.
+give_up() { # STATUS
+  if [[ ${TUTTI_CHAIN:-} ]] && (($1)); then
+    log "status $1; the rest of the chain is cancelled"
+    squeue --me --noheader --states=PENDING --format='%i %E' |
+      awk -v after=":$SLURM_JOB_ID([^0-9]|\$)" '$2 ~ after { print $1 }' | xargs --no-run-if-empty scancel || true
+  fi
+  exit "$1"
+}
+
 trainer=./trainer
 if [[ ! -f $trainer || ! -x $trainer ]] && ! trainer=$(type -P tutti); then
   log "no ./trainer in $PWD and no tutti in PATH: run tools/demo there, load tutti's module, or submit from elsewhere"
-  exit 66
+  give_up 66
 fi
 
 # Sets `launcher`, which starts one rank per task: srun itself where it can connect the ranks (PMI), else
@@ -26,12 +36,21 @@ choose_launcher() {
       ;;
     mpirun)
       launcher=(mpirun -np "$ranks")
+      # After SIGTERM, mpirun of Open MPI would kill its ranks in a second. scancel sends it to the ranks, too.
+      if [[ $pmi == pmix ]] && env --block-signal=TERM true 2>/dev/null; then
+        launcher=(env --block-signal=TERM "${launcher[@]}")
+      fi
       if ((${SLURM_CPUS_PER_TASK:-1} > 1)) && [[ $pmi == pmix ]]; then
         launcher+=(--map-by "slot:PE=$SLURM_CPUS_PER_TASK")
       fi
       ;;
-    *) log "TUTTI_LAUNCHER is srun or mpirun, not '$by'" && exit 64 ;;
+    *) log "TUTTI_LAUNCHER is srun or mpirun, not '$by'" && give_up 64 ;;
   esac
+}
+
+newest_checkpoint() {
+  local manifests=("$out"/checkpoints/step-*.json)
+  echo "${manifests[-1]}"
 }
 
 # Runs a training in the folder `out` and sets its `status`, which launchers may hide, and `saved` if it stopped after
@@ -41,6 +60,7 @@ choose_launcher() {
 train() { # OPTIONS
   mkdir -p "$out"
   rm -f "$out/exit.json"
+  before=$(newest_checkpoint)
   status=75
   if [[ $warned ]]; then return; fi # before the ranks started
   "${launcher[@]}" "$trainer" "$@" --out "$out" --resume &
@@ -55,19 +75,37 @@ train() { # OPTIONS
   if ((status)) && [[ $warned && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
 }
 
+# Whether the training has saved a checkpoint since it started, or crashed after its first step.
+has_progressed() {
+  local done=0
+  if [[ $(newest_checkpoint) != "$before" ]]; then return; fi
+  if [[ $(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) =~ \"step\":([0-9]+) ]]; then
+    done=${BASH_REMATCH[1]}
+  fi
+  [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"step\":([0-9]+) ]] && ((BASH_REMATCH[1] > done + 1))
+}
+
 # Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a
 # bit flip on one rank (87: the replicas differed; each checkpoint was verified before it was saved), or the launcher.
-# Three restarts at most.
+# Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
 may_retry() {
   ((status == 70 || status == 86 || status == 87 || status > 128)) || return
-  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
+  local how="status $status"
+  if ((status != 87)) && ! has_progressed; then
+    how+=' without progress'
+    if [[ -r $out/crashes && $(tail -n 1 "$out/crashes") == *'without progress' ]]; then
+      log "$how, as before: not requeued; TUTTI_OUT=$folder sbatch ... resumes it"
+      return 1
+    fi
+  fi
+  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: $how" >>"$out/crashes"
   (($(wc -l <"$out/crashes") <= 3))
 }
 
 # Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_requeue() { # OPTIONS
-  local run='' warned='' saved='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+  local run='' warned='' saved='' before='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
   local folder=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task} # of an array, the beginning of its folders' names
@@ -75,18 +113,18 @@ train_and_requeue() { # OPTIONS
   out=$folder$element
   choose_launcher
   train "$@"
-  ((status == 75)) || may_retry || exit "$status"
+  ((status == 75)) || may_retry || give_up "$status"
+  local end="status $status"
+  if [[ $saved ]]; then end=saved; elif ((status == 75)); then end='stopped before it had saved'; fi
   job=$(scontrol show job "$task") || true
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
-    log "status $status; Slurm has put the job back into the queue"
+    log "$end; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
-    local end='cancelled before it had saved'
-    if [[ $saved ]]; then end='saved and cancelled'; fi
-    log "$end; TUTTI_OUT=$folder sbatch ... resumes it"
+    log "$end; cancelled; TUTTI_OUT=$folder sbatch ... resumes it"
   elif [[ $job == *\ Requeue=0\ * ]]; then
-    log "status $status; a job with TUTTI_OUT=$folder resumes it"
+    log "$end; a job with TUTTI_OUT=$folder resumes it"
   else
-    log "status $status; back into the queue"
+    log "$end; back into the queue"
     # Waits until Slurm ends the job: a job that ends by itself after a warning counts as completed.
     if scontrol requeue "$task"; then sleep 600; fi
   fi

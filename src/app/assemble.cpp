@@ -197,14 +197,17 @@ void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
 
 }  // namespace
 
+bool is_model_file(const std::string& model) {
+  return model.find('/') != std::string::npos || model.ends_with(".toml");
+}
+
 NetworkSpec choose_model(const RunConfig& config) {
   const std::string& model = config.model;
   if (config.extensions != nullptr) {
     const auto found = std::ranges::find(config.extensions->networks, model, &NetworkSpec::name);
     if (found != config.extensions->networks.end()) return *found;
   }
-  const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
-  return is_path ? read_model_file(model) : built_in_model(model);
+  return is_model_file(model) ? read_model_file(model) : built_in_model(model);
 }
 
 const CustomData* find_custom_data(const RunConfig& config) {

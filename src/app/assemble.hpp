@@ -24,8 +24,9 @@ namespace tutti {
 
 // The network and the data sets that --model and --data name: built in, read from files, or of a custom program.
 
-// Names of extensions take precedence over built-in ones. A value with a slash, or that ends in .toml, is the path of
-// a model file.
+// Whether the value of --model is the path of a model file: it has a slash, or ends in .toml.
+bool is_model_file(const std::string& model);
+// Names of extensions take precedence over built-in ones.
 NetworkSpec choose_model(const RunConfig& config);
 
 // Null if --data names no data set of an extension. Throws a usage error for options that only apply to files.

@@ -1,5 +1,4 @@
 #include "tutti/base/text.hpp"
-#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
@@ -83,12 +82,7 @@ void Check::use_options_of_rank_0() {
 void Check::check_gpus_of_hosts() {
   GpuFacts facts = gpu_facts(config_.device);
   facts.note = assembly_.processor.note;
-  Findings mine = check_gpus(facts);
-  if (assembly_.processor.is_gpu()) {
-    mine.add(
-        check_affinity(Machine(), facts.inventory.devices.at(static_cast<std::size_t>(assembly_.processor.device))));
-  }
-  findings_.add(gather(world_, mine));
+  findings_.add(gather(world_, check_gpus(facts)));
   if (!assembly_.processor.warning.empty()) findings_.warn("{}", assembly_.processor.warning);
 }
 
@@ -135,14 +129,12 @@ void Check::run() {
 std::int64_t Check::saves_left() const {
   if (needs_.memory.estimate.checkpoint == 0) return 0;
   const TrainerOptions& options = assembly_.options;
-  const SplitBatchSampler schedule(assembly_.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
-  std::int64_t steps = schedule.steps_before(options.epochs);
-  if (options.steps > 0) steps = std::min(steps, options.steps);
-  if (start_.resumed) steps = std::max<std::int64_t>(steps - start_.resumed->state.progress.step, 0);
+  const std::int64_t done = start_.resumed ? start_.resumed->state.progress.step : 0;
+  const std::int64_t steps = std::max<std::int64_t>(start_.plan.steps - done, 0);
   std::int64_t every = steps;
   if (options.checkpoint_every_steps > 0) every = options.checkpoint_every_steps;
   if (options.checkpoint_every_epochs > 0) {
-    every = std::max<std::int64_t>(schedule.steps_before(options.checkpoint_every_epochs), 1);
+    every = std::max<std::int64_t>(start_.plan.epoch_steps * options.checkpoint_every_epochs, 1);
   }
   return steps == 0 ? 0 : (steps + every - 1) / every;
 }

@@ -37,10 +37,12 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxMistakes = 24;
 
 // Without --on, evaluates the test set, or all images of other data without one, but never the run's training set.
+// Returns "train", "test", or "all" for other data without a test set.
 std::string chosen_set(const Scoring& scoring, std::optional<EvalSet> on) {
   if (on == EvalSet::train) return "train";
   if (scoring.data().test) return "test";
-  if (on == EvalSet::any || (!on && !scoring.is_of_run())) return "train";
+  if (on != EvalSet::test && !scoring.is_of_run()) return "all";
+  if (on == EvalSet::any) return "train";
   throw Error(ErrorSource::input,
               fmt::format("--data {} has no test set: give --test-data, or --on train to evaluate the training set",
                           scoring.config().data))
@@ -199,7 +201,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation, CommandConte
   Scoring scoring(world, invocation, {.checkpoint = invocation.eval.checkpoint}, context);
   const EvalRequest& request = invocation.eval;
   const std::string set = chosen_set(scoring, request.on);
-  const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;
+  const Dataset& data = set == "test" ? *scoring.data().test : *scoring.data().train;
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
   Confusion confusion(by_class ? shown_class_names(data.info()) : std::vector<std::string>{});
   std::vector<Mistake> mistakes;

@@ -247,7 +247,7 @@ struct NamedSet {
 // Unlabelled images are one set without a name.
 std::vector<NamedSet> chosen_sets(const Scoring& scoring, std::optional<PredictSets> on) {
   const DataPair& data = scoring.data();
-  const NamedSet train{"train", data.train.get()};
+  const NamedSet train{on || scoring.is_of_run() ? "train" : "all", data.train.get()};
   const NamedSet test{"test", data.test.get()};
   if (data.test && on == PredictSets::all) return {train, test};
   if (data.test && on != PredictSets::train) return {test};

@@ -134,6 +134,7 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
                          .shares_device = config.share_device,
                          .note = choice.note,
                          .warning = choice.warning};
+  if (chosen.is_gpu()) chosen.gpu = facts.inventory.devices.at(static_cast<std::size_t>(chosen.device));
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
   chosen.precision = config.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
   run_or_throw_on_all(world, [&] {

@@ -36,6 +36,7 @@ CudaLibraries load_cuda_libraries(const std::string& path = cuda_library_path())
 struct ChosenProcessor {
   std::unique_ptr<Backend> backend;
   int device = -1;                        // number of the GPU; negative: the CPU
+  CudaDevice gpu{};                       // if it is not the CPU
   bool all_on_gpus = false;               // every rank of the world
   bool shares_device = false;             // with other ranks, by --share-device
   Precision precision = Precision::fp32;  // of all ranks, with --precision auto resolved

@@ -107,7 +107,7 @@ struct RunConfig {
   ParsedOption<parse_part_map> part_map{"even"};
   std::int64_t threads = 0;
   Device device = Device::automatic;
-  std::optional<Precision> precision;  // empty: tf32 if all ranks are on GPUs that have it, else fp32
+  std::optional<Precision> precision;  // empty: tf32 if all ranks use GPUs that support it, else fp32
   bool tiled_convolutions = true;
   Comm comm = Comm::automatic;
   std::optional<Exchange> exchange;  // empty: exact with --parts, else ring

@@ -65,12 +65,6 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                        image.text(), from, data.classes));
   if (test_samples == 0)
     log.info("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
-  if (world.rank() == 0 && config.last_batch == LastBatch::keep && data.samples < config.batch_size) {
-    log.warn(
-        fmt::format("--batch-size {} is more than {}: every step trains on all of them; use a smaller --batch-size "
-                    "for more steps per epoch",
-                    config.batch_size, plural(data.samples, "training image")));
-  }
   log.info(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, precision {}, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
                        static_cast<double>(assembly.network->multiply_adds()) / 1e6, name_of(*config.precision),

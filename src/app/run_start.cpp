@@ -3,7 +3,6 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
-#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
@@ -11,6 +10,7 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/findings.hpp"
+#include "preflight/gpus.hpp"
 #include "preflight/host.hpp"
 #include "preflight/options.hpp"
 #include "run_config.hpp"
@@ -107,6 +107,26 @@ void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& lo
     config.given = given;
   });
   log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.out, path));
+}
+
+// Throws an input error that names the first layer in which the model file of --model differs from the checkpoint's
+// network, for example because it was edited. The file may have been removed.
+void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, const std::string& checkpoint) {
+  std::error_code unseen;
+  const bool is_asked_for = config.given.contains("model") && is_model_file(config.model);
+  if (!is_asked_for || !std::filesystem::exists(config.model, unseen)) return;
+  NetworkSpec asked = read_model_file(config.model);
+  asked.name = stored.name;
+  if (asked == stored) return;
+  const auto [layer, of_checkpoint] = std::ranges::mismatch(asked.layers, stored.layers);
+  std::string what = "init";
+  if (of_checkpoint != stored.layers.end()) what = fmt::format("layer '{}'", of_checkpoint->name);
+  if (layer != asked.layers.end()) what = fmt::format("layer '{}'", layer->name);
+  throw Error(ErrorSource::input,
+              fmt::format("--model {} differs from the network of the checkpoint {} in {}: leave the option out to "
+                          "continue with that network, or start a new run with these weights: --init-from {} and "
+                          "another --out",
+                          config.model, checkpoint, what, checkpoint));
 }
 
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, DamagedPolicy damaged,
@@ -220,8 +240,9 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   return warnings;
 }
 
-// Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
-Findings check_load(World& world, const Assembly& assembly) {
+// Warns of too few cores, cores far from the GPU, unsuitable parts and learning rates, and classes without samples.
+// Collective.
+Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan) {
   Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
                               assembly.data.train->info().samples);
   const HostLoad load{.host = world.host(),
@@ -232,14 +253,10 @@ Findings check_load(World& world, const Assembly& assembly) {
                       .quota = Machine().group_limits().cores};
   const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
   mine.add(check_cores(load));
+  if (assembly.processor.is_gpu()) mine.add(check_affinity(Machine(), assembly.processor.gpu));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
   Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
-  const TrainerOptions& options = assembly.options;
-  const SplitBatchSampler sampler(assembly.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
-  std::int64_t planned = sampler.steps_before(options.epochs);
-  if (options.steps > 0) planned = std::min(planned, options.steps);
-  const bool has_own_end = options.schedule_epochs > 0;
-  all.add(check_rates(assembly.config, planned, has_own_end ? sampler.steps_before(options.schedule_epochs) : planned));
+  all.add(check_rates(assembly.config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
   return all;
 }
@@ -300,6 +317,7 @@ RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, Pref
     run_or_throw_on_all(world, [&] {
       if (start.resumed) {
         start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
+        refuse_other_network(config, *start.model, start.resumed->path);
       } else if (takes_weights && !config.given.contains("model")) {
         start.model = model_of(*start.weights, config);
       } else {
@@ -324,6 +342,11 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
   Assembly assembly = assemble(world, config, sources, preflight, log);
   if (!assembly.data.train) return assembly;
   start.digests = digests_of(assembly.data);
+  if (assembly.network) {
+    preflight.attempt([&] {
+      run_or_throw_on_all(world, [&] { start.plan = plan_run(assembly.options, assembly.data.train->info().samples); });
+    });
+  }
   if (!start.resumed) return assembly;
   Findings warnings;
   preflight.attempt([&] { warnings = refuse_other_data(*start.resumed, assembly.config, start.digests); });
@@ -333,7 +356,8 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
 
 void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight) {
   if (assembly.network) {
-    preflight.add(check_load(world, assembly));
+    preflight.add(check_load(world, assembly, start.plan));
+    if (!start.resumed && !start.weights) preflight.add(check_biases(*assembly.network));
   }
   if (assembly.network && start.weights) {
     Findings of_weights;

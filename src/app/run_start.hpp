@@ -37,6 +37,7 @@ struct RunStart {
   std::optional<LoadedCheckpoint> weights;  // initial weights from another run
   std::optional<NetworkSpec> model;         // empty if its source cannot be read
   DataDigests digests{};                    // of the data, once they are loaded
+  RunPlan plan{};                           // likewise; zeros if they do not fill a batch
 };
 
 // Throws if --resume names a folder without a run, which may be mistyped, and no options of a new run are given.

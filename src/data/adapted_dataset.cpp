@@ -67,6 +67,7 @@ class AdaptedDataset final : public Dataset {
     batch.buffers.resize(std::max(batch.buffers.size(), 2 * used));
     for (std::size_t i = 0; i < used; ++i) recolor(batch.images[i], batch.buffers[used + i]);
   }
+  std::string name_of(std::int64_t sample) const override { return data_->name_of(sample); }
   std::string file_of(std::int64_t sample) const override { return data_->file_of(sample); }
   std::size_t resident_bytes() const override { return data_->resident_bytes(); }
   std::uint64_t digest() const override { return data_->digest(); }

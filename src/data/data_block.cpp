@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -93,19 +94,20 @@ void write_set(BlockWriter& block, const LoadedSet& set) {
   }
   block.add(nlohmann::json::to_msgpack(metadata));
   block.add(set.labels);
-  if (files != nullptr) {
-    std::vector<char> letters;
-    std::vector<std::uint64_t> ends;
-    for (const auto& [name, bytes] : files->files) {
-      letters.insert(letters.end(), name.begin(), name.end());
-      ends.push_back(letters.size());
-    }
-    block.add(letters);
-    block.add(ends);
-  } else if (stored != nullptr) {
+  std::vector<char> letters;
+  std::vector<std::uint64_t> ends;
+  const auto add_name = [&](const std::string& name) {
+    letters.insert(letters.end(), name.begin(), name.end());
+    ends.push_back(letters.size());
+  };
+  std::ranges::for_each(set.names, add_name);
+  if (files != nullptr) std::ranges::for_each(files->files, add_name, &ImageFiles::File::name);
+  block.add(letters);
+  block.add(ends);
+  if (stored != nullptr) {
     block.add(stored->rows);
     block.add(stored->checksums);
-  } else {
+  } else if (files == nullptr) {
     block.add(std::get<std::vector<std::uint8_t>>(set.pixels));
   }
 }
@@ -114,12 +116,11 @@ std::unique_ptr<Dataset> open_set(BlockReader& block) {
   const nlohmann::json metadata = block.next_metadata();
   LazySet set{.info = metadata.at("info").get<DatasetInfo>(),
               .labels = block.next<std::int32_t>(),
+              .names = {.letters = block.next<char>(), .ends = block.next<std::uint64_t>()},
               .digest = metadata.at("digest").get<std::uint64_t>()};
   if (metadata.contains("folder")) {
     return make_image_folder(std::move(set), {.folder = metadata.at("folder").get<std::string>(),
-                                              .upright = metadata.at("upright").get<bool>(),
-                                              .letters = block.next<char>(),
-                                              .ends = block.next<std::uint64_t>()});
+                                              .upright = metadata.at("upright").get<bool>()});
   }
   if (metadata.contains("array")) {
     return make_stored_dataset(std::move(set), {.path = metadata.at("path").get<std::string>(),
@@ -128,12 +129,15 @@ std::unique_ptr<Dataset> open_set(BlockReader& block) {
                                                 .rows = block.next<std::int64_t>(),
                                                 .checksums = block.next<std::int32_t>()});
   }
-  return std::make_unique<MemoryDataset>(std::move(set.info), block.next<std::uint8_t>(), set.labels, set.digest);
+  return std::make_unique<MemoryDataset>(std::move(set.info), block.next<std::uint8_t>(), set.labels, set.digest,
+                                         set.names);
 }
 
 std::size_t bytes_of(const LoadedSet& set) {
   const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
-  return (images == nullptr ? 0 : images->size()) + set.labels.size() * sizeof(std::int32_t);
+  std::size_t bytes = (images == nullptr ? 0 : images->size()) + set.labels.size() * sizeof(std::int32_t);
+  for (const std::string& name : set.names) bytes += name.size() + sizeof(std::uint64_t);
+  return bytes;
 }
 
 }  // namespace

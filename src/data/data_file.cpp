@@ -122,6 +122,20 @@ void for_each_block(const Dataset& set, const ImageRecipe& recipe, int threads,
   }
 }
 
+// The name of each sample's image file, followed by a zero byte. A name that cannot be printed is escaped. Empty if the
+// set has no names.
+std::vector<std::uint8_t> packed_names(const Dataset& set) {
+  std::vector<std::uint8_t> bytes;
+  const std::int64_t samples = set.info().samples;
+  if (samples == 0 || set.name_of(0).empty()) return bytes;
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    const std::string name = printable(set.name_of(sample));
+    bytes.insert(bytes.end(), name.begin(), name.end());
+    bytes.push_back(0);
+  }
+  return bytes;
+}
+
 // Returns the sums of the set's pixels.
 ChannelSums write_set(RowFileWriter& file, const std::string& group, const Dataset& set, const ImageRecipe& recipe,
                       const DataFileOptions& options) {
@@ -141,6 +155,7 @@ ChannelSums write_set(RowFileWriter& file, const std::string& group, const Datas
   });
   file.add(group + "/labels", Shape{samples}, labels);
   file.add(group + "/checksums", Shape{samples}, checksums);
+  if (const auto names = packed_names(set); !names.empty()) file.add(group + "/names", Shape{std::ssize(names)}, names);
   file.add_text(group + "/digest",
                 digest_text(images_digest + digest("labels", std::span<const std::int32_t>(labels))));
   return sums;
@@ -181,6 +196,7 @@ class DataFileReader {
     set.info = info_;
     set.info.image = images.without_first();
     set.labels = read_all<std::int32_t>(group + "/labels", images[0]);
+    set.names = read_names(group + "/names", images[0]);
     if (!resident) {
       StoredImages stored{file_.path(), group + "/images", {}, read_digest(group + "/digest")};
       if (has_checksums()) stored.checksums = read_all<std::int32_t>(group + "/checksums", images[0]);
@@ -238,6 +254,27 @@ class DataFileReader {
     }
     if (shape.elements() > bytes_) refuse(fmt::format("{} of {} is larger than the file", name, shape.text()));
     return shape;
+  }
+
+  // Early versions stored no names.
+  std::vector<std::string> read_names(const std::string& array, std::int64_t samples) const {
+    std::vector<std::string> names;
+    if (!file_.contains(array)) return names;
+    const Shape shape = file_.shape(array);
+    if (shape.ndim() != 1 || shape[0] > bytes_) refuse(fmt::format("{} is {}", array, shape.text()));
+    const auto bytes = read_all<std::uint8_t>(array, shape[0]);
+    const auto refuse_count = [&] { refuse(fmt::format("{} does not have {} names", array, samples)); };
+    for (auto begin = bytes.begin(); begin != bytes.end();) {
+      const auto end = std::find(begin, bytes.end(), 0);
+      if (end == bytes.end() || std::ssize(names) == samples) refuse_count();
+      names.emplace_back(begin, end);
+      if (!is_utf8(names.back())) {
+        refuse(fmt::format("the name of sample {} in {} is not UTF-8", names.size() - 1, array));
+      }
+      begin = end + 1;
+    }
+    if (std::ssize(names) != samples) refuse_count();
+    return names;
   }
 
   std::uint64_t read_digest(const std::string& name) const {

@@ -22,9 +22,17 @@ std::int64_t DatasetInfo::samples_at_once() const {
   return sizes_differ() ? 1 : std::max<std::int64_t>(1, kBytes / image.elements());
 }
 
+std::string PackedNames::of(std::size_t sample) const {
+  if (ends.empty()) return {};
+  const std::uint64_t begin = sample == 0 ? 0 : ends[sample - 1];
+  const auto name = letters.subspan(begin, ends[sample] - begin);
+  return {name.begin(), name.end()};
+}
+
 MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images,
-                             std::span<const std::int32_t> labels, std::optional<std::uint64_t> known_digest)
-    : info_(std::move(info)), images_(images), labels_(labels), known_digest_(known_digest) {
+                             std::span<const std::int32_t> labels, std::optional<std::uint64_t> known_digest,
+                             PackedNames names)
+    : info_(std::move(info)), images_(images), labels_(labels), known_digest_(known_digest), names_(names) {
   const Shape all = info_.image.batch_of(info_.samples);
   if (static_cast<std::int64_t>(images_.size()) != all.elements() ||
       static_cast<std::int64_t>(labels_.size()) != info_.samples) {

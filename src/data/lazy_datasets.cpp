@@ -25,6 +25,7 @@ class LazyDataset : public Dataset {
     set_.info.class_samples = count_classes(set_.info, set_.labels);
   }
   const DatasetInfo& info() const override { return set_.info; }
+  std::string name_of(std::int64_t sample) const override { return set_.names.of(info().index_of(sample)); }
   std::size_t resident_bytes() const override { return 0; }
   std::uint64_t digest() const override { return set_.digest; }
 
@@ -56,12 +57,7 @@ class ImageFolder final : public LazyDataset {
     }
   }
 
-  std::string file_of(std::int64_t sample) const override {
-    const std::size_t index = info().index_of(sample);
-    const std::uint64_t begin = index == 0 ? 0 : files_.ends[index - 1];
-    const auto name = files_.letters.subspan(begin, files_.ends[index] - begin);
-    return (files_.folder / std::string(name.begin(), name.end())).string();
-  }
+  std::string file_of(std::int64_t sample) const override { return (files_.folder / name_of(sample)).string(); }
 
  private:
   PackedImageFiles files_;

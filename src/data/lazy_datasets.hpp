@@ -15,15 +15,14 @@ namespace tutti {
 struct LazySet {
   DatasetInfo info;
   std::span<const std::int32_t> labels;
+  PackedNames names;
   std::uint64_t digest = 0;
 };
 
-// ImageFiles in a block.
+// ImageFiles in a block, whose names are those of the set.
 struct PackedImageFiles {
   std::filesystem::path folder;
   bool upright = true;
-  std::span<const char> letters;        // the concatenated names
-  std::span<const std::uint64_t> ends;  // of each name
 };
 std::unique_ptr<Dataset> make_image_folder(LazySet set, PackedImageFiles files);
 

@@ -75,6 +75,7 @@ std::uint64_t digest_of(const LoadedSet& set) {
 LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen) {
   set.label_files.clear();
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
+  taken.names = take_rows(set.names, chosen);
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
     taken.pixels = ImageFiles{files->folder, take_rows(files->files, chosen), files->upright};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {

@@ -47,12 +47,18 @@ bool has_class_folders(const fs::path& folder) {
          });
 }
 
-// The class folders of the first of these sub-folders that contains some.
+// The class folders of the first of these sub-folders that contains some. Notes another one that is not read.
 std::optional<LoadedSet> list_set_folder(const fs::path& folder, std::initializer_list<std::string_view> names,
                                          std::vector<std::string>& notes) {
-  const auto* const found =
-      std::ranges::find_if(names, [&](std::string_view name) { return has_class_folders(folder / name); });
-  return found == names.end() ? std::nullopt : list_class_folders(folder / *found, notes);
+  const auto has_classes = [&](std::string_view name) { return has_class_folders(folder / name); };
+  const auto* const found = std::ranges::find_if(names, has_classes);
+  if (found == names.end()) return std::nullopt;
+  if (const auto* const other = std::find_if(found + 1, names.end(), has_classes); other != names.end()) {
+    const std::string unread = (folder / *other).string();
+    notes.push_back(fmt::format("the test set is '{}', and '{}' is not read: --test-data {} uses that instead",
+                                (folder / *found).string(), unread, unread));
+  }
+  return list_class_folders(folder / *found, notes);
 }
 
 std::optional<LoadedSet> load_train(const fs::path& folder, std::vector<std::string>& notes) {
@@ -349,7 +355,14 @@ LoadedPair load_checked(const DataRequest& request) {
     if (set == nullptr) continue;
     examine_files(*set, request, pair.notes);
   }
-  if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
+  if (holds_out && pair.train.info.labelled) {
+    if (pair.test && !request.from_checkpoint) {
+      pair.notes.push_back(
+          fmt::format("--data {} has a test set, which --validation-ratio {} replaces: leave that out to keep it",
+                      request.train, request.validation_ratio));
+    }
+    pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
+  }
   unify_metadata(pair);
   if (pair.test && !holds_out && !request.allow_untrained_labels) refuse_untrained_labels(*pair.test, pair.train);
   note_one_class(pair.train, pair.notes);

@@ -52,6 +52,7 @@ struct LoadedSet {
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
   std::optional<std::uint64_t> digest;   // only after hold_out; otherwise computed from labels and pixels
   std::vector<LabelFile> label_files{};  // in the order of the samples; empty after extract_samples
+  std::vector<std::string> names{};      // of the samples, from a data file; empty if it has none
 };
 
 // For image files: digest("files") over the hash of each file's name and size, + digest("labels").

@@ -32,8 +32,8 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
       replica_(context, options),
       context_(replica_.context()),
       throttle_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
-      plan_(plan_run(options, sampler(), context.train.info().samples)),
-      learning_rate_(options.learning_rate, sampler().steps(0), plan_.schedule_steps) {
+      plan_(plan_run(options, context.train.info().samples)),
+      learning_rate_(options.learning_rate, plan_.epoch_steps, plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
@@ -51,8 +51,9 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
   start_next_epoch();
 }
 
-Trainer::Plan Trainer::plan_run(const TrainerOptions& options, const SplitBatchSampler& sampler, std::int64_t samples) {
-  Plan plan{.epochs = options.epochs};
+RunPlan plan_run(const TrainerOptions& options, std::int64_t samples) {
+  const SplitBatchSampler sampler(samples, options.batch_size, 1, 0, options.last_batch);
+  RunPlan plan{.epochs = options.epochs, .epoch_steps = sampler.steps(0)};
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     plan.steps += sampler.steps(epoch);
     if (options.steps <= 0 || plan.steps < options.steps) continue;

@@ -200,6 +200,16 @@ TEST(Check, NamesInsufficientMemoryAndThreadsWithoutCores) {
   EXPECT_THAT(large.out, HasSubstr("with 4000 threads on "));
 }
 
+TEST(Check, NamesABatchThatTheTrainingSetDoesNotFill) {
+  const ChildResult kept = check(2, "--batch-size 512");
+  EXPECT_EQ(kept.status, 0) << kept.out;
+  EXPECT_THAT(kept.out, HasSubstr("warning: all ranks: --batch-size 512 is more than 256 training images: every step"));
+  const ScratchFolder folder;
+  const ChildResult discarded = check(2, "--batch-size 512 --last-batch discard --out " + folder.file("run"));
+  expect_failure(discarded, "error: 256 samples do not fill a batch of 512 with --last-batch discard: lower");
+  EXPECT_THAT(discarded.out, HasSubstr("\nwill fail: 1 error; ")) << discarded.out;
+}
+
 TEST(Check, WarnsOfSmallAndEmptyPartsAndGoesOn) {
   const ChildResult empty = check(2, "--parts 8 --batch-size 5");
   EXPECT_EQ(empty.status, 0) << empty.out;

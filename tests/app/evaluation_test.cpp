@@ -121,9 +121,29 @@ TEST_F(GivenData, AreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {
   expect({"eval"}, "test loss", ", 5 images\n");
   expect({"eval", "--data", path("own")}, "test loss", ", 5 images\n");
   expect({"eval", "--data", path("moved")}, "test loss", ", 5 images\n");
-  expect({"eval", "--data", path("other")}, "train loss", ", 8 images\n");
+  expect({"eval", "--data", path("other")}, "all loss", ", 8 images\n");
+  expect({"eval", "--data", path("other"), "--on", "train"}, "train loss", ", 8 images\n");
   expect({"eval", "--data", "synthetic:200x1x8x8:2"}, "test loss", ", 20 images\n");
-  expect({"predict", "--data", path("other"), "--csv", path("rows.csv")}, "train loss", ", 8 images\n");
+  expect({"predict", "--data", path("other"), "--csv", path("rows.csv")}, "all loss", ", 8 images\n");
+}
+
+TEST_F(GivenData, OfADataFileAreShownByTheNamesOfTheFilesThatItWasMadeFrom) {
+  for (int i = 0; i < 20; ++i) {
+    folder_.write(fmt::format("own/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(1, 8, 8, 11 * i)));
+  }
+  ASSERT_EQ(run_trainer({"data", "convert", path("own"), path("own.h5"), "--validation-ratio", "0.25"}).status, 0);
+  ASSERT_EQ(run_trainer({"--data", path("own.h5"), "--model", "linear", "--steps", "1", "--out", path("run")}).status,
+            0);
+  const ChildResult result = run_trainer(
+      {"eval", "--checkpoint", path("run"), "--on", "train", "--mistakes", path("wrong"), "--json", path("eval.json")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto mistakes = nlohmann::json::parse(read_text(path("eval.json"))).at("mistakes");
+  ASSERT_GT(mistakes.size(), 0u);
+  for (const auto& mistake : mistakes) {
+    EXPECT_THAT(mistake.at("image"), ::testing::StartsWith(mistake.at("label").get<std::string>() + "/")) << mistake;
+  }
+  const ChildResult rows = run_trainer({"predict", "--checkpoint", path("run"), "--csv", "-"});
+  EXPECT_EQ(count(rows.out, ".png,"), 5) << rows.out;
 }
 
 TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues) {

@@ -236,12 +236,12 @@ TEST_F(Predict, KnowsClassesByTheirNames) {
   }
   const ChildResult result = run_trainer(predict({"--data", file("named"), "--csv", file("named.csv")}));
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("train acc "));
+  EXPECT_THAT(result.out, HasSubstr("all acc "));
   EXPECT_THAT(result.out, HasSubstr(", 6 images\n"));
   for (const Words& row : rows_of(read_text(file("named.csv")))) {
     EXPECT_TRUE(row[0] == "image" || row[0].find("/named/" + row[1] + "/") != std::string::npos) << row[0];
   }
-  EXPECT_EQ(run_trainer({"eval", "--checkpoint", run(), "--data", file("named"), "--on", "train"}).out, result.out);
+  EXPECT_EQ(run_trainer({"eval", "--checkpoint", run(), "--data", file("named")}).out, result.out);
 
   write("named/a,b/6.png", testing::png_of(pictures_[0]));
   const ChildResult strange = run_trainer({"predict", "--checkpoint", run(), "--data", file("named")});

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -219,6 +220,20 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
   config.batch_size = 5;
   EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+}
+
+TEST(Preflight, WarnsOfBiasesThatABatchNormSubtracts) {
+  NetworkSpec spec = built_in_model("resnet18");
+  const auto biased = [&](std::string_view name) {
+    const auto layer = std::ranges::find(spec.layers, name, &LayerNode::name);
+    std::get<Conv2dSpec>(layer->spec).bias = true;
+    return check_biases(Network(spec, Shape{1, 28, 28}, 10));
+  };
+  EXPECT_THAT(biased("stage2.block1.shortcut").all(), IsEmpty());  // the batch norm adds it and does not normalize it
+  EXPECT_EQ(
+      only(biased("stem.conv")),
+      "warning: the batch norm after it subtracts the bias of stem.conv: give bias = false in network 'resnet18'");
+  EXPECT_THAT(only(biased("stage1.block1.conv1")), HasSubstr("stem.conv and 1 more"));
 }
 
 TEST(Preflight, WarnsOfALastBatchThatIsTooSmallForBatchNorm) {

@@ -216,6 +216,42 @@ TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
   }
 }
 
+TEST(Resume, RefusesAModelFileThatHasChangedAndNamesTheFirstOtherLayer) {
+  const ScratchFolder folder;
+  const std::string file = folder.file("net.toml");
+  const auto write = [&](const std::string& init, const std::string& hidden) {
+    std::ofstream(file) << init << "name = \"net\"\n"
+                        << hidden << "[[layer]]\nname = \"head\"\ntype = \"linear\"\nunits = \"classes\"\n";
+  };
+  const auto layer = [](const std::string& name, int units) {
+    return "[[layer]]\nname = \"" + name + "\"\ntype = \"linear\"\nunits = " + std::to_string(units) + "\n";
+  };
+  const std::string out = folder.file("run");
+  const auto resume = [&] { return run_trainer({"--resume", "--out", out, "--model", file, "--steps", "0"}); };
+  write("", layer("hidden", 8));
+  const Words words{"--data", "synthetic:500x1x12x12:4", "--model", file, "--steps", "2", "--out", out};
+  ASSERT_EQ(run_trainer(words).status, 0);
+  write("", layer("hidden", 16));
+  const ChildResult other = resume();
+  EXPECT_EQ(other.status, 65) << other.err;
+  EXPECT_NE(other.err.find("--model " + file + " differs from the network of the checkpoint "), std::string::npos);
+  EXPECT_NE(other.err.find(" in layer 'hidden': leave the option out to continue with that network, or "),
+            std::string::npos)
+      << other.err;
+  EXPECT_NE(run_trainer({"check", "--resume", "--out", out, "--model", file}).out.find("in layer 'hidden'"),
+            std::string::npos);
+  write("", "");
+  EXPECT_NE(resume().err.find(" in layer 'head': "), std::string::npos);
+  write("", layer("hidden", 8) + layer("more", 8));
+  EXPECT_NE(resume().err.find(" in layer 'more': "), std::string::npos);
+  write("init = \"kaiming\"\n", layer("hidden", 8));
+  EXPECT_NE(resume().err.find(" in init: "), std::string::npos);
+  write("# the same network\n", layer("hidden", 8));
+  EXPECT_EQ(resume().status, 0);
+  std::filesystem::remove(file);
+  EXPECT_EQ(resume().status, 0) << "the network is in the checkpoint";
+}
+
 TEST(Resume, RefusesCheckpointsOfAnEarlierFormatByNameWithTheRemedy) {
   const ScratchFolder folder;
   std::filesystem::copy(std::string(TUTTI_GOLDEN_FOLDER) + "/format-1", folder.file("checkpoints"));

@@ -118,7 +118,7 @@ class Page(unittest.TestCase):
     def put(self, name, content):
         (self.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    def page(self, *records, scores="Not available: the reason.", defaults=(), tail=""):
+    def page(self, *records, scores="the reason", defaults=(), tail=""):
         self.put("metrics.jsonl", "".join(json.dumps(one) + "\n" for one in records) + tail)
         return self.read(scores, defaults)
 
@@ -158,6 +158,15 @@ class Page(unittest.TestCase):
         self.assertIn("resumed", loss.text)
         self.assertEqual(4, len(curves.all("figure")))
 
+    def test_counts_an_epoch_that_was_interrupted_once(self):
+        begun = {"step": 150, "seconds": 0.5}
+        root = self.page(START, epoch(1), epoch(2, 0.75) | begun, time(2, 1, 2.5) | begun, START | {"step": 150},
+                         epoch(2), time(2, 1, 1.5))
+        self.assertEqual(["1", "2"], [row[0] for row in root.section("curves").rows()[1:]])
+        self.assertIn("training time3.00 s2 epochs", root.all("header")[0].text)
+        self.assertIn("epoch 2: waiting 4 s, 36 %", root.section("time").titles("rect"))
+        self.assertEqual([["1 on n1", "4.00 s", "1", "data"]], root.section("time").rows(1)[1:])
+
     def test_shows_hostile_text_as_text(self):
         self.put("exit.json", json.dumps({"status": 70, "reason": HOSTILE}))
         self.put("config.toml", f"model = {json.dumps(HOSTILE)}\n")
@@ -184,6 +193,13 @@ class Page(unittest.TestCase):
         self.assertEqual((25, 41), (len(section.rows()), len(section.rows(1))))
         self.assertEqual("others", section.rows()[0][-1])
         self.assertIn("class 2", section.rows()[0])
+
+    def test_shows_which_images_were_classified(self):
+        scores = evaluation("abc")
+        for which, words in (("test", "3 test images of glyphs"), ("train", "3 training images of glyphs"),
+                             ("all", "3 images of glyphs")):
+            scores.json["set"] = which
+            self.assertIn(words, self.page(START, scores=scores).section("classes").text)
 
     def test_shows_the_most_confident_mistakes(self):
         section = self.page(START, scores=evaluation("abc", 0.75, times=6)).section("mistakes")
@@ -355,13 +371,15 @@ class Command(unittest.TestCase):
     def test_says_in_the_page_that_data_or_checkpoints_are_missing(self):
         path = str(self.folder / "page.html")
         done = self.trainer("report", self.run_folder, "--output", path, "--data", "/nowhere/data")
-        self.assertIn("the page has no per-class results and no mistakes. Not available: ", done.err)
+        self.assertRegex(done.err, rf"(?m)^{path} has no per-class results and no mistakes: there is no data set "
+                                   r"'/nowhere/data'; .*$")
         self.assertIn("/nowhere/data", self.page().section("classes").text)
         self.assertEqual(4, len(self.page().section("curves").rows()))
         copy = self.folder / "records"
         copy.mkdir()
         (copy / "metrics.jsonl").write_bytes(pathlib.Path(self.run_folder, "metrics.jsonl").read_bytes())
-        self.assertEqual("", self.trainer("report", str(copy), "--quiet").err)
+        self.assertRegex(self.trainer("report", str(copy), "--quiet").err,
+                         r"^\S+/report.html has no per-class results and no mistakes: .* holds no checkpoints.*\n$")
         self.assertIn("holds no checkpoints", self.page("records/report.html").section("mistakes").text)
 
     def test_ends_with_the_status_of_the_trainer(self):

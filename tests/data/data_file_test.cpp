@@ -8,10 +8,15 @@
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -19,11 +24,14 @@ namespace {
 using testing::cifar_file;
 using testing::Contents;
 using testing::contents_of;
+using ::testing::ElementsAre;
 using testing::gradient;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::open_named;
 using testing::png_of;
 using testing::TemporaryFolder;
+using ::testing::UnorderedElementsAreArray;
 
 class DataFile : public ::testing::Test {
  protected:
@@ -95,6 +103,33 @@ TEST_F(DataFile, HasTheImagesOfAFolderAndTheirStatistics) {
               HasSubstr("differ in size: give --image-size N"));
 }
 
+std::vector<std::string> names_of(const Dataset& set) {
+  std::vector<std::string> names;
+  for (std::int64_t sample = 0; sample < set.info().samples; ++sample) names.push_back(set.file_of(sample));
+  return names;
+}
+
+TEST_F(DataFile, HasTheNamesOfTheFilesOfAFolder) {
+  for (const char* name :
+       {"train/cat/1.png", "train/cat/\xff.png", "train/dog/2.png", "train/dog/3.png", "test/dog/4.png"}) {
+    folder_.write(std::string("in/") + name, png_of(gradient(1, 6, 5)));
+  }
+  write_data_file(open_named(folder_.text() + "/in").pair, path());
+  for (const std::size_t most_resident_bytes : {std::size_t{0}, std::size_t{1}}) {
+    const OwnedData data = open(most_resident_bytes);
+    EXPECT_THAT(names_of(*data.pair.train), ElementsAre("cat/1.png", "cat/\\xff.png", "dog/2.png", "dog/3.png"));
+    EXPECT_THAT(names_of(*data.pair.test), ElementsAre("dog/4.png"));
+    const OwnedData split = open(most_resident_bytes, 0.5);
+    auto names = names_of(*split.pair.train);
+    std::ranges::copy(names_of(*split.pair.test), std::back_inserter(names));
+    EXPECT_EQ(names_of(*split.pair.test).size(), 2u);
+    EXPECT_THAT(names, UnorderedElementsAreArray(names_of(*data.pair.train)));
+    const std::string copy = folder_.text() + "/copy.h5";
+    write_data_file(data.pair, copy);
+    EXPECT_EQ(read_file_bytes(copy), read_file_bytes(path()));
+  }
+}
+
 TEST_F(DataFile, FitsImagesToOneSize) {
   folder_.write("in/a/1.png", png_of({1, 14, 28, testing::Bytes(14 * 28, 77)}));
   folder_.write("in/a/2.png", png_of(gradient(1, 7, 7)));
@@ -143,6 +178,10 @@ TEST_F(DataFile, CanHoldOutSamplesForValidation) {
   }
   EXPECT_EQ(streamed.pair.train->digest(), resident.pair.train->digest());
   EXPECT_EQ(streamed.pair.test->digest(), resident.pair.test->digest());
+  EXPECT_THAT(resident.pair.notes, ElementsAre(fmt::format("--data {} has a test set, which --validation-ratio 0.25 "
+                                                           "replaces: leave that out to keep it",
+                                                           path())));
+  EXPECT_THAT(open(0).pair.notes, IsEmpty());
 }
 
 TEST_F(DataFile, IsRefusedByNameWhenItWasReplacedAfterItWasListed) {
@@ -166,8 +205,9 @@ TEST_F(DataFile, IsRefusedByNameWhenItsPixelsChanged) {
   EXPECT_THAT(error.what(), HasSubstr("set.h5' cannot be read: the images and labels in /train have the digest "));
 }
 
-// A file of an early version: without checksums, and with constant statistics for data in CIFAR format.
-void write_early_file(const std::string& path, const Dataset& set) {
+// A file of an early version: without checksums, and with constant statistics for data in CIFAR format. `names` were
+// added later.
+void write_early_file(const std::string& path, const Dataset& set, std::string_view names = {}) {
   const Contents contents = contents_of(set);
   const Shape samples{set.info().samples};
   RowFileWriter file(path);
@@ -178,6 +218,8 @@ void write_early_file(const std::string& path, const Dataset& set) {
   file.begin_rows("/train/images", set.info().image.batch_of(set.info().samples));
   file.append_rows(contents.images);
   file.add("/train/labels", samples, std::span<const std::int32_t>(contents.labels));
+  if (!names.empty())
+    file.add("/train/names", Shape{std::ssize(names)}, std::vector<std::uint8_t>(names.begin(), names.end()));
   file.add_text("/train/digest", digest_text(set.digest()));
   file.add("/mean", Shape{1}, std::array<double, 1>{0.4914});
   file.add("/deviation", Shape{1}, std::array<double, 1>{0.2023});
@@ -199,6 +241,21 @@ TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeOnRequest) {
   EXPECT_EQ(open(1).pair.train->info().samples, 200);
   EXPECT_THAT(thrown_by([&] { open_data(request); }).what(),
               HasSubstr("the images and labels in /train have the digest"));
+}
+
+TEST_F(DataFile, IsRefusedUnlessItsNamesAreOnePerSample) {
+  using namespace std::string_view_literals;
+  const OwnedData source = open_named("synthetic:3x1x4x4:2");
+  EXPECT_THAT(names_of(*source.pair.train), ElementsAre("", "", ""));
+  write_early_file(path(), *source.pair.train, "a\0\0b\0"sv);
+  EXPECT_THAT(names_of(*open(0).pair.train), ElementsAre("a", "", "b"));
+  for (const std::string_view names : {"a\0b\0"sv, "a\0b\0c"sv, "a\0b\0c\0d\0"sv, "\0\0\0\0\0\0"sv, "abc"sv}) {
+    write_early_file(path(), *source.pair.train, names);
+    EXPECT_THAT(thrown_by([&] { open(0); }).what(),
+                HasSubstr("set.h5' cannot be read: /train/names does not have 3 names"));
+  }
+  write_early_file(path(), *source.pair.train, "a\0b\0\xff\0"sv);
+  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("the name of sample 2 in /train/names is not UTF-8"));
 }
 
 TEST_F(DataFile, IsVerifiedRowByRowWhereItStaysOnTheDisk) {

@@ -77,11 +77,28 @@ TEST(ClassFolders, MayBeInFoldersOfTrainingAndTestSet) {
     const OwnedData data = open_named(folder.text());
     EXPECT_EQ(data.pair.train->info().samples, 3);
     ASSERT_NE(data.pair.test, nullptr);
+    EXPECT_THAT(data.pair.notes, ::testing::IsEmpty());
     EXPECT_EQ(data.pair.test->info().name, folder.path().filename().string() + " (test)");
     EXPECT_THAT(data.pair.test->info().class_names, ElementsAre("cat", "dog"));
     EXPECT_THAT(contents_of(*data.pair.test).labels, ElementsAre(1));
     EXPECT_THAT(first_pixels(*data.pair.test), ElementsAre(9));
   }
+}
+
+TEST(ClassFolders, NoteWhichOfTwoTestSetsIsRead) {
+  const TemporaryFolder folder;
+  write_pets(folder, "train/");
+  folder.write("test/dog/x.png", dot(9));
+  folder.write("val/dog/x.png", dot(8));
+  const std::string other = folder.text() + "/val";
+  const OwnedData data = open_named(folder.text());
+  EXPECT_THAT(first_pixels(*data.pair.test), ElementsAre(9));
+  EXPECT_THAT(data.pair.notes, ElementsAre(fmt::format(
+                                   "the test set is '{}/test', and '{}' is not read: --test-data {} uses that instead",
+                                   folder.text(), other, other)));
+  const OwnedData chosen = open_named(folder.text(), other);
+  EXPECT_THAT(first_pixels(*chosen.pair.test), ElementsAre(8));
+  EXPECT_THAT(chosen.pair.notes, ::testing::IsEmpty());
 }
 
 TEST(ClassFolders, OfTheTestSetMustBeClassesOfTheTrainingSet) {

@@ -4,7 +4,8 @@
 // Environment: TUTTI_STANDIN_DEVICES is the number of GPUs of the machine (1), of which CUDA_VISIBLE_DEVICES shows
 // some; TUTTI_STANDIN_MIG (1) of them are instances of one GPU each; TUTTI_STANDIN_MEMORY is the memory of each in MiB
 // (8192), TUTTI_STANDIN_MULTIPROCESSORS the number of multiprocessors (4), TUTTI_STANDIN_MAJOR the major compute
-// capability (9); TUTTI_STANDIN_SEED chooses the order of work; TUTTI_STANDIN_SEPARATE separates memory, as below. With
+// capability (9); TUTTI_STANDIN_SEED (1) chooses the order of work; TUTTI_STANDIN_HOST_THREADS (1) is the number of
+// threads of the host that run the blocks of a kernel; TUTTI_STANDIN_SEPARATE separates memory, as below. With
 // TUTTI_STANDIN_EAGER, NCCL refuses several ranks unless CUDA_MODULE_LOADING was EAGER when CUDA started. With
 // TUTTI_STANDIN_UNCAPTURABLE, convolutions have two engines, of which the first so many fail while they are captured.
 // With TUTTI_STANDIN_START_ERROR, CUDA does not start and returns that error. With TUTTI_STANDIN_ERROR="214 1 30", the
@@ -20,6 +21,8 @@ namespace tutti::standin {
 
 // Sets the seed for the order of streams and of threads within kernels.
 void set_order(std::uint64_t seed);
+// The blocks of a kernel run side by side on so many threads of the host; under the address sanitizer always on one.
+void set_host_threads(unsigned count);
 // Makes the n-th cudaStreamWaitEvent from now, counted from 1, a no-op; 0: none. Tests use it to prove that each wait
 // is needed.
 void ignore_wait(std::int64_t n);

@@ -135,8 +135,9 @@ void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
   if (runtime().separate) refuse_memory_of_the_host(launch);
   const dim3 blocks(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
   fail(enqueue(on, [=] {
-    run_kernel({blocks, static_cast<unsigned>(launch.threads), launch.body, launch.arguments.get()},
-               runtime().schedule.random().next());
+    run_kernel(
+        {blocks, static_cast<unsigned>(launch.threads), launch.body, launch.arguments.get(), runtime().host_threads},
+        runtime().schedule.random().next());
   }));
 }
 

@@ -2,120 +2,40 @@
 
 #include "standin/finding.hpp"
 #include "standin/random_source.hpp"
+#include "standin/stack.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstring>
+#include <atomic>
 #include <exception>
 #include <memory>
-#include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-uint3 threadIdx{};
-uint3 blockIdx{};
-dim3 blockDim{};
-dim3 gridDim{};
-
-// Saves the callee-saved registers on the current stack, and continues on the stack `to`.
-extern "C" void tutti_standin_switch(void** from, void* to);
-asm(R"(
-.text
-.type tutti_standin_switch, @function
-tutti_standin_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  popq %rcx
-  jmp *%rcx
-.size tutti_standin_switch, .-tutti_standin_switch
-)");
-
-// Null except under the address sanitizer, which must know the bounds of the stack.
-extern "C" {
-[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t bytes);
-[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* first, std::size_t bytes);
-[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* bytes);
-}
+constinit thread_local uint3 threadIdx{};
+constinit thread_local uint3 blockIdx{};
+constinit thread_local dim3 blockDim{};
+constinit thread_local dim3 gridDim{};
 
 namespace tutti::standin {
 namespace {
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMostThreads = 1024;
-constexpr std::size_t kStackBytes = std::size_t{1} << 18;  // touched only as far as it is used
 
 enum class State : unsigned char { unstarted, running, at_barrier, at_exchange, done };
-
-// The saved stack of a context.
-struct Place {
-  const void* bottom = nullptr;
-  std::size_t bytes = 0;
-  void* top = nullptr;
-  void* fake_stack = nullptr;
-};
-
-class Stack {
- public:
-  // Stacks begin at different offsets from their pages' ends, to avoid cache conflicts.
-  explicit Stack(std::size_t index)
-      : beginning_(kStackBytes - index * 448 % 65536),
-        bottom_(static_cast<std::byte*>(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0))) {
-    if (bottom_ == MAP_FAILED) throw std::bad_alloc();
-    ::mprotect(bottom_, 4096, PROT_NONE);
-  }
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
-  ~Stack() { ::munmap(bottom_, kStackBytes); }
-
-  // So that going to the place calls `begin`, which must not return.
-  void begin_with(void (*begin)()) {
-    auto* const words = reinterpret_cast<void**>(bottom_ + beginning_);
-    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(words - 512, 512 * sizeof(void*));
-    std::memset(words - 16, 0, 16 * sizeof(void*));  // six registers among them
-    words[-2] = reinterpret_cast<void*>(begin);
-    place = {bottom_, kStackBytes, words - 8, nullptr};
-  }
-  void forget() {
-    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(bottom_, kStackBytes);
-  }
-
-  Place place;
-
- private:
-  std::size_t beginning_;
-  std::byte* bottom_;
-};
-
-void go(Place& from, const Place& to, bool for_good = false) {
-  if (__sanitizer_start_switch_fiber != nullptr) {
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack, to.bottom, to.bytes);
-  }
-  tutti_standin_switch(&from.top, to.top);
-  if (__sanitizer_finish_switch_fiber != nullptr) __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
-}
 
 struct Thread {
   State state = State::unstarted;
   Stack* stack = nullptr;
   std::source_location where;
   unsigned exchanges = 0;
+  bool fenced = false;
+  void* atomic = nullptr;  // the address of the last atomic operation
 };
 
 struct Warp {
@@ -149,15 +69,26 @@ void refuse_other_place(const std::source_location& where, const std::source_loc
                             where.file_name(), where.line(), other.file_name(), other.line()));
 }
 
+// The share of one thread of the host in the blocks of a kernel.
+struct BlockShare {
+  Order order;
+  unsigned first = 0;
+  unsigned step = 1;
+};
+
 class BlockRunner {
  public:
-  void run(const KernelCall& call, std::uint64_t seed);
+  // Returns what it throws.
+  std::exception_ptr run(const KernelCall& call, const BlockShare& share, std::uint64_t seed);
+  std::memory_order begin_atomic(void* address);
+  void fence();
   void wait_at_barrier(const std::source_location& where);
   const std::array<std::uint64_t, kWarp>& exchange(std::uint64_t word, const std::source_location& where);
 
  private:
-  void take_back_stacks();
+  void run_blocks(const BlockShare& share);
   void run_block(unsigned block);
+  void let_others_go_first();
   void start_threads();  // on the stack of a thread, until one blocks
   unsigned take_ready();
   void suspend(State state, const std::source_location& where);
@@ -171,90 +102,92 @@ class BlockRunner {
   Order start_order_;
 
   std::vector<std::unique_ptr<Stack>> stacks_;
-  std::vector<Stack*> free_stacks_;
   Stack* current_ = nullptr;
   Place main_;
   std::exception_ptr thrown_;
 
   std::array<Thread, kMostThreads> threads_;
   std::array<Warp, kMostThreads / kWarp> warps_;
-  std::vector<unsigned> ready_;
+  std::array<unsigned, kMostThreads> ready_;
+  unsigned ready_count_ = 0;
   unsigned started_ = 0;
   unsigned done_ = 0;
   unsigned at_barrier_ = 0;
   std::source_location barrier_;
+  unsigned barriers_ = 0;
+  std::array<char, 2> of_barriers_;  // addresses of even and odd barriers
+  bool beside_others_ = false;
 };
 
-BlockRunner runner;
+// That of this thread of the host.
+constinit thread_local BlockRunner* runner = nullptr;
 
-void BlockRunner::run(const KernelCall& call, std::uint64_t seed) {
+std::exception_ptr BlockRunner::run(const KernelCall& call, const BlockShare& share, std::uint64_t seed) {
+  runner = this;
   call_ = call;
   random_ = RandomSource(seed);
+  beside_others_ = share.step > 1;
   gridDim = call.blocks;
   blockDim = dim3(call.threads, 1, 1);
-  if (free_stacks_.size() < stacks_.size()) take_back_stacks();
-  const unsigned blocks = call.blocks.x * call.blocks.y;
-  const Order order(blocks, random_);
-  for (unsigned i = 0; i < blocks; ++i) run_block(order.at(i));
+  mark_origin(main_);
+  std::exception_ptr thrown;
+  try {
+    run_blocks(share);
+  } catch (...) {
+    thrown = std::current_exception();
+    for (const auto& stack : stacks_) stack->forget();  // threads that were abandoned
+  }
+  mark_acquire(&done_);
+  return thrown;
 }
 
-// Resets the state after an abandoned kernel.
-void BlockRunner::take_back_stacks() {
-  free_stacks_.clear();
-  for (const auto& stack : stacks_) {
-    stack->forget();
-    free_stacks_.push_back(stack.get());
-  }
+void BlockRunner::run_blocks(const BlockShare& share) {
+  for (unsigned i = share.first; i < call_.blocks.x * call_.blocks.y; i += share.step) run_block(share.order.at(i));
 }
 
 void BlockRunner::run_block(unsigned block) {
+  // After the block before it, whose __shared__ memory it takes over: only blocks of other runners are beside it.
+  mark_acquire(&done_);
+  mark_release(&call_);
   blockIdx = {block % call_.blocks.x, block / call_.blocks.x, 0};
   start_order_ = Order(call_.threads, random_);
-  started_ = done_ = at_barrier_ = 0;
+  started_ = done_ = at_barrier_ = ready_count_ = 0;
   for (Warp& warp : warps_) warp.waiting = 0;
-  ready_.clear();
-  while (started_ < call_.threads) {
-    if (free_stacks_.empty()) {
-      stacks_.push_back(std::make_unique<Stack>(stacks_.size()));
-      free_stacks_.push_back(stacks_.back().get());
-    }
-    Stack& stack = *free_stacks_.back();
-    free_stacks_.pop_back();
-    stack.begin_with(&BlockRunner::stack_main);
-    enter(stack);
+  for (std::size_t used = 0; started_ < call_.threads; ++used) {
+    if (used == stacks_.size()) stacks_.push_back(std::make_unique<Stack>(used));
+    stacks_[used]->begin_with(&BlockRunner::stack_main);
+    enter(*stacks_[used]);
   }
-  while (!ready_.empty()) enter(*threads_[take_ready()].stack);
+  while (ready_count_ > 0) enter(*threads_[take_ready()].stack);
   if (done_ < call_.threads) report_stuck();
 }
 
 void BlockRunner::start_threads() {
-  while (started_ < call_.threads) {
+  do {
     const unsigned thread = start_order_.at(started_++);
-    threads_[thread] = {.state = State::running, .stack = current_, .where = {}, .exchanges = 0};
+    threads_[thread] = {.state = State::running, .stack = current_, .where = {}};
     threadIdx = {thread, 0, 0};
     call_.body(call_.arguments);
     threads_[thread].state = State::done;
     ++done_;
-  }
+  } while (started_ < call_.threads && !tells_stacks_apart());
 }
 
 void BlockRunner::stack_main() {
-  BlockRunner& self = runner;
-  if (__sanitizer_finish_switch_fiber != nullptr) {
-    __sanitizer_finish_switch_fiber(nullptr, &self.main_.bottom, &self.main_.bytes);
-  }
+  BlockRunner& self = *runner;
+  arrive(self.main_);
+  mark_acquire(&self.call_);
   try {
     self.start_threads();
   } catch (...) {
     self.thrown_ = std::current_exception();
   }
-  self.free_stacks_.push_back(self.current_);
+  mark_release(&self.done_);
   go(self.current_->place, self.main_, true);
 }
 
 unsigned BlockRunner::take_ready() {
-  const unsigned thread = ready_.back();
-  ready_.pop_back();
+  const unsigned thread = ready_[--ready_count_];
   threads_[thread].state = State::running;
   threadIdx = {thread, 0, 0};
   return thread;
@@ -271,26 +204,52 @@ void BlockRunner::suspend(State state, const std::source_location& where) {
   threads_[thread].state = state;
   threads_[thread].where = where;
   Stack& own = *current_;
-  if (ready_.empty() || started_ < call_.threads) return go(own.place, main_);
+  if (ready_count_ == 0 || started_ < call_.threads) return go(own.place, main_);
   current_ = threads_[take_ready()].stack;
   if (current_ != &own) go(own.place, current_->place);
 }
 
 void BlockRunner::release(unsigned first, unsigned count) {
   const Order order(count, random_);
-  const std::size_t before = ready_.size();
-  ready_.resize(before + count);
-  for (unsigned i = 0; i < count; ++i) ready_[before + i] = first + order.at(i);
+  for (unsigned i = 0; i < count; ++i) ready_[ready_count_++] = first + order.at(i);
 }
 
 void BlockRunner::wait_at_barrier(const std::source_location& where) {
   if (at_barrier_ == 0) barrier_ = where;
   refuse_other_place(where, barrier_);
+  const char* const barrier = &of_barriers_[barriers_ % 2];
+  mark_release(barrier);
   if (++at_barrier_ == call_.threads) {
     at_barrier_ = 0;
+    ++barriers_;
+    let_others_go_first();
     release(0, call_.threads);
   }
   suspend(State::at_barrier, where);
+  mark_acquire(barrier);
+}
+
+// Sometimes.
+void BlockRunner::let_others_go_first() {
+  if (beside_others_ && random_.below(4) == 0) std::this_thread::yield();
+}
+
+// Atomic operations are relaxed, as on a device: a fence before one releases what came before the fence, and a fence
+// after it acquires what others released. The thread sanitizer knows no fences, so there the operation releases (with
+// what came between the fence and it), and the fence acquires from the thread's last one.
+std::memory_order BlockRunner::begin_atomic(void* address) {
+  let_others_go_first();
+  Thread& thread = threads_[threadIdx.x];
+  thread.atomic = address;
+  return thread.fenced ? std::memory_order_release : std::memory_order_relaxed;
+}
+
+void BlockRunner::fence() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  Thread& thread = threads_[threadIdx.x];
+  thread.fenced = true;
+  if (thread.atomic != nullptr) mark_acquire(thread.atomic);
+  let_others_go_first();
 }
 
 const std::array<std::uint64_t, kWarp>& BlockRunner::exchange(std::uint64_t word, const std::source_location& where) {
@@ -325,19 +284,42 @@ void BlockRunner::report_stuck() const {
 
 }  // namespace
 
-void run_kernel(const KernelCall& call, std::uint64_t seed) { runner.run(call, seed); }
+void run_kernel(const KernelCall& call, std::uint64_t seed) {
+  static std::vector<std::unique_ptr<BlockRunner>> runners;
+  const unsigned blocks = call.blocks.x * call.blocks.y;
+  const unsigned count = shares_memory_of_blocks() ? 1 : std::min(call.host_threads, blocks);
+  while (runners.size() < count) runners.push_back(std::make_unique<BlockRunner>());
+  RandomSource random(seed);
+  const Order order(blocks, random);
+  std::vector<std::exception_ptr> thrown(count);
+  const auto run = [&](unsigned thread, std::uint64_t seed_of_thread) {
+    thrown[thread] = runners[thread]->run(call, {order, thread, count}, seed_of_thread);
+  };
+  {
+    std::vector<std::jthread> others;
+    for (unsigned thread = 1; thread < count; ++thread) others.emplace_back(run, thread, random.next());
+    run(0, random.next());
+  }
+  for (const std::exception_ptr& each : thrown) {
+    if (each) std::rethrow_exception(each);
+  }
+}
 
-void wait_at_barrier(const std::source_location& where) { runner.wait_at_barrier(where); }
+std::memory_order begin_atomic(void* address) { return runner->begin_atomic(address); }
+
+void fence() { runner->fence(); }
+
+void wait_at_barrier(const std::source_location& where) { runner->wait_at_barrier(where); }
 
 std::uint64_t exchange_words(std::uint64_t word, Partner partner, unsigned mask, const std::source_location& where) {
   const unsigned lane = threadIdx.x % kWarp;
-  const auto& words = runner.exchange(word, where);
+  const auto& words = runner->exchange(word, where);
   const unsigned from = partner == Partner::exclusive_or ? lane ^ mask : lane + mask;
   return words[from < kWarp ? from : lane];
 }
 
 std::uint32_t exchange_votes(bool vote, const std::source_location& where) {
-  const auto& words = runner.exchange(vote ? 1 : 0, where);
+  const auto& words = runner->exchange(vote ? 1 : 0, where);
   std::uint32_t votes = 0;
   for (unsigned lane = 0; lane < kWarp; ++lane) votes |= static_cast<std::uint32_t>(words[lane]) << lane;
   return votes;

@@ -5,6 +5,7 @@
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
 // the others notice, and "die" ends its process there; with "block", the call of the host does not return. Rank -1 is
 // every rank, and operation 0 is the connecting. With TUTTI_STANDIN_WINDOWLESS, no memory can be registered.
+// NCCL_ALGO=Ring or Tree is the order in which all-reduces add.
 
 #include "standin/control.hpp"
 #include "standin/finding.hpp"

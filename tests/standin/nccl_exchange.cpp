@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -21,19 +22,47 @@ std::vector<std::shared_ptr<void>>& memory_left_to_mpi() {
   return memory;
 }
 
-float add(float one, float other) { return one + other; }
-std::int64_t add(std::int64_t one, std::int64_t other) { return one + other; }
-Bf16 add(Bf16 one, Bf16 other) { return to_bf16(to_float(one) + to_float(other)); }
+Bf16 operator+(Bf16 one, Bf16 other) { return to_bf16(to_float(one) + to_float(other)); }
 
+// NCCL's trees are for all-reduces alone, and faster where little is added. $NCCL_ALGO decides as it does there.
+bool adds_along_tree(const Call& call) {
+  constexpr std::size_t kBytesOfATree = 4096;
+  if (call.kind != Call::Kind::all_reduce) return false;
+  const char* const given = std::getenv("NCCL_ALGO");
+  return given == nullptr ? call.bytes() < kBytesOfATree : std::string(given) == "Tree";
+}
+
+// The sum of element i of ranks first .. last - 1, of which each half is added first.
 template <class T>
-void add_all(void* sums, std::size_t count, const std::vector<std::vector<std::byte>>& by_rank) {
-  std::vector<T> total(count);
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    std::vector<T> addends(count);
-    if (count > 0) std::memcpy(addends.data(), by_rank[rank].data(), by_rank[rank].size());
-    for (std::size_t i = 0; i < count; ++i) total[i] = rank == 0 ? addends[i] : add(total[i], addends[i]);
+T sum_of_tree(const std::vector<std::vector<T>>& by_rank, std::size_t i, std::size_t first, std::size_t last) {
+  if (last - first == 1) return by_rank[first][i];
+  const std::size_t middle = (first + last) / 2;
+  return sum_of_tree(by_rank, i, first, middle) + sum_of_tree(by_rank, i, middle, last);
+}
+
+// The sum of element i as a ring makes it, in which it ends at a rank.
+template <class T>
+T sum_of_ring(const std::vector<std::vector<T>>& by_rank, std::size_t i, std::size_t end) {
+  const std::size_t ranks = by_rank.size();
+  T sum = by_rank[(end + 1) % ranks][i];
+  for (std::size_t step = 2; step <= ranks; ++step) sum = sum + by_rank[(end + step) % ranks][i];
+  return sum;
+}
+
+// `rank`: that which receives the sums.
+template <class T>
+void add_all(const Call& call, int rank, const std::vector<std::vector<std::byte>>& bytes_by_rank) {
+  std::vector<std::vector<T>> by_rank;
+  for (const auto& bytes : bytes_by_rank) {
+    std::memcpy(by_rank.emplace_back(call.count).data(), bytes.data(), bytes.size());
   }
-  if (count > 0) std::memcpy(sums, total.data(), count * sizeof(T));
+  const bool has_tree = adds_along_tree(call);
+  const bool has_chunks = call.kind == Call::Kind::all_reduce;  // of which each ends at another rank
+  auto* const sums = static_cast<T*>(call.to);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    const std::size_t end = has_chunks ? i * by_rank.size() / call.count : static_cast<std::size_t>(rank);
+    sums[i] = has_tree ? sum_of_tree(by_rank, i, 0, by_rank.size()) : sum_of_ring(by_rank, i, end);
+  }
 }
 
 }  // namespace
@@ -150,7 +179,9 @@ bool Exchange::receives_from(int other) const {
 }
 
 void Exchange::start(const std::vector<RankCard>& ranks) {
+  constexpr std::uint32_t kMostQueries = 8;
   started_ = true;
+  late_by_ = runtime().schedule.random().below(kMostQueries);
   const bool scatters = call_.kind == Call::Kind::reduce_scatter;
   if (has_values()) mine_.resize(call_.bytes_from(static_cast<int>(ranks.size())));
   if (!mine_.empty()) std::memcpy(mine_.data(), call_.from, mine_.size());
@@ -169,12 +200,18 @@ void Exchange::start(const std::vector<RankCard>& ranks) {
   }
 }
 
+bool Exchange::arrived() {
+  if (late_by_ == 0) return messages_.arrived();
+  --late_by_;
+  return false;
+}
+
 void Exchange::finish() {
   if (call_.bytes() == 0 || call_.kind == Call::Kind::send) return;
   if (call_.kind == Call::Kind::reduce && rank_ != call_.other) return;
-  if (call_.adds() && call_.type == ncclFloat32) return add_all<float>(call_.to, call_.count, by_rank_);
-  if (call_.adds() && call_.type == ncclBfloat16) return add_all<Bf16>(call_.to, call_.count, by_rank_);
-  if (call_.adds()) return add_all<std::int64_t>(call_.to, call_.count, by_rank_);
+  if (call_.adds() && call_.type == ncclFloat32) return add_all<float>(call_, rank_, by_rank_);
+  if (call_.adds() && call_.type == ncclBfloat16) return add_all<Bf16>(call_, rank_, by_rank_);
+  if (call_.adds()) return add_all<std::int64_t>(call_, rank_, by_rank_);
   auto* to = static_cast<std::byte*>(call_.to);
   for (const auto& values : by_rank_) {
     std::copy(values.begin(), values.end(), to);

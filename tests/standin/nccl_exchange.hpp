@@ -94,14 +94,14 @@ struct Call {
 };
 
 // Its messages, each from the rank that has the values to the one that needs them. The receiver adds values in the
-// order of ranks, so that all get the same bits.
+// order of NCCL's rings or trees, so that all get the same bits. They arrive late, by a random number of queries.
 class Exchange {
  public:
   Exchange(const Call& call, int rank, int tag) : call_(call), rank_(rank), tag_(tag) {}
 
   bool started() const { return started_; }
   void start(const std::vector<RankCard>& ranks);
-  bool arrived() { return messages_.arrived(); }
+  bool arrived();
   void finish();
   static void give_up(const std::shared_ptr<Exchange>& exchange) { exchange->messages_.give_up(exchange); }
 
@@ -114,6 +114,7 @@ class Exchange {
   int rank_;
   int tag_;
   bool started_ = false;
+  std::uint32_t late_by_ = 0;
   std::vector<std::byte> mine_;
   std::vector<std::vector<std::byte>> by_rank_;  // empty where nothing comes
   Messages messages_;

@@ -39,6 +39,8 @@ Runtime& make_runtime() {
   auto& made = *new Runtime;
   const char* const seed = std::getenv("TUTTI_STANDIN_SEED");
   made.schedule.set_order(seed == nullptr ? 1 : std::stoull(seed));
+  const char* const threads = std::getenv("TUTTI_STANDIN_HOST_THREADS");
+  made.host_threads = threads == nullptr ? 1 : static_cast<unsigned>(std::stoul(threads));
   made.separate = std::getenv("TUTTI_STANDIN_SEPARATE") != nullptr;
   return made;
 }
@@ -163,6 +165,11 @@ const std::pair<const std::uintptr_t, Allocation>* find_allocation(const void* a
 void set_order(std::uint64_t seed) {
   const Lock lock;
   runtime().schedule.set_order(seed);
+}
+
+void set_host_threads(unsigned count) {
+  const Lock lock;
+  runtime().host_threads = count;
 }
 
 void ignore_wait(std::int64_t n) {

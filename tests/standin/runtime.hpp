@@ -79,7 +79,8 @@ struct Runtime {
   std::vector<std::weak_ptr<Capture>> captures;
   CUstream_st default_stream;
   unsigned lanes = 0;
-  std::int64_t waits = 0;  // calls of cudaStreamWaitEvent
+  unsigned host_threads = 1;  // that run the blocks of a kernel
+  std::int64_t waits = 0;     // calls of cudaStreamWaitEvent
   std::int64_t ignored_wait = 0;
   bool separate = false;  // memory of host and device
   bool hidden = false;    // is what the device has

@@ -1,5 +1,5 @@
-// Whole trainings on the stand-in: they match the CPU and give the same bits in every order of streams, and every wait
-// between streams is necessary.
+// Whole trainings on the stand-in: they match the CPU and give the same bits in every order of streams and blocks, and
+// every wait between streams is necessary.
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/base/error.hpp"
@@ -62,6 +62,7 @@ struct Training {
   std::string name;
   NetworkSpec model;
   std::string data;
+  std::int64_t batch_size = 6;
   int parts = 1;
   int max_workers = 1;
   int steps_ahead = 1;
@@ -85,6 +86,11 @@ std::vector<Training> trainings() {
        .max_workers = 2,
        .stored = false},
       {.name = "resnet", .model = tiny_resnet(), .data = kColored, .parts = 2, .orders = 25},
+      {.name = "resnet_of_many_blocks",
+       .model = tiny_resnet(),
+       .data = "synthetic:48x3x8x8:3",
+       .batch_size = 24,
+       .orders = 6},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},
   };
 }
@@ -96,7 +102,7 @@ std::vector<Training> large_trainings() {
 
 TrainerOptions options_of(const Training& training) {
   TrainerOptions options;
-  options.batch_size = 6;
+  options.batch_size = training.batch_size;
   options.num_parts = training.parts;
   options.max_workers = training.max_workers;
   options.steps_ahead = training.steps_ahead;
@@ -197,11 +203,15 @@ class Orders : public testing::TestWithParam<Training> {};
 INSTANTIATE_TEST_SUITE_P(OnTheStandIn, Orders, testing::ValuesIn(trainings()),
                          [](const auto& given) { return given.param.name; });
 
-TEST_P(Orders, OfStreamsChangeNoBit) {
+TEST_P(Orders, OfStreamsAndBlocksChangeNoBit) {
   const char* times = std::getenv("TUTTI_ORDERS");
   const std::uint64_t orders = GetParam().orders * (times == nullptr ? 1 : std::stoull(times));
   const std::string expected = outcome(GetParam(), 0);
-  for (std::uint64_t seed = 1; seed <= orders; ++seed) ASSERT_EQ(outcome(GetParam(), seed), expected) << seed;
+  for (std::uint64_t seed = 1; seed <= orders; ++seed) {
+    set_host_threads(seed % 4 == 1 ? 3 : 1);
+    ASSERT_EQ(outcome(GetParam(), seed), expected) << seed;
+  }
+  set_host_threads(1);
   EXPECT_EQ(allocations(), 0U);
 }
 

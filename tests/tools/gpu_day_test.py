@@ -1,4 +1,4 @@
-"""Rehearses tools/gpu-day with fake programs for the trainer, mpirun, PyTorch and CUDA's tools."""
+"""Rehearses tools/gpu-day with fake programs for the trainer, mpirun and the tests, also with a fault in each part."""
 
 import contextlib
 import io
@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -14,15 +13,18 @@ TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOOLS))
 
-from gpu_day import bundle, command_line, parts, speed, status, tables, targets, training
+from gpu_day import bundle, command_line, parts, speed, status, targets
 from gpu_day.session import Results, Session
+from peers import tables
+from programs import Programs
 
-# Has the output of the trainer. Its weights depend on --in-flight and --bucket-mib if a file requests it.
+# Has the output of the trainer, with a fault if the file $FAULT names one: "broken"; "bits" that depend on options;
+# "values", losses and accuracies, that depend on the device and on other ranks; "nan", an accuracy.
 TRAINER = f"#!{sys.executable}\n" """import json, os, pathlib, sys, time
 words = sys.argv[1:]
 value = lambda name, other: words[words.index(name) + 1] if name in words else other
-here = pathlib.Path(__file__).resolve().parent
-if (here / "broken").exists(): sys.exit("a broken trainer")
+fault = pathlib.Path(os.environ["FAULT"]).read_text()
+if fault == "broken": sys.exit("a broken trainer")
 if "bench" in words:
     json.dump({"images_per_second": 300, "libraries": "ours", "stall_of_step": 0.5, "bandwidth_of_plain": 0.5},
               open(value("--json", os.devnull), "w"))
@@ -30,18 +32,22 @@ if "bench" in words:
 if "--out" not in words: sys.exit()
 out = pathlib.Path(value("--out", ""))
 out.mkdir(parents=True, exist_ok=True)
-records = [{"event": "step", "step": step, "train_loss": 2.5 / step} for step in (1, 2, 20)]
-digest = value("--in-flight", value("--bucket-mib", value("--comm", "0"))) if (here / "biased").exists() else "0"
+error = (("--comm" in words) + (value("--device", "") == "cpu")) / 10 if fault == "values" else 0
+records = [{"event": "step", "step": step, "train_loss": 2.5 / step + error} for step in (1, 2, 20)]
+options = ("--in-flight", "--record-steps", "--bucket-mib", "--comm")
+digest = "".join(value(name, "") for name in options) if fault == "bits" else "0"
 records += [{"event": "digest", "step": 1, "weights": digest}] if "--digest-every" in words else []
-records += [{"event": "epoch", "epoch": 1, "train_loss": 1, "train_acc": 0.5, "test_acc": 0.95, "seconds": 2,
+accuracy = float("nan") if fault == "nan" else 0.95 - error
+records += [{"event": "epoch", "epoch": 1, "train_loss": 1, "train_acc": 0.5, "test_acc": accuracy, "seconds": 2,
              "images_per_second": 100, "digest": digest}]
 with open(out / "metrics.jsonl", "w") as file:
     for record in records: file.write(json.dumps(record, separators=(",", ":")) + "\\n")
-if value("--epochs", "1") == "100000": time.sleep(60)
+if value("--epochs", "1") == "100000":
+    (out / "exit.json").write_text(json.dumps({"status": 86}))
+    time.sleep(60)
 """
 MPIRUN = f"#!{sys.executable}\n" """import pathlib, subprocess, sys, time
 words = sys.argv[3:]
-words = words[:words.index(":")] if ":" in words else words
 ranks = [subprocess.Popen(words) for _ in range(int(sys.argv[2]))]
 stopped = lambda rank: pathlib.Path(f"/proc/{rank.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 while any(rank.poll() is None for rank in ranks):
@@ -50,29 +56,20 @@ while any(rank.poll() is None for rank in ranks):
     time.sleep(0.02)
 sys.exit(max(rank.returncode for rank in ranks))
 """
-PYTHON = f"#!{sys.executable}\n" """import json, sys
-if sys.argv[1] == "-c": print(json.dumps({"PyTorch": "9"})); sys.exit()
-if "ceilings" in sys.argv[1]: print(json.dumps({"copy_tb_per_s": 4, "matmul_tflop_per_s": 800})); sys.exit()
-if "--compile" in sys.argv and "resnet50" in sys.argv: sys.exit("no compiler")
-print("noise\\n" + json.dumps({"libraries": "theirs"}), flush=True)
-for _ in sys.stdin: print(json.dumps({"images_per_second": 200 if "--compile" in sys.argv else 150}), flush=True)
-"""
-NCU = """#!/bin/bash
-echo '==PROF== Connected'
-echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
-for ((i = 0; i < $(sed 's/.*--timed-steps \\([0-9]*\\).*/\\1/' <<<"$*"); ++i)); do
-  echo "\\"$i\\",\\"norm_apply\\",\\"gpu__time_duration.sum\\",\\"ns\\",\\"1,500\\""
-  echo "\\"$i\\",\\"norm_apply\\",\\"dram__bytes.sum\\",\\"byte\\",\\"3000\\""
-done
-echo '"9","initialise","gpu__time_duration.sum","ns","7000"'
-"""
-SANITIZER = """#!/bin/bash
-[[ $* != *racecheck* ]] || { echo '========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)'; exit 9; }
-echo '========= ERROR SUMMARY: 0 errors'
-"""
-TESTS = {"backend.cuda_good": "echo '[  PASSED  ] 3 tests.'",
-         "nn.cuda_bad": "echo '[  FAILED  ] Suite.DoesThis'; exit 1",
-         "comm.cuda_slow": "[[ $COLOUR == blue ]] && sleep 60"}
+TESTS = {"backend.cuda_layers": """[[ $(<"$FAULT") != test ]] || { echo '[  FAILED  ] Suite.DoesThis'; exit 1; }
+[[ $* == --gtest_list_tests ]] || echo '[  PASSED  ] 3 tests.'""",
+         "comm.cuda_slow": "[[ $(<\"$FAULT\") == slow && $COLOUR == blue ]] && sleep 60; exit 0"}
+TOOL = Session.tool
+# In place of this stand-in for a program of the machine.
+UNCLEAN = "print('========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)'); sys.exit(9)"
+NO_KERNEL = """print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')"""
+NO_COMPILER = "sys.exit('no compiler') if '--compile' in words else stand_ins.python(*words)"
+# By part: what must make it fail, of the trainer, a test or a program of the machine.
+FAULTS = {"versions": "broken", "ceilings": ("python", "sys.exit('no PyTorch')"), "tests": "test",
+          **dict.fromkeys(speed.WORKLOADS, ("python", NO_COMPILER)), "convergence": "nan", "ranks": "values",
+          "exchange": "bits", "checkpoints": "values", "in-flight": "bits", "graphs": "bits",
+          "profile": ("ncu", NO_KERNEL), **dict.fromkeys(("sanitizers-memory", "sanitizers-threads"),
+                                                         ("compute-sanitizer", UNCLEAN))}
 
 
 def record(figures, rehearsal=False, when="2026-01-01"):
@@ -86,103 +83,106 @@ def program(path, text):
     path.chmod(0o755)
 
 
-class Folder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
-
-class Rehearsal(Folder):
+class Rehearsal(Programs):
     def setUp(self):
         super().setUp()
         self.bundle = self.root / "bundle"
-        for name, text in (("trainer", TRAINER), ("mpirun", MPIRUN), ("python", PYTHON), ("ncu", NCU),
-                           ("compute-sanitizer", SANITIZER)):
-            program(self.bundle / "bin" / name, text)
         tests = []
-        for name, script in TESTS.items():
-            program(self.bundle / "bin" / name, f"#!/bin/bash\n{script}\n")
-            tests.append({"name": name, "command": [f"{{bundle}}/bin/{name}"], "labels": ["gpu"],
-                          "seconds": 1 if "slow" in name else 60, "environment": ["COLOUR=blue"]})
+        for name, text in (("trainer", TRAINER), ("mpirun", MPIRUN), *((name, f"#!/bin/bash\n{script}\n")
+                                                                       for name, script in TESTS.items())):
+            program(self.bundle / "bin" / name, text)
+            tests += [{"name": name, "command": [f"{{bundle}}/bin/{name}"], "environment": ["COLOUR=blue"],
+                       "seconds": 1 if "slow" in name else 60}] if name in TESTS else []
+        for folder in ("lib", "standin"):
+            program(self.bundle / folder / bundle.CUDA_CODE, folder)
         facts = {"commit": "c0ffee", "needs": {"cuda": []}, "tests": tests}
         (self.bundle / "bundle.json").write_text(json.dumps(facts), encoding="utf-8")
-        path = mock.patch.dict(os.environ, {"TUTTI_PYTHON": str(self.bundle / "bin/python"),
-                                            "PATH": f"{self.bundle}/bin:{os.environ['PATH']}"})
-        path.start()
-        self.addCleanup(path.stop)
+        self.plant("")
+        variables = {"FAULT": str(self.root / "fault"), "PATH": f"{self.bundle}/bin:{os.environ['PATH']}"}
+        environment = mock.patch.dict(os.environ, variables)
+        environment.start()
+        self.addCleanup(environment.stop)
+        os.environ.pop("TUTTI_PYTHON", None)
+
+    def plant(self, fault):
+        """A fault by its name, or the name of a program and its code in place of the stand-in's."""
+        name, code = fault if isinstance(fault, tuple) else (fault, None)
+        (self.root / "fault").write_text(name, encoding="utf-8")
+        path = f"import sys\nsys.path.insert(0, {str(TOOLS)!r})\nfrom gpu_day import stand_ins\nwords = sys.argv[1:]"
+        planted = mock.patch.object(Session, "tool", lambda session, tool: [
+            sys.executable, "-c", f"{path}\n{code}"] if code and tool == name else TOOL(session, tool))
+        planted.start()
+        self.addCleanup(planted.stop)
 
     def run_parts(self, *names):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            code = command_line.main(["run", "--rehearse", "--bundle", str(self.bundle), "--limit", "100",
+            code = command_line.main(["run", "--rehearse", "--bundle", str(self.bundle), "--limit", "1000",
                                       "--out", str(self.root / "out"), *names])
         return code, output.getvalue(), json.loads((self.root / "out/results.json").read_text(encoding="utf-8"))
 
-    def options(self, *words):
-        return command_line.parse(["run", "--bundle", str(self.bundle), "--out", str(self.root), *words])
-
     def test_runs_every_part_and_does_not_count_as_a_run(self):
-        code, output, results = self.run_parts()
-        failed = {name: one["outcome"] for name, one in results.items() if one["outcome"] != "ran"}
-        self.assertEqual({"tests", "sanitizers-threads", "speed-resnet50"}, set(failed), failed)
-        self.assertEqual(1, code)
-        self.assertIn("a rehearsal, or had no GPU", output)
+        code, _, results = self.run_parts()
+        self.assertEqual({part.name: "ran" for part in parts.PARTS},
+                         {name: one["outcome"] for name, one in results.items()})
+        self.assertEqual(0, code)
         self.assertIn("Nothing has ever run on a GPU", (self.root / "out/GPU-STATUS.md").read_text(encoding="utf-8"))
+        self.assertEqual("lib", (self.bundle / "lib" / bundle.CUDA_CODE).read_text(encoding="utf-8"))
+        self.assertEqual({"programs_passed": 2, "cases_passed": 3, "failed": 0}, results["tests"]["figures"])
         self.assertEqual(1.5, results["speed-lenet"]["figures"]["lenet_64.ratio_compiled"])
-        self.assertEqual(0, results["ranks"]["figures"]["lenet_loss_apart_4"])
-        self.assertEqual(0, results["exchange"]["figures"]["central_loss_apart_4"])
         self.assertEqual(0.0015, results["profile"]["figures"]["lenet_kernel_ms"])
         self.assertIn("batch norms", str(results["profile"]["tables"][0]["rows"]))
+        self.assertIn("stopped_rank_seconds", results["ranks"]["figures"])
+
+    def test_ends_with_1_if_any_part_has_a_fault(self):
+        self.assertEqual([part.name for part in parts.PARTS], list(FAULTS))
+        for part, fault in FAULTS.items():
+            with self.subTest(part):
+                self.plant(fault)
+                code, _, results = self.run_parts(part)
+                self.assertEqual(1, code)
+                self.assertRegex(results[part]["outcome"], "^failed: ")
+
+    def test_names_what_is_wrong(self):
+        self.plant("values")
+        _, output, results = self.run_parts("ranks", "checkpoints", "exchange")
+        self.assertIn("losses of the first steps apart, relative ≤ 1e-05: 0.8, 0.8", results["ranks"]["outcome"])
+        self.assertIn("final accuracy apart ≤ 0.01: 0.1, 0.1", results["ranks"]["outcome"])
+        self.assertIn("next losses apart, relative ≤ 0.0001: ", results["checkpoints"]["outcome"])
+        self.assertIn("sharded and central on 2 and 4 ranks", results["exchange"]["outcome"])
+        self.plant("bits")
+        _, output, results = self.run_parts("in-flight", "exchange", "checkpoints")
+        for part in ("in-flight", "exchange", "checkpoints"):
+            self.assertEqual(1, results[part]["figures"]["digests_differ"])
+        self.assertRegex(output, r"4 +ring,pat;allreduce:tree +bucket-mib 16 +16nccl +DIFFERS")
 
     def test_gives_every_test_its_result(self):
-        _, output, results = self.run_parts("tests", "sanitizers")
-        self.assertEqual({"programs_passed": 1, "cases_passed": 3, "failed": 2}, results["tests"]["figures"])
-        self.assertRegex(output, r"backend.cuda_good +passed +3")
-        self.assertRegex(output, r"nn.cuda_bad +FAILED \(1\) +0 +Suite.DoesThis")
-        self.assertRegex(output, r"comm.cuda_slow +FAILED \(time\)")
-        for check in ("memcheck", "initcheck", "synccheck"):
-            self.assertRegex(output, rf"{check} backend.cuda_good +clean +0 errors")
-        self.assertRegex(output, r"racecheck backend.cuda_good +NOT CLEAN \(9\) +1 hazard")
-        self.assertEqual(0, results["sanitizers-memory"]["figures"]["unclean"])
-        self.assertEqual(1, results["sanitizers-threads"]["figures"]["unclean"])
+        self.plant("test")
+        self.assertRegex(self.run_parts("tests")[1], r"backend.cuda_layers +FAILED \(1\) +0 +Suite.DoesThis")
+        self.plant("slow")
+        self.assertRegex(self.run_parts("tests")[1], r"comm.cuda_slow +FAILED \(time\)")
+        self.plant(("compute-sanitizer", UNCLEAN))
+        self.assertRegex(self.run_parts("sanitizers")[1], r"racecheck backend.cuda_layers +NOT CLEAN \(9\) +1 hazard")
 
     def test_measures_the_others_where_one_side_fails(self):
+        self.plant(("python", NO_COMPILER))
         _, output, results = self.run_parts("speed-resnet50")
-        self.assertEqual({"resnet50_256.tutti": 300, "resnet50_256.eager": 150, "resnet50_256.ratio_eager": 2},
+        self.assertEqual({"resnet50_256.tutti": 300, "resnet50_256.eager": 200, "resnet50_256.ratio_eager": 1.5},
                          results["speed-resnet50"]["figures"])
         self.assertIn("compiled: PyTorch ended early: no compiler", output)
-        (self.bundle / "bin/broken").touch()
+        self.plant("broken")
         _, output, results = self.run_parts("speed-lenet", "ceilings")
-        self.assertEqual({"lenet_64.eager": 150, "lenet_64.compiled": 200}, results["speed-lenet"]["figures"])
+        self.assertEqual({"lenet_64.eager": 200, "lenet_64.compiled": 200}, results["speed-lenet"]["figures"])
         self.assertIn("a broken trainer", output)
         self.assertEqual("ran", results["ceilings"]["outcome"])
-
-    def test_notices_weights_that_an_option_changes(self):
-        (self.bundle / "bin/biased").touch()
-        _, output, results = self.run_parts("in-flight", "graphs", "exchange", "checkpoints")
-        self.assertIn("exact changes bits after a resume", results["checkpoints"]["outcome"])
-        self.assertIn("exact changes bits of lenet", results["exchange"]["outcome"])
-        self.assertRegex(output, r"4 +ring,pat;allreduce:tree +bucket-mib 16 +16 +same")
-        self.assertIn("--in-flight changes bits of lenet", results["in-flight"]["outcome"])
-        self.assertEqual(1, results["in-flight"]["figures"]["digests_differ"])
-        self.assertEqual("ran", results["graphs"]["outcome"])
-
-    def test_measures_how_long_a_job_runs_after_a_rank_was_stopped(self):
-        results = Results(self.root / "results.json")
-        part = parts.Part("ranks", "", training.stopped_rank)
-        with mock.patch.object(training, "STALL_SECONDS", 2), contextlib.redirect_stdout(io.StringIO()):
-            with Session(self.options(), self.bundle) as session:
-                parts.run(part, session, results)
-        self.assertEqual("ran", results.parts["ranks"]["outcome"])
-        self.assertIn("stopped_rank_seconds", results.parts["ranks"]["figures"])
 
     def test_keeps_the_results_of_parts_that_are_not_run_again(self):
         self.run_parts("ceilings")
         self.assertEqual({"ceilings", "versions"}, set(self.run_parts("versions")[2]))
 
     def test_ends_and_reports_a_program_that_takes_too_long(self):
-        with Session(self.options("--limit", "2", "--rehearse"), self.bundle) as session:
+        options = command_line.parse(["run", "--bundle", str(self.bundle), "--out", str(self.root), "--limit", "2"])
+        with contextlib.redirect_stdout(io.StringIO()), Session(options, self.bundle) as session:
             self.assertEqual(("time", "begun\n"), session.status_of(["bash", "-c", "echo begun; sleep 60"]))
 
     def test_lists_the_parts(self):
@@ -217,13 +217,8 @@ class Verdicts(unittest.TestCase):
         figures["lenet_loss_apart_4"] = 2e-5
         self.assertEqual(["2e-05", "MISSED"], self.of("losses of the first steps", {"ranks": record(figures)}))
 
-    def test_turn_images_per_second_into_time(self):
-        figures = {"lenet_64.tutti": 1e6, "lenet_64.ratio_eager": 20, "lenet_64.ratio_compiled": 9}
-        self.assertEqual(["60", "met"], self.of("ms per 60,000", {"speed-lenet": record(figures)}))
-        self.assertEqual(["9", "met"], self.of("faster of PyTorch", {"speed-lenet": record(figures)}))
 
-
-class StatusPage(Folder):
+class StatusPage(Programs):
     def test_in_the_tree_is_generated_from_the_records(self):
         self.assertEqual(status.status_text(Results(status.RECORDS).parts), status.PAGE.read_text(encoding="utf-8"))
 
@@ -241,7 +236,7 @@ class StatusPage(Folder):
         self.assertNotIn("tests", status.merge(old, new))
 
 
-class BundledTests(Folder):
+class BundledTests(Programs):
     def setUp(self):
         super().setUp()
         self.build = self.root / "build"

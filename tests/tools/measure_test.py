@@ -13,8 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/peers"))
 import measured_rows  # noqa: E402
 
+RESULTS = '"results": [{"algorithm": "auto", "gigabytes_per_second": 8, "seconds_median": 1, "images_per_second": 70}]'
 STEP = '{"images_per_second": %s, "peak_resident_mib": 450, "first_step_seconds": 0.5, ' \
-       '"step_seconds_median": 0.2, "libraries": "of %s"}'
+       '"step_seconds_median": 0.2, "step_seconds": [0.2], "libraries": "of %s", ' + RESULTS + "}"
 TRAINER = f"""for last; do :; done
 echo '{STEP % (300, "ours")}' >$last"""
 PYTHON = f"""[[ $1 != -c ]] || exit 0
@@ -55,6 +56,13 @@ class Measure(Tools):
         self.assertEqual(200, written["measurements"]["lenet-fp32"]["rounds"][1]["compiled"]["images_per_second"])
         self.assertEqual({"tutti": "of ours", "pytorch": "of theirs"}, written["libraries"])
         self.assertEqual(PAGE, (self.root / "page.md").read_text(encoding="utf-8"))
+
+    def test_measures_every_row(self):
+        self.program("mpirun", 'while [[ $1 != */trainer ]]; do shift; done; exec "$@"')
+        result = self.measure("--quick", "--page")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertIn("all-reduce of 44.7 MB over 2 ranks, GB/s, vs MPI_Allreduce | 8.00 |",
+                      (self.root / "page.md").read_text(encoding="utf-8"))
 
     def test_measures_itself_and_reports_how_to_get_a_missing_peer(self):
         result = self.measure("--quick", "--only", "lenet-fp32", python="exit 1")

@@ -281,31 +281,55 @@ class SlurmJob(Jobs):
         self.assertEqual((0, ""), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
                                              "/bin/sleep 0.1; exit 0"))
 
+    saves = "mkdir -p runs/tutti-7/checkpoints; touch runs/tutti-7/checkpoints/step-$(date +%s%N).json; "
+
     def test_is_requeued_after_three_crashes_at_most(self):
-        self.assertEqual([(137, "requeue 7\n")] * 3 + [(137, "")], [self.train("exit 137") for _ in range(4)])
+        self.assertEqual([(137, "requeue 7\n")] * 3 + [(137, "")],
+                         [self.train(self.saves + "exit 137") for _ in range(4)])
 
     def test_is_requeued_when_a_rank_has_exited(self):
-        self.assertEqual((86, "requeue 7\n"), self.train("exit 86"))
+        self.assertEqual((86, "requeue 7\n"), self.train(self.saves + "exit 86"))
+
+    def test_is_requeued_once_when_a_rank_has_exited_at_the_start(self):
+        self.assertEqual([(86, "requeue 7\n"), (86, "")], [self.train("exit 86") for _ in range(2)])
+        (self.root / "runs/tutti-7/metrics.jsonl").write_text('{"event":"run","command_line":["a"],"step":40}\n'
+                                                              '{"event":"step","step":99}\n', encoding="utf-8")
+        for step, calls in ((0, ""), (41, ""), (42, "requeue 7\n")):
+            with self.subTest(step):
+                record = f'{{"status":86,"rank":1,"reason":"no memory","phase":"backward","step":{step}}}'
+                self.assertEqual((86, calls), self.train(f"echo '{record}' >runs/tutti-7/exit.json; exit 143"))
 
     def test_is_requeued_three_times_when_the_replicas_differed(self):
         self.assertEqual([(87, "requeue 7\n")] * 3 + [(87, "")], [self.train("exit 87") for _ in range(4)])
 
     def test_takes_mpirun_where_srun_cannot_connect_the_ranks(self):
-        self.program("mpirun", 'echo "mpirun $1 $2" >>calls')
+        self.program("mpirun", 'kill -TERM $$; echo "mpirun $1 $2" >>calls')  # as scancel does, with all processes
         unset = {"TUTTI_LAUNCHER": "", "SLURM_NTASKS": "4"}
         self.assertEqual((0, "mpirun -np 4\n"), self.train("echo none pmi2", **unset))
         self.assertEqual((0, "srun --mpi=pmix\n"),
                          self.train("[[ $1 != --mpi=list ]] || exec echo none pmix; echo srun $1 >>calls", **unset))
 
     def test_in_a_chain_each_starts_only_if_all_before_it_failed(self):
-        self.program("sbatch", 'echo "$TUTTI_OUT: $*" >>calls; wc -l <calls')
+        self.program("sbatch", 'echo "$TUTTI_CHAIN $TUTTI_OUT: $*" >>calls; wc -l <calls')
         status, calls = self.run_job("chain", "3", "--time=5", "jobs/train.sbatch", "--lr", "1", TUTTI_OUT="runs/a")
         self.assertEqual(0, status)
-        usual = "runs/a: --parsable --no-requeue --kill-on-invalid-dep=yes "
+        usual = "1 runs/a: --parsable --no-requeue --kill-on-invalid-dep=yes "
         self.assertEqual([usual + after + "--time=5 jobs/train.sbatch --lr 1" for after in
                           ("", "--dependency=afternotok:1 ", "--dependency=afternotok:1:2 ")], calls.splitlines())
         self.assertEqual(64, self.run_job("chain", "jobs/train.sbatch")[0])
 
+    def test_in_a_chain_ends_those_after_it_when_they_would_fail_in_the_same_way(self):
+        self.program("squeue", "printf '%s\n' '8 afternotok:7(unfulfilled)' '9 afternotok:7(unfulfilled),afternotok:8' "
+                               "'10 afternotok:77(unfulfilled)' '11 (null)'")
+        self.program("scancel", 'echo "scancel $*" >>calls')
+        for status in (64, 65, 66):
+            self.assertEqual((status, "scancel 8 9\n"), self.train(f"exit {status}", TUTTI_CHAIN="1"))
+        for status in (0, 75, 86):
+            self.assertEqual((status, ""), self.train(f"exit {status}", "Requeue=0", TUTTI_CHAIN="1"))
+        self.assertEqual((86, "scancel 8 9\n"), self.train("exit 86", TUTTI_CHAIN="1"))
+        self.assertEqual((65, ""), self.train("exit 65"))
+        (self.root / "trainer").unlink()
+        self.assertEqual((66, "scancel 8 9\n"), self.train("exit 0", TUTTI_CHAIN="1"))
 
     def test_runs_from_where_it_is_installed_without_a_copy_of_its_folder(self):
         prefix = self.root / "prefix"

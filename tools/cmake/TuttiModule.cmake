@@ -14,11 +14,11 @@ function(tutti_add_module name)
   set_property(GLOBAL APPEND PROPERTY TUTTI_MODULES tutti_${name})
 endfunction()
 
-# Only comm includes mpi.h. So a build with a second MPI may take the objects of all other modules from an existing
-# build that differs from it in nothing else.
-set(TUTTI_OBJECTS_FROM "" CACHE PATH "Build folder whose objects to link, except those of module comm")
+# A build may take the objects of modules from an existing build that differs from it in nothing else but its MPI, or in
+# that it has no sanitizer. Only comm includes mpi.h.
+set(TUTTI_OBJECTS_FROM "" CACHE PATH "Build folder whose objects to link, except those of module comm for another MPI")
 function(tutti_link_module target module)
-  if(NOT TUTTI_OBJECTS_FROM OR module STREQUAL tutti_comm)
+  if(NOT TUTTI_OBJECTS_FROM OR (module STREQUAL tutti_comm AND NOT TUTTI_SANITIZE))
     target_link_libraries(${target} PRIVATE ${module})
     return()
   endif()
@@ -30,5 +30,6 @@ function(tutti_link_module target module)
   list(TRANSFORM SOURCES PREPEND ${TUTTI_OBJECTS_FROM}/${folder}/CMakeFiles/${module}.dir/)
   list(TRANSFORM SOURCES APPEND .o)
   target_sources(${target} PRIVATE ${SOURCES})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(${target} PRIVATE $<TARGET_PROPERTY:${module},LINK_LIBRARIES>)
 endfunction()

@@ -2,7 +2,8 @@
 
 The archive has bin/ (trainer, test programs, Open MPI's launcher), lib/ (our libraries and all their dependencies),
 Open MPI's and PMIx's plug-ins, and bundle.json: the tests with their commands, and the libraries that the other
-machine must have. It needs only an x86-64 Linux with a glibc at least as new.
+machine must have. It needs only an x86-64 Linux with a glibc at least as new. In a rehearsal, the library in standin/,
+which simulates a GPU, takes the place of that of CUDA.
 """
 
 import datetime
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 
+CUDA_CODE = "libtutti_cuda.so"
 PATCHELF_REMEDY = "patchelf is missing: tools/setup --dev"
 # Plug-ins of other launchers, networks and tools, which a single node does not need.
 UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|"
@@ -56,13 +58,18 @@ class Bundle:
     def __init__(self, build: pathlib.Path, root: pathlib.Path):
         self.build = build
         self.root = root
-        for folder in ("bin", "lib/openmpi", "lib/pmix", "lib/none", "share", "etc"):
+        for folder in ("bin", "lib/openmpi", "lib/pmix", "lib/none", "standin", "share", "etc"):
             (root / folder).mkdir(parents=True)
 
     def add(self, source: pathlib.Path, folder: str, name: str = "") -> None:
         target = self.root / folder / (name or source.name)
         shutil.copyfile(source, target)
         target.chmod(0o755)
+
+    def add_built(self, path: pathlib.Path, folder: str) -> None:
+        if not path.is_file():
+            sys.exit(f"{path} is not built: cmake --build {self.build}")
+        self.add(path, folder)
 
     def elves(self) -> list[pathlib.Path]:
         return [path for path in sorted(self.root.rglob("*")) if path.is_file() and is_elf(path)]
@@ -76,29 +83,25 @@ class Bundle:
         if re.fullmatch(r"(mpiexec|mpirun|orterun)(\.\w+)?", path.name) and path.is_absolute():
             return "{bundle}/bin/mpirun"
         if path.is_absolute() and path.is_relative_to(self.build):
-            if not path.is_file():
-                sys.exit(f"{path} is not built: cmake --build {self.build}")
             folder = "lib" if ".so" in path.name else "bin"
-            self.add(path, folder)
+            self.add_built(path, folder)
             return f"{{bundle}}/{folder}/{path.name}"
         return text
 
-    def add_tests(self, label: str) -> list[dict]:
-        listing = json.loads(output_of("ctest", "--test-dir", self.build, "-L", f"^{label}$", "--show-only=json-v1"))
+    def add_tests(self) -> list[dict]:
+        listing = json.loads(output_of("ctest", "--test-dir", self.build, "-L", "^gpu$", "--show-only=json-v1"))
         tests = []
         for test in listing["tests"]:
             properties = {one["name"]: one["value"] for one in test.get("properties", [])}
             tests.append({"name": test["name"], "command": [self.word(word) for word in test["command"]],
-                          "labels": properties.get("LABELS", []), "seconds": properties.get("TIMEOUT", 120),
+                          "seconds": properties.get("TIMEOUT", 120),
                           "environment": [self.word(word) for word in properties.get("ENVIRONMENT", [])
                                           if not word.startswith(("LSAN_", "TSAN_"))]})
         return tests
 
     def add_ours(self) -> None:
-        program = self.build / "trainer"
-        if not program.is_file():
-            sys.exit(f"{program} is not built: cmake --build {self.build}")
-        self.add(program, "bin")
+        self.add_built(self.build / "trainer", "bin")
+        self.add_built(self.build / "tests/standin" / CUDA_CODE, "standin")
         for library in self.build.glob("libtutti*.so"):  # that of CUDA is opened at run time: no program names it
             soname = output_of("patchelf", "--print-soname", library).strip() or library.name
             self.add(library.resolve(), "lib", soname)
@@ -145,7 +148,7 @@ class Bundle:
         for path in self.elves():
             subprocess.run(["strip", "--strip-unneeded", path], check=False, capture_output=True)
             folder = path.parent.relative_to(self.root).as_posix()
-            origin = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN"}.get(folder, "$ORIGIN/..")
+            origin = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "standin": "$ORIGIN"}.get(folder, "$ORIGIN/..")
             output_of("patchelf", "--force-rpath", "--set-rpath", origin, path)
 
     def needs(self) -> dict[str, list[str]]:
@@ -165,7 +168,7 @@ def commit_of(folder: pathlib.Path) -> str:
     return result.stdout.strip() or "unknown"
 
 
-def make_bundle(build: pathlib.Path, root: pathlib.Path, label: str) -> None:
+def make_bundle(build: pathlib.Path, root: pathlib.Path) -> None:
     """Replaces `root`, fills it, and writes root.tar.xz next to it."""
     for tool in ("patchelf", "--version"), ("objdump", "--version"):
         output_of(*tool)
@@ -176,7 +179,7 @@ def make_bundle(build: pathlib.Path, root: pathlib.Path, label: str) -> None:
     shutil.rmtree(root, ignore_errors=True)
     bundle = Bundle(build, root)
     bundle.add_ours()
-    tests = bundle.add_tests(label)
+    tests = bundle.add_tests()
     bundle.add_open_mpi()
     bundle.add_libraries()
     bundle.make_relocatable()
@@ -190,16 +193,18 @@ def make_bundle(build: pathlib.Path, root: pathlib.Path, label: str) -> None:
     print(f"needs there: {', '.join(facts['needs']['runtimes'] + facts['needs']['cuda'])}")
 
 
-def unpack(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """The root of the bundle: `source` itself where it is unpacked already, else its copy in `folder`."""
+def unpack(source: pathlib.Path, folder: pathlib.Path, for_rehearsal: bool = False) -> pathlib.Path:
+    """The root of the bundle: its copy in `folder`, or `source` itself if that is unpacked already."""
     if source.is_dir():
-        root = source.resolve()
+        root = shutil.copytree(source, folder / "bundle") if for_rehearsal else source.resolve()
     else:
         with tarfile.open(source) as file:
             file.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else file.extractall(folder)
         root = folder / os.path.commonpath([path.name for path in folder.iterdir()])
     if not (root / "bundle.json").is_file():
         sys.exit(f"{source} is no bundle: make one by tools/gpu-day bundle")
+    if for_rehearsal:
+        (root / "standin" / CUDA_CODE).replace(root / "lib" / CUDA_CODE)
     return root
 
 

@@ -28,7 +28,6 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     pack = commands.add_parser("bundle", help="pack a build")
     pack.add_argument("build", type=pathlib.Path)
     pack.add_argument("folder", type=pathlib.Path, help="is replaced; the archive is written next to it")
-    pack.add_argument("--label", default="gpu", help="CTest label of the tests to take; default: %(default)s")
     run = commands.add_parser("run", help="run parts", formatter_class=argparse.RawDescriptionHelpFormatter,
                               epilog="parts:\n" + "\n".join(f"  {one.name:<18} {one.purpose}" for one in parts.PARTS))
     run.add_argument("parts", nargs="*", help="default: all; 'speed' stands for all of speed-*")
@@ -36,7 +35,8 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     run.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-day-results"),
                      help="folder of the results; default: %(default)s")
     run.add_argument("--limit", type=float, default=570, help="seconds that one part may take; default: %(default)s")
-    run.add_argument("--rehearse", action="store_true", help="all parts in small on CPUs, to try the script itself")
+    run.add_argument("--rehearse", action="store_true",
+                     help="in small, on a simulated GPU; PyTorch is left out unless TUTTI_PYTHON names its Python")
     enter = commands.add_parser("exec", help="run a command in the bundle's environment")
     enter.add_argument("words", nargs="+", metavar="COMMAND")
     for one in (run, enter):
@@ -55,7 +55,9 @@ def run_parts(options: argparse.Namespace, root: pathlib.Path) -> int:
             parts.run(part, session, results)
     text = status.status_text(results.parts)
     (options.out / "GPU-STATUS.md").write_text(text, encoding="utf-8")
-    print(f"\n{status.targets_table(results.parts)}\n\nresults: {options.out}")
+    if not options.rehearse:
+        print(f"\n{status.targets_table(results.parts)}\n")
+    print(f"results: {options.out}")
     return 0 if all(results.parts[part.name]["outcome"] == "ran" for part in chosen) else 1
 
 
@@ -63,12 +65,13 @@ def main(words: list[str] | None = None) -> int:
     options = parse(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # which also stops all child processes
     if options.command == "bundle":
-        bundle.make_bundle(options.build, options.folder, options.label)
+        bundle.make_bundle(options.build, options.folder)
         return 0
     if options.command == "status":
         return status.add_results(options.results)
     with tempfile.TemporaryDirectory(prefix="gpu-day-") as folder:
-        root = bundle.unpack(options.bundle, pathlib.Path(folder))
+        rehearses = options.command == "run" and options.rehearse
+        root = bundle.unpack(options.bundle, pathlib.Path(folder), rehearses)
         if options.command == "run":
             return run_parts(options, root)
         variables, lines = machine.environment(root, bundle.facts_of(root)["needs"]["cuda"])

@@ -7,7 +7,7 @@ import time
 import traceback
 from typing import Callable
 
-from gpu_day import checkpoints, checks, exchange, speed, training
+from gpu_day import checkpoints, checks, exchange, speed, targets, training
 from gpu_day.session import PartFailed, PartResult, Results, Session
 
 
@@ -31,7 +31,6 @@ PARTS = [
          checkpoints.checkpoints),
     Part("in-flight", "--in-flight 0, 1, 2: speed and equal bits", training.in_flight),
     Part("graphs", "--record-steps on, off: speed and equal bits", training.graphs),
-    Part("mixed", "a GPU rank and CPU ranks in one job", training.mixed),
     Part("profile", "where a step's time goes, by phase and by kernel", checks.profile),
     *(Part(name, f"{' and '.join(tools)} of compute-sanitizer on the tests of kernels",
            functools.partial(checks.sanitizers, checks=tools)) for name, tools in checks.SANITIZERS.items()),
@@ -55,6 +54,8 @@ def run(part: Part, session: Session, results: Results) -> None:
     outcome = "ran"
     try:
         part.run(session, result)
+        if mistakes := targets.mistakes(part.name, result.record["figures"]):
+            raise PartFailed("; ".join(mistakes))
     except PartFailed as error:
         outcome = f"failed: {error}"
     except Exception as error:  # the next parts must run even after a bug

@@ -7,13 +7,16 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 from gpu_day import bundle, machine
-from gpu_day.tables import text_table
+from peers import peer_python
+from peers.tables import text_table
 
 PEERS = pathlib.Path(__file__).resolve().parents[1] / "peers"
+STAND_INS = pathlib.Path(__file__).with_name("stand_ins.py")
 
 
 class PartFailed(Exception):
@@ -44,6 +47,8 @@ class PartResult:
         results.save()
 
     def figure(self, name: str, value: float | str) -> None:
+        if not isinstance(value, str) and not 0 <= value < float("inf"):
+            raise PartFailed(f"{name} is {value}")
         self.record["figures"][name] = value
         self.results.save()
 
@@ -71,11 +76,9 @@ class Session:
         self.log = (options.out / "gpu-day.log").open("a", encoding="utf-8")
         self._folder = tempfile.TemporaryDirectory(prefix="gpu-day-")
         self.folder = pathlib.Path(self._folder.name)
-        self.device = "cpu" if options.rehearse else "cuda"
+        self.device = "cpu" if options.rehearse else "cuda"  # of PyTorch
         # Choices by timing are made once, for all parts.
-        self.processor: dict[str, object] = {"device": self.device, "plan-cache": options.out.resolve() / "plans.txt"}
-        if options.rehearse:
-            self.processor["threads"] = 1
+        self.processor = {"device": "cuda", "plan-cache": options.out.resolve() / "plans.txt"}
 
     def __enter__(self) -> "Session":
         if not self.gpu and not self.rehearses:
@@ -144,6 +147,17 @@ class Session:
             end_group(process)
         self.note(output)
         return status, output
+
+    def tool(self, name: str) -> list:
+        """The start of a command line: a program of CUDA's toolkit, or "python", that with PyTorch."""
+        if name == "python" and ("TUTTI_PYTHON" in os.environ or not self.rehearses):
+            return [peer_python.interpreter()]
+        if self.rehearses:
+            return [sys.executable, STAND_INS, name]
+        found = machine.find_tool(name)
+        if found is None:
+            raise PartFailed(f"{name} was not found: install CUDA's toolkit, or put it on the PATH")
+        return [found]
 
     def trainer(self, *words: object, ranks: int = 1) -> list:
         launcher = ["mpirun", "-np", ranks] if ranks > 1 else []

@@ -13,8 +13,7 @@ import subprocess
 import threading
 
 from gpu_day.session import PEERS, PartFailed, PartResult, Session, end_group
-from gpu_day.tables import number
-from peers import peer_python
+from peers.tables import number
 
 ROUNDS = 5
 
@@ -51,7 +50,7 @@ class Peer:
 
     def __init__(self, session: Session, side: str, workload: Workload):
         self.session = session
-        words = [peer_python.interpreter(), PEERS / "pytorch_step.py", "--on-demand", "--device", session.device,
+        words = [*session.tool("python"), PEERS / "pytorch_step.py", "--on-demand", "--device", session.device,
                  *PEER_FLAGS[side], "--model", workload.model, "--shape", workload.shape, "--batch", workload.batch,
                  "--precision", "bf16", "--timed-steps", workload.steps, "--warmup-steps", workload.steps // 10 + 1]
         self.process = session.start(words, dict(os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -150,8 +149,7 @@ def ratio_to(figures: dict[str, list[float]], side: str) -> float | None:
 
 
 def rehearsed(workload: Workload) -> Workload:
-    return dataclasses.replace(workload, batch=4, steps=2,
-                               shape=workload.shape if "224" not in workload.shape else "3x32x32")
+    return dataclasses.replace(workload, batch=4, steps=2, shape=f"{workload.shape.partition('x')[0]}x16x16")
 
 
 def compare(session: Session, result: PartResult, workload: Workload, problems: list[str]) -> None:

@@ -9,7 +9,7 @@ import sys
 
 from gpu_day import parts, targets
 from gpu_day.session import Results
-from gpu_day.tables import markdown_table, text_table
+from peers.tables import markdown_table, text_table
 
 RECORDS = pathlib.Path(__file__).with_name("records.json")
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "GPU-STATUS.md"

@@ -8,6 +8,7 @@ import dataclasses
 import textwrap
 
 from compare_speed import Range
+from tables import text_table
 
 BEGIN = "<!-- tools/peers/measure writes from here -->"
 END = "<!-- to here -->"
@@ -104,16 +105,13 @@ def _cells(row: Row, measurements: dict[str, dict]) -> tuple[Values, list[str]]:
 
 def terminal_table(measurements: dict[str, dict]) -> str:
     head = ["", "Tutti", "peer", "ratio", "must", "stretch", "reached"]
-    lines = [head]
+    lines = []
     for row in ROWS:
         values, cells = _cells(row, measurements)
         sign, digits = ("<=", 2 if row.unit == "s" else 0) if row.at_most else (">=", 0 if row.unit else 2)
         lines.append([row.title, *cells, *(f"{sign} {wanted:.{digits}f}" for wanted in (row.must, row.stretch)),
                       row.result(values.checked)])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    table = ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                       for i, (cell, width) in enumerate(zip(line, widths))) for line in lines]
-    return "\n".join(table + notes(measurements))
+    return "\n".join([text_table(head, lines), *notes(measurements)])
 
 
 def notes(measurements: dict[str, dict]) -> list[str]:
@@ -131,10 +129,10 @@ def page_section(results: dict) -> str:
     rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     busiest = max(one["cores_used_by_others"] for one in measurements.values())
     disturbed = f" Other programs used up to {busiest:.1f} cores during the measurement." if busiest > 0.2 else ""
-    about = (f"Written by `tools/peers/measure` on {results['date']}. The machine was {machine['processor']}, with "
-             f"{machine['cores']} cores and {machine['memory_gib']} GiB. All runs had batches of 64 images of 1x28x28 "
+    about = (f"Written by `tools/peers/measure` on {results['date']}. Machine: {machine['processor']}, "
+             f"{machine['cores']} cores, {machine['memory_gib']} GiB. All runs used batches of 64 images of 1x28x28 "
              f"and one thread per rank. The figures are medians (min-max) of {rounds} paired rounds in rotating "
-             f"order. PyTorch's figure is the better one of its eager and compiled modes. PyTorch ran with "
+             f"order. PyTorch's figure is the better of its eager and compiled modes. PyTorch ran with "
              f"channels_last, autocast for bf16, and glibc's malloc set to keep freed memory.{disturbed}")
     lines = [*textwrap.wrap(about, 120), "", *(f"- {text}" for text in results["libraries"].values()), "",
              "| | Tutti | peer | ratio |", "|---|---|---|---|"]

@@ -35,23 +35,23 @@ class Lenet(nn.Module):
         return self.dense2(rectified(self.dense1, x.flatten(1)))
 
 
-def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions with bias; a plain 1x1 convolution as shortcut where the shape changes."""
+    """Two 3x3 convolutions; a 1x1 convolution without a norm as shortcut where the shape changes."""
 
     EXPANSION = 1
 
     def __init__(self, inputs: int, width: int, stride: int):
         super().__init__()
-        self.conv1 = conv(inputs, width, 3, stride=stride, bias=True)
+        self.conv1 = conv(inputs, width, 3, stride=stride)
         self.norm1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3, bias=True)
+        self.conv2 = conv(width, width, 3)
         self.norm2 = nn.BatchNorm2d(width)
         changes = stride != 1 or inputs != width
-        self.shortcut = conv(inputs, width, 1, stride=stride, bias=True) if changes else nn.Identity()
+        self.shortcut = conv(inputs, width, 1, stride=stride) if changes else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         y = rectified(self.norm1, self.conv1(x))
@@ -59,21 +59,21 @@ class Residual(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 with the stride, 1x1 to four times the width; the shortcut has its own norm; no biases."""
+    """1x1, 3x3 with the stride, 1x1 to four times the width; the shortcut has its own norm."""
 
     EXPANSION = 4
 
     def __init__(self, inputs: int, width: int, stride: int):
         super().__init__()
         outputs = self.EXPANSION * width
-        self.conv1 = conv(inputs, width, 1, bias=False)
+        self.conv1 = conv(inputs, width, 1)
         self.norm1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3, stride=stride, bias=False)
+        self.conv2 = conv(width, width, 3, stride=stride)
         self.norm2 = nn.BatchNorm2d(width)
-        self.conv3 = conv(width, outputs, 1, bias=False)
+        self.conv3 = conv(width, outputs, 1)
         self.norm3 = nn.BatchNorm2d(outputs)
         changes = stride != 1 or inputs != outputs
-        self.shortcut = conv(inputs, outputs, 1, stride=stride, bias=False) if changes else nn.Identity()
+        self.shortcut = conv(inputs, outputs, 1, stride=stride) if changes else nn.Identity()
         self.shortcut_norm = nn.BatchNorm2d(outputs) if changes else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Resnet(nn.Module):
         super().__init__()
         small = block is Residual
         self.stem = nn.Module()
-        self.stem.conv = conv(channels, 64, 3, bias=True) if small else conv(channels, 64, 7, stride=2, bias=False)
+        self.stem.conv = conv(channels, 64, 3) if small else conv(channels, 64, 7, stride=2)
         self.stem.norm = nn.BatchNorm2d(64)
         self.pools_stem = not small
         inputs = 64

@@ -72,6 +72,14 @@ struct SampleBatch {
   std::vector<std::vector<std::uint8_t>> buffers;  // reused by later reads
 };
 
+// The names of the samples' image files. Borrowed.
+struct PackedNames {
+  std::span<const char> letters;        // the concatenated names
+  std::span<const std::uint64_t> ends;  // of each name; empty: the samples have no names
+
+  std::string of(std::size_t sample) const;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -79,8 +87,10 @@ class Dataset {
   // Replaces the contents of `batch`. The images are valid until the next read into it and while the data set lives.
   // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
-  // The file that contains only this sample; empty if there is none.
-  virtual std::string file_of(std::int64_t) const { return {}; }
+  // The name of the sample's image file, relative to the folder of the data set; empty if there is none.
+  virtual std::string name_of(std::int64_t) const { return {}; }
+  // The path of that file. For a data file, which does not know the folder, its name.
+  virtual std::string file_of(std::int64_t sample) const { return name_of(sample); }
   // All images and labels, if they are in memory and of one size, for copying to a GPU. Borrowed.
   virtual std::optional<ImageSet> resident_images() const { return std::nullopt; }
   // The bytes that the samples occupy in memory; 0 for a data set whose images are loaded lazily.
@@ -94,13 +104,14 @@ class Dataset {
 // A data set in borrowed memory.
 class MemoryDataset : public Dataset {
  public:
-  // `images` and `labels` are borrowed. `known_digest` saves computing their digest. Throws an input error naming the
-  // data set and the first sample whose label is out of range.
+  // `images`, `labels` and `names` are borrowed. `known_digest` saves computing their digest. Throws an input error
+  // naming the data set and the first sample whose label is out of range.
   MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images, std::span<const std::int32_t> labels,
-                std::optional<std::uint64_t> known_digest = std::nullopt);
+                std::optional<std::uint64_t> known_digest = std::nullopt, PackedNames names = {});
 
   const DatasetInfo& info() const override { return info_; }
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  std::string name_of(std::int64_t sample) const override { return names_.of(info_.index_of(sample)); }
   std::optional<ImageSet> resident_images() const override { return ImageSet{images_, labels_, info_.image}; }
   std::size_t resident_bytes() const override { return images_.size() + labels_.size_bytes(); }
   std::uint64_t digest() const override;
@@ -110,6 +121,7 @@ class MemoryDataset : public Dataset {
   std::span<const std::uint8_t> images_;
   std::span<const std::int32_t> labels_;
   std::optional<std::uint64_t> known_digest_;
+  PackedNames names_;
 };
 
 }  // namespace tutti

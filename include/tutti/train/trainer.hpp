@@ -20,6 +20,15 @@ namespace tutti {
 class Evaluator;
 class StepThrottle;
 
+struct RunPlan {
+  std::int64_t steps = 0;           // after which this launch ends
+  std::int64_t epochs = 0;          // the last may end early
+  std::int64_t epoch_steps = 0;     // of the first epoch
+  std::int64_t schedule_steps = 0;  // length of the learning rate's schedule, wherever this launch ends
+};
+// Throws a usage error if the training set of `samples` does not fill a batch.
+RunPlan plan_run(const TrainerOptions& options, std::int64_t samples);
+
 class Trainer {
  public:
   // Initializes the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
@@ -63,13 +72,6 @@ class Trainer {
   std::size_t memory_bytes() const { return replica_.memory_bytes(); }
 
  private:
-  struct Plan {
-    std::int64_t steps = 0;           // after which this launch ends
-    std::int64_t epochs = 0;          // the last may end early
-    std::int64_t schedule_steps = 0;  // length of the learning rate's schedule, wherever this launch ends
-  };
-  // Throws a usage error if `samples` do not fill a batch.
-  static Plan plan_run(const TrainerOptions& options, const SplitBatchSampler& sampler, std::int64_t samples);
   // Throws a checkpoint error for progress that a run with these options and this data cannot have.
   void require_matching_progress(const TrainProgress& progress) const;
 
@@ -101,7 +103,7 @@ class Trainer {
   std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
   std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
 
-  Plan plan_;
+  RunPlan plan_;
   LrSchedule learning_rate_;
   std::vector<SplitBatchSampler> report_samplers_;  // one per part; empty unless samples are reported
   TrainProgress progress_;

@@ -1,11 +1,14 @@
 #include "options.hpp"
 
+#include "../output.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace tutti {
@@ -40,6 +43,12 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t 
   const std::int64_t smallest = config.batch_size / config.parts;
   const std::int64_t last = train_samples % config.batch_size;
   const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
+  if (keeps_last && train_samples < config.batch_size) {
+    findings.warn(
+        "--batch-size {} is more than {}: every step trains on all of them; use a smaller --batch-size for more steps "
+        "per epoch",
+        config.batch_size, plural(train_samples, "training image"));
+  }
   if (smallest == 0) {
     findings.warn(
         "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
@@ -79,6 +88,34 @@ Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t
         "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
         config.schedule_epochs, config.epochs, config.epochs);
   }
+  return findings;
+}
+
+Findings check_biases(const Network& network) {
+  const auto& layers = network.layers();
+  const auto only_normalized = [&](int number) {
+    bool normalized = false;
+    for (const NetworkLayer& reader : layers) {
+      if (reader.from != number && reader.residual_from != number) continue;
+      if (reader.residual_from == number || !std::holds_alternative<BatchNormSpec>(reader.spec)) return false;
+      normalized = true;
+    }
+    return normalized;
+  };
+  const auto adds_only_a_bias = [](const auto& spec) {
+    if constexpr (requires { spec.bias; }) return spec.bias && !spec.relu;
+    return false;
+  };
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool subtracted = std::visit(adds_only_a_bias, layers[i].spec) && only_normalized(static_cast<int>(i));
+    if (subtracted) names.push_back(layers[i].name);
+  }
+  Findings findings;
+  if (names.empty()) return findings;
+  const std::string more = names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "";
+  findings.warn("the batch norm after it subtracts the bias of {}{}: give bias = false in network '{}'", names.front(),
+                more, network.spec().name);
   return findings;
 }
 

@@ -2,6 +2,7 @@
 // Checks options for values that are valid but have no effect, or a bad one, with the data of the run.
 
 #include "tutti/data/dataset.hpp"
+#include "tutti/nn/network.hpp"
 
 #include "../run_config.hpp"
 #include "findings.hpp"
@@ -16,7 +17,11 @@ Findings check_classes(const DatasetInfo& train);
 // Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
 // the `planned` steps.
 Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled);
-// Warns of parts that are empty or too small for batch norm, in all batches or in the last of an epoch.
+// Warns of a batch larger than the training set, and of parts that are empty or too small for batch norm, in all
+// batches or in the last of an epoch.
 Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples);
+
+// Warns of biases that a batch norm right after them subtracts again: they cost time and never change the output.
+Findings check_biases(const Network& network);
 
 }  // namespace tutti

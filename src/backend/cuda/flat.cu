@@ -134,7 +134,7 @@ __device__ void step(const SearchElements& work, std::int64_t at) {
   for (int i = 0; i < kSize; ++i) {
     if ((__float_as_int(values.values[i]) & 0x7FFFFFFF) < kInfinity) continue;
     const auto from_end = static_cast<int>(work.slices - slice_of(work, work.offset + at + i));
-    if (*work.found < from_end) atomicMax(work.found, from_end);
+    atomicMax(work.found, from_end);
     return;
   }
 }

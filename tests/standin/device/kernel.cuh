@@ -1,6 +1,6 @@
 #pragma once
 // A host implementation of src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
-// kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
+// kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as a
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
 // __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd, atomicMax on integers;
 // arithmetic that rounds (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf,
@@ -14,13 +14,12 @@
 #include <vector_functions.h>
 
 #undef __shared__
-#define __shared__ static
-#undef __shared__
-#define __shared__ static
+#define __shared__ TUTTI_STANDIN_SHARED
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -40,8 +39,7 @@ using Where = std::source_location;
 
 inline void __syncthreads(const Where& where = Where::current()) { tutti::standin::wait_at_barrier(where); }
 
-// Blocks run in turn.
-inline void __threadfence() {}
+inline void __threadfence() { tutti::standin::fence(); }
 
 namespace tutti::standin {
 
@@ -74,12 +72,22 @@ inline unsigned __ballot_sync(unsigned mask, int vote, const Where& where = Wher
   return tutti::standin::exchange_votes(vote != 0, where);
 }
 
-inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
-inline unsigned atomicAdd(unsigned* to, unsigned value) { return std::exchange(*to, *to + value); }
-inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
-  return std::exchange(*to, *to + value);
+template <class T>
+T add_atomically(T* to, T value) {
+  return std::atomic_ref(*to).fetch_add(value, tutti::standin::begin_atomic(to));
 }
-inline int atomicMax(int* to, int value) { return std::exchange(*to, max(*to, value)); }
+inline int atomicAdd(int* to, int value) { return add_atomically(to, value); }
+inline unsigned atomicAdd(unsigned* to, unsigned value) { return add_atomically(to, value); }
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  return add_atomically(to, value);
+}
+inline int atomicMax(int* to, int value) {
+  const std::memory_order order = tutti::standin::begin_atomic(to);
+  const std::atomic_ref word(*to);
+  int before = word.load(std::memory_order_relaxed);
+  while (before < value && !word.compare_exchange_weak(before, value, order, std::memory_order_relaxed)) continue;
+  return before;
+}
 
 // There is no FMA contraction on the host.
 inline float __fadd_rn(float a, float b) { return a + b; }

@@ -184,6 +184,8 @@ def _take_lines(run: Run, data: bytes) -> None:
             incidents[json.dumps(record, sort_keys=True)] = record
     run.epochs, run.stretches, run.times, run.checkpoints = ([one[step] for step in sorted(one)]
                                                              for one in latest.values())
+    # That of an epoch in which --steps ended the run is replaced by that of its end, which counts all its steps.
+    run.epochs = list({record["epoch"]: record for record in run.epochs}.values())
     run.incidents = sorted(incidents.values(), key=lambda record: record["step"])
 
 

@@ -12,6 +12,7 @@ from tutti.report.markup import Html, count, element, joined, percent, plural
 
 MATRIX_CLASSES = 24  # more could not be read
 TABLE_CLASSES = 1000
+SETS = {"train": "training ", "test": "test ", "all": ""}
 DARK = 0.6  # darker shades need light letters
 
 
@@ -50,16 +51,17 @@ class Evaluation:
 def sections(scores: Evaluation | str) -> list[Html]:
     """The sections show an evaluation, or the reason why there is none."""
     titles = ("classes", "Per-class results"), ("mistakes", "Most confident mistakes")
-    contents = [[markup.absence(scores)]] * 2 if isinstance(scores, str) else [_classes(scores), _mistakes(scores)]
+    contents = [[markup.absence(f"Not available: {scores}.")]] * 2 if isinstance(scores, str) else \
+        [_classes(scores), _mistakes(scores)]
     return [markup.section(*title, *content) for title, content in zip(titles, contents)]
 
 
 def _classes(scores: Evaluation) -> list[Html]:
     json, every = scores.json, range(len(scores.classes))
     shown = sorted(sorted(every, key=lambda label: -scores.classes[label].mistakes)[:MATRIX_CLASSES])
-    content = [element("p", f"{count(json['images'])} {'training' if json['set'] == 'train' else 'test'} images of "
-                            f"{json['data']}, classified by {scores.checkpoint} (step {count(json['step'])}): "
-                            f"{percent(json['accuracy'])} correct, mean loss {json['loss']:.4f}.")]
+    content = [element("p", f"{count(json['images'])} {SETS[json['set']]}images of {json['data']}, classified by "
+                            f"{scores.checkpoint} (step {count(json['step'])}): {percent(json['accuracy'])} correct, "
+                            f"mean loss {json['loss']:.4f}.")]
     if len(shown) < len(every):
         words = f"The matrix shows the {len(shown)} of {len(every)} classes with the most mistakes."
         content.append(element("p", words))
@@ -135,4 +137,4 @@ def _picture(mistake: dict, png: str) -> Html:
     return element("figure", image, element(
         "figcaption", "true: ", element("b", label), ", predicted: ", element("b", predicted, class_="bad"),
         element("small", f"{predicted} {percent(mistake['probability'])}, {label} "
-                         f"{percent(mistake['probability_of_label'])}; image {mistake['picture'].partition('.')[0]}")))
+                         f"{percent(mistake['probability_of_label'])}; image {mistake['image']}")))

@@ -245,9 +245,11 @@ def _chart_of_epochs(by_epoch: dict[int, dict[str, float]]) -> Html:
 def _stragglers(run: Run) -> list[Html]:
     hosts: dict[int, str] = {}
     waits: dict[int, list[tuple[float, str]]] = collections.defaultdict(list)  # seconds and cause
-    for worst in (one.get("worst") for one in run.times):
-        if isinstance(worst, dict):
+    epochs: dict[int, set[int]] = collections.defaultdict(set)  # one may have several records
+    for one in run.times:
+        if isinstance(worst := one.get("worst"), dict):
             hosts[whole(worst, "rank")] = fact(worst, "host")
+            epochs[whole(worst, "rank")].add(one["epoch"])
             waits[whole(worst, "rank")].append((figure(worst, "seconds") or 0, fact(worst, "phase")))
     if not waits:
         return [element("p", "No rank waited for another: there is one rank.")]
@@ -255,7 +257,8 @@ def _stragglers(run: Run) -> list[Html]:
     for rank, each in sorted(waits.items(), key=lambda item: (-sum(wait for wait, _ in item[1]), item[0])):
         causes = sorted({cause for _, cause in each})
         cause = max(causes, key=lambda cause: sum(wait for wait, of in each if of == cause))
-        rows.append([f"{rank} on {hosts[rank]}", seconds(sum(wait for wait, _ in each)), str(len(each)), cause])
+        rows.append([f"{rank} on {hosts[rank]}", seconds(sum(wait for wait, _ in each)), str(len(epochs[rank])),
+                     cause])
     return [element("h3", "Stragglers"),
             table(["rank", "the others waited for it", "epochs in which it was the slowest", "main cause"], rows)]
 
