@@ -169,7 +169,7 @@ OffersOfGpu ask(const GpuProperties& gpu, const Subjects& subjects) {
 }
 
 // Asks for each GPU in a thread of its own. Checks what must hold for any version of cuDNN, and compares the answers.
-void expect_offers(const Subjects& subjects, bool may_lack = false) {
+void expect_offers(const Subjects& subjects) {
   std::vector<std::future<OffersOfGpu>> asked;
   for (const GpuProperties& gpu : kGpus)
     asked.push_back(std::async(std::launch::async, [&] { return ask(gpu, subjects); }));
@@ -190,7 +190,7 @@ void expect_offers(const Subjects& subjects, bool may_lack = false) {
       EXPECT_EQ(answers.emplace(engine, notes).first->second, notes) << engine << " on " << gpu;
     }
   }
-  expect_recorded("cudnn_passes.txt", answers, may_lack);
+  expect_recorded("cudnn_passes.txt", answers);
 }
 
 TEST(CudnnPasses, AreOfferedForResnet18InBf16) {
@@ -202,8 +202,7 @@ TEST(CudnnPasses, AreOfferedForResnet18InBf16) {
   expect_offers(subjects);
 }
 
-// The file need not have all of these answers.
-TEST(CudnnPasses, AreOfferedForAllNetworks) { expect_offers(all_subjects(), true); }
+TEST(CudnnPasses, AreOfferedForAllNetworks) { expect_offers(all_subjects()); }
 
 TEST(CudnnPasses, AreNotOfferedInBf16OnGpusThatAreTooOld) {
   const AbsentGpu gpu(kT4);

@@ -11,10 +11,10 @@
 #include <source_location>
 
 // The CUDA keywords and built-ins of kernels.
-extern constinit thread_local uint3 threadIdx __attribute__((tls_model("initial-exec")));
-extern constinit thread_local uint3 blockIdx __attribute__((tls_model("initial-exec")));
-extern constinit thread_local dim3 blockDim __attribute__((tls_model("initial-exec")));
-extern constinit thread_local dim3 gridDim __attribute__((tls_model("initial-exec")));
+extern constinit thread_local uint3 threadIdx;
+extern constinit thread_local uint3 blockIdx;
+extern constinit thread_local dim3 blockDim;
+extern constinit thread_local dim3 gridDim;
 
 namespace tutti::standin {
 
