@@ -1,10 +1,9 @@
-// NCCL's calls that we use, over MPI, on streams of the stand-in for CUDA. Ranks connect by a communicator that does
-// not block: connecting and splitting stay in progress until its state was queried a few times. A group of calls is
-// one operation.
+// NCCL's calls that we use, over MPI, on streams of the stand-in for CUDA. A group of calls is one operation. The calls
+// of a communicator that does not block stay in progress until all ranks have made them; it has no collectives.
 //
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
 // the others notice, and "die" ends its process there; with "block", the call of the host does not return. Rank -1 is
-// every rank, and operation 0 is the connecting. With TUTTI_STANDIN_WINDOWLESS, no memory can be registered.
+// every rank, and operation 0 is the connecting. With "windowless 1 -1", rank 1 cannot register memory.
 // NCCL_ALGO=Ring or Tree is the order in which all-reduces add.
 
 #include "standin/control.hpp"
@@ -18,7 +17,6 @@
 namespace tutti::standin {
 namespace {
 
-constexpr int kLateAnswers = 3;
 std::int64_t launches = 0;
 std::map<void*, ncclComm_t> windows;  // by the memory that is registered
 
@@ -40,8 +38,10 @@ using namespace tutti::standin;
 struct ncclComm {
   std::shared_ptr<Member> member;
   bool blocks = false;
-  ncclComm** child = nullptr;  // of a split in progress
-  int late_answers = 0;
+  // In progress, on a communicator that does not block:
+  std::shared_ptr<Member> splitting{};
+  ncclComm** child = nullptr;
+  std::shared_ptr<Exchange> registering{};
 };
 
 namespace {
@@ -55,6 +55,12 @@ struct OpenGroup {
   std::vector<Call> calls;
 };
 thread_local OpenGroup group;
+
+std::shared_ptr<Member> make_member(int rank, int ranks, const Origin& origin, bool is_child) {
+  auto member = std::make_shared<Member>(rank, ranks, origin, is_child);
+  member->hold(member);
+  return member;
+}
 
 bool is_device_memory(const void* values, std::size_t bytes) {
   const auto* const memory = find_allocation(values);
@@ -164,13 +170,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   }
   Origin origin;
   std::memcpy(&origin, id.internal, sizeof origin);
-  auto member = std::make_shared<Member>(rank, ranks, origin);
-  member->hold(member);
-  *communicator = new ncclComm{std::move(member)};
+  *communicator = new ncclComm{make_member(rank, ranks, origin, false)};
   return ncclInProgress;
 }
 
-// The child has the messages of its parent, which has none.
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
   if (parent == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   const Lock lock;
@@ -178,9 +181,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ch
   if (color != 0 || key != parent->member->rank() || config == nullptr || config->blocking == 0) {
     return refuse(ncclInvalidUsage, "the stand-in splits off a communicator of all ranks that blocks");
   }
-  if (const ncclResult_t state = parent->member->state(); state != ncclSuccess) return state;
+  const Member& member = *parent->member;
+  parent->splitting = make_member(member.rank(), member.ranks(), member.origin(), true);
   parent->child = child;
-  parent->late_answers = kLateAnswers;
   return ncclInProgress;
 }
 
@@ -188,11 +191,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   const Lock lock;
   *state = communicator->member->state();
-  if (*state != ncclSuccess || communicator->child == nullptr) return ncclSuccess;
-  if (--communicator->late_answers > 0) {
+  if (*state == ncclSuccess && communicator->splitting != nullptr) {
+    *state = communicator->splitting->state();
+    if (*state == ncclSuccess) {
+      *communicator->child = new ncclComm{.member = std::move(communicator->splitting), .blocks = true};
+    }
+  }
+  if (*state == ncclSuccess && communicator->registering != nullptr && !communicator->registering->arrived()) {
     *state = ncclInProgress;
-  } else {
-    *std::exchange(communicator->child, nullptr) = new ncclComm{.member = communicator->member, .blocks = true};
   }
   return ncclSuccess;
 }
@@ -259,13 +265,19 @@ ncclResult_t ncclMemFree(void* data) {
 ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* data, std::size_t bytes, ncclWindow_t* window,
                                     int flags) {
   Lock lock;
-  if (communicator == nullptr || !communicator->blocks) return refuse(ncclInvalidArgument, "no communicator");
+  if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   if (flags != NCCL_WIN_COLL_SYMMETRIC || !is_device_memory(data, bytes) || windows.contains(data)) {
     return refuse(ncclInvalidArgument, "the stand-in registers device memory once");
   }
-  if (const ncclResult_t result = communicator->member->register_window(lock); result != ncclSuccess) return result;
+  const auto meeting = communicator->member->meet();
+  if (meeting == nullptr) return refuse(ncclInvalidUsage, "no windows");
   windows[data] = communicator;
   *window = static_cast<ncclWindow_t>(data);
+  // As in NCCL, the host waits for the other ranks, and the device goes on.
+  while (communicator->blocks && !meeting->arrived()) {
+    if (!runtime().schedule.step()) lock.pause();
+  }
+  communicator->registering = meeting;
   return ncclSuccess;
 }
 
@@ -282,6 +294,8 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   if (group.depth > 0) return refuse(ncclInvalidUsage, "a group is open");
   const Lock lock;
   communicator->member->abort();
+  if (communicator->splitting != nullptr) communicator->splitting->abort();
+  if (communicator->registering != nullptr) Exchange::give_up(communicator->registering);
   std::erase_if(windows, [=](const auto& window) { return window.second == communicator; });
   delete communicator;
   return ncclSuccess;

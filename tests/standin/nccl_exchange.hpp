@@ -27,7 +27,7 @@ RankCard card_of(int rank);
 // Messages of one communicator: tags that no other uses.
 struct Channel {
   int first_tag = 0;
-  static constexpr int kTags = 1 << 18;
+  static constexpr int kTags = 1 << 17;
   int cards() const { return first_tag; }
   int list() const { return first_tag + 1; }
   int failure() const { return first_tag + 2; }

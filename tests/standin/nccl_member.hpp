@@ -50,14 +50,16 @@ struct Fault {
 // One rank of a communicator. Operations that are still on a stream own it after the communicator was destroyed.
 class Member {
  public:
-  Member(int rank, int ranks, const Origin& origin)
+  Member(int rank, int ranks, const Origin& origin, bool is_child)
       : rank_(rank),
         ranks_(ranks),
-        channel_{.first_tag = (origin.root * 64 + origin.number % 64) * Channel::kTags},
+        origin_(origin),
+        channel_{.first_tag = ((origin.root * 64 + origin.number % 64) * 2 + (is_child ? 1 : 0)) * Channel::kTags},
         introduction_(card_of(rank), ranks, origin.root, channel_) {}
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  const Origin& origin() const { return origin_; }
 
   // In progress until the ranks are connected.
   ncclResult_t state() {
@@ -84,18 +86,14 @@ class Member {
     return result == ncclSuccess ? state() : result;
   }
 
-  // Waits until all ranks register memory, as NCCL does. The device goes on meanwhile.
-  ncclResult_t register_window(Lock& lock) {
-    if (std::getenv("TUTTI_STANDIN_WINDOWLESS") != nullptr) return refuse(ncclInvalidUsage, "no windows");
+  // Begins to meet the other ranks, as NCCL does to register memory. Null if this rank refuses.
+  std::shared_ptr<Exchange> meet() {
+    const int tag = channel_.collective(++collectives_begun_);
+    if (fault_.kind == "windowless" && fault_.concerns(rank_)) return nullptr;
     const std::int64_t mine = 1;
-    std::vector<std::int64_t> all(static_cast<std::size_t>(ranks_));
-    const auto meeting = std::make_shared<Exchange>(Call{Call::Kind::all_gather, &mine, all.data(), 1, ncclInt64},
-                                                    rank_, channel_.collective(++collectives_begun_));
+    auto meeting = std::make_shared<Exchange>(Call{Call::Kind::all_gather, &mine, nullptr, 1, ncclInt64}, rank_, tag);
     meeting->start(introduction_.ranks());
-    while (!meeting->arrived()) {
-      if (!runtime().schedule.step()) lock.pause();
-    }
-    return ncclSuccess;
+    return meeting;
   }
 
   void abort() {
@@ -169,6 +167,7 @@ class Member {
 
   int rank_;
   int ranks_;
+  Origin origin_;
   Channel channel_;
   Introduction introduction_;
   Fault fault_ = Fault::from_environment();

@@ -261,6 +261,9 @@ TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpu) {
 TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {
   const Words words = with({"check", "--device", "cuda"}, kLenet.words);
   EXPECT_EQ(run_trainer(2, words).status, 0);
+  const ChildResult windowless = run_child(trainer_words(2, words), {{"TUTTI_NCCL_FAULT", "windowless 1 -1"}});
+  EXPECT_EQ(windowless.status, 0) << windowless.err;
+  EXPECT_NE(windowless.err.find("so collectives copy it: rank 1 on "), std::string::npos) << windowless.err;
   const ChildResult crowd = run_child(trainer_words(2, words), {{"TUTTI_STANDIN_DEVICES", "1"}});
   EXPECT_EQ(crowd.status, 1);
   EXPECT_NE(crowd.out.find("2 ranks on "), std::string::npos) << crowd.out;

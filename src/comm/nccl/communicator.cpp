@@ -1,7 +1,5 @@
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/log.hpp"
-#include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/comm/nccl_library.hpp"
 
@@ -48,7 +46,8 @@ class NcclCommunicator final : public Communicator {
         collectives_(world.collectives()),
         stream_(make_stream(world, options)),
         connection_(world, options),
-        memory_(share_device_ ? nullptr : try_registered_memory(world)) {}
+        memory_(connection_.registers_memory() ? std::make_unique<RegisteredMemory>(options.device, connection_)
+                                               : nullptr) {}
 
   int rank() const override { return connection_.rank(); }
   int size() const override { return connection_.size(); }
@@ -204,34 +203,13 @@ class NcclCommunicator final : public Communicator {
     return stream;
   }
 
-  // Null, with a line for the user, if a rank cannot register memory. Collective.
-  std::unique_ptr<RegisteredMemory> try_registered_memory(World& world) {
-    auto memory = std::make_unique<RegisteredMemory>(stream_->device(), connection_);
-    std::string refusal;
-    try {
-      const Buffer trial = memory->allocate(1);
-      memory->register_blocks(memory_of(trial.view({1}, ElementType::u8)), "registering memory");
-    } catch (const Error& error) {
-      refusal = error.what();
-    }
-    for (const std::string& of_rank : all_gather_text(world, refusal)) {
-      if (of_rank.empty()) continue;
-      if (rank() == 0) {
-        write_stderr_line(
-            fmt::format("{}: NCCL cannot register memory, so collectives copy it: {}", program_name(), of_rank));
-      }
-      return nullptr;
-    }
-    return memory;
-  }
-
   bool share_device_;
   CollectiveCounter& collectives_;
   std::unique_ptr<CudaStream> stream_;
 
-  mutable std::mutex mutex_;  // guards all that follows
-  Connection connection_;     // aborted after a failure
-  std::unique_ptr<RegisteredMemory> memory_;
+  mutable std::mutex mutex_;                  // guards all that follows
+  Connection connection_;                     // aborted after a failure
+  std::unique_ptr<RegisteredMemory> memory_;  // null: collectives copy their memory
   std::optional<Error> failure_;
   std::deque<PendingOperation> operations_;
   std::size_t ready_ = 0;  // the number of operations whose values are ready on this rank

@@ -1,6 +1,8 @@
 #include "connection.hpp"
 
 #include "tutti/backend/cuda_stream.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
 
 #include "../backoff.hpp"
@@ -8,6 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <span>
@@ -92,6 +95,7 @@ Connection::Connection(World& world, const NcclOptions& options)
     if (world.rank() == 0) check(ncclGetUniqueId(&id));
   });
   world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+  Handle parent_of_all;
   run_or_throw_on_all(world, [&] {
     const std::string where = fmt::format("connecting {} ranks by NCCL", world.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -107,9 +111,38 @@ Connection::Connection(World& world, const NcclOptions& options)
     config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
     wait_until_done(parent, ncclCommSplit(parent, 0, world.rank(), &child, &config), where);
-    connecting_ = std::move(connecting);
+    parent_of_all = std::move(connecting);
     communicator_ = Handle(child);
   });
+  if (!options.share_device) registers_memory_ = try_to_register(world, std::move(parent_of_all));
+}
+
+bool Connection::try_to_register(World& world, Handle trial) const {
+  const std::string where = "registering memory";
+  void* memory = nullptr;
+  ncclWindow_t window = nullptr;
+  ncclResult_t result = ncclMemAlloc(&memory, 1);
+  if (result == ncclSuccess) {
+    result = ncclCommWindowRegister(trial.get(), memory, 1, &window, NCCL_WIN_COLL_SYMMETRIC);
+  }
+  const Stopwatch watch;
+  double slowest = 1;  // 0: all ranks have registered; 1: some still wait for others; 2: a rank cannot
+  for (Backoff backoff(kMaxTransferSleep); slowest == 1; backoff.wait()) {
+    // The call may have returned success before its end.
+    if (result == ncclSuccess || result == ncclInProgress) result = state_of(trial.get());
+    if (result == ncclInProgress && watch.seconds() > deadline_seconds_) throw timeout_error(where);
+    slowest = max_over_ranks(world, {result == ncclSuccess ? 0.0 : result == ncclInProgress ? 1.0 : 2.0}).front();
+  }
+  const bool refused = result != ncclSuccess && result != ncclInProgress;
+  const auto refusals = all_gather_text(world, refused ? failed(where, result).what() : "");
+  trial.reset();
+  static_cast<void>(ncclMemFree(memory));
+  const auto first = std::ranges::find_if(refusals, [](const std::string& text) { return !text.empty(); });
+  if (first == refusals.end()) return true;
+  if (rank_ == 0) {
+    write_stderr_line(program_name() + ": NCCL cannot register memory, so collectives copy it: " + *first);
+  }
+  return false;
 }
 
 void Connection::wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const {

@@ -4,7 +4,7 @@
 // Ranks connect through a non-blocking communicator, so that a rank that never arrives causes a timeout. Collectives
 // use a blocking communicator that is split off from it: a non-blocking one would create a thread for each collective,
 // and the caller would poll until that thread has enqueued it. A call can block where NCCL first connects ranks for a
-// kind of collective. If a rank does not arrive there, only the stall watch ends the job.
+// kind of collective, or registers memory. If a rank does not arrive there, only the stall watch ends the job.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -35,6 +35,8 @@ class Connection {
   int rank() const { return rank_; }
   int size() const { return size_; }
   double deadline_seconds() const { return deadline_seconds_; }
+  // Whether all ranks can register memory.
+  bool registers_memory() const { return registers_memory_; }
   // Null after abort().
   ncclComm_t native() const { return communicator_.get(); }
 
@@ -43,11 +45,7 @@ class Connection {
   // Throws if NCCL reports an asynchronous failure, of another rank or of the network.
   void check_async_error(const std::string& where) const;
   Error timeout_error(const std::string& where) const;
-  // Aborts the communicator of the collectives first: freeing memory of the other one waits for kernels on the device.
-  void abort() noexcept {
-    communicator_.reset();
-    connecting_.reset();
-  }
+  void abort() noexcept { communicator_.reset(); }
 
  private:
   using Handle = UniqueHandle<ncclComm_t, AbortCommunicator>;
@@ -55,14 +53,17 @@ class Connection {
   // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread. Throws on failure or
   // timeout.
   void wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const;
+  // Registers a little memory with a communicator that does not block, and ends it. If a rank cannot, the others stop
+  // waiting for it, and one line tells the user. Collective.
+  bool try_to_register(World& world, Handle trial) const;
   Error failed(const std::string& where, ncclResult_t result) const;
 
   int rank_;
   int size_;
   std::string who_;  // "rank 1 on node3"
   double deadline_seconds_;
-  Handle connecting_;    // non-blocking; only its split is used
-  Handle communicator_;  // blocking, destroyed first
+  Handle communicator_;  // blocking
+  bool registers_memory_ = false;
 };
 
 // A group of NCCL calls.
