@@ -41,12 +41,12 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
   return reinterpret_cast<Entry>(symbol);
 }
 
-std::unique_ptr<Backend> make_gpu(const RunConfig& config, const ChosenProcessor& chosen, const Log& log) {
+std::unique_ptr<Backend> make_gpu(const RunConfig& config, const ChosenProcessor& chosen) {
   return load_cuda_libraries().cuda.make_backend({.device = chosen.device,
                                                   .precision = chosen.precision,
                                                   .search_plans = config.search_plans,
                                                   .use_graphs = config.record_steps,
-                                                  .warn = [log](const std::string& text) { log.warn(text); }});
+                                                  .warn = chosen.warn});
 }
 
 std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {
@@ -56,8 +56,10 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
   }
   // The deadline is later than that of the stall watch, so that the watch can report the late rank first.
   const double deadline = (StallWatch::kSlowFactor + 1) * config.stall_timeout;
-  return load_cuda_libraries().nccl.make_communicator(
-      world, {.device = processor.device, .deadline_seconds = deadline, .share_device = processor.shares_device});
+  return load_cuda_libraries().nccl.make_communicator(world, {.device = processor.device,
+                                                              .deadline_seconds = deadline,
+                                                              .share_device = processor.shares_device,
+                                                              .warn = processor.warn});
 }
 
 std::unique_ptr<Communicator> make_over_mpi(World& world, const ChosenProcessor& processor, bool spare_core) {
@@ -133,13 +135,14 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
                          .device = choice.device.value_or(-1),
                          .shares_device = config.share_device,
                          .note = choice.note,
-                         .warning = choice.warning};
+                         .warning = choice.warning,
+                         .warn = [log](const std::string& text) { log.warn(text); }};
   if (chosen.is_gpu()) chosen.gpu = facts.inventory.devices.at(static_cast<std::size_t>(chosen.device));
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
   chosen.precision = config.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
   run_or_throw_on_all(world, [&] {
     const auto convolutions = config.tiled_convolutions ? Convolutions::tiled : Convolutions::direct;
-    chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen, log) : make_cpu_backend(chosen.precision, convolutions);
+    chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen) : make_cpu_backend(chosen.precision, convolutions);
   });
   return chosen;
 }

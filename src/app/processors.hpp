@@ -42,6 +42,7 @@ struct ChosenProcessor {
   Precision precision = Precision::fp32;  // of all ranks, with --precision auto resolved
   std::string note{};                     // why --device auto fell back to CPUs
   std::string warning{};                  // as in DeviceChoice
+  std::function<void(const std::string&)> warn{};
 
   bool is_gpu() const { return device >= 0; }
 };

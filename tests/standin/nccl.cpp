@@ -8,6 +8,7 @@
 
 #include "standin/control.hpp"
 #include "standin/finding.hpp"
+#include "standin/nccl_log.hpp"
 #include "standin/nccl_member.hpp"
 
 #include <cstring>
@@ -168,6 +169,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   if (ranks > 1 && std::getenv("TUTTI_STANDIN_EAGER") != nullptr && !loads_eagerly()) {
     return refuse(ncclInvalidUsage, "a kernel that loads at its first launch may wait for other ranks");
   }
+  log_transport();
   Origin origin;
   std::memcpy(&origin, id.internal, sizeof origin);
   *communicator = new ncclComm{make_member(rank, ranks, origin, false)};

@@ -229,6 +229,23 @@ TEST(ProgramOnGpus, RefusesAnOldGpuByName) {
       << refused.err;
 }
 
+TEST(ProgramOnGpus, NamesWhatNcclUsesBetweenGpus) {
+  const ScratchFolder folder;
+  const std::string out = folder.file("run");
+  const Words words =
+      trainer_words(2, with(kLenet.words, {"--device", "cuda", "--batch-size", "16", "--steps", "1", "--out", out}));
+  const ChildResult result = run_child(words, {{"TUTTI_NCCL_TRANSPORT", "PHB Socket"}});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count(result.err, "(NCCL "), 1) << result.err;
+  EXPECT_EQ(count(result.err, " over PCIe (PHB)), optimizer state"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "by sockets"), 0) << "on one host: " << result.err;
+  EXPECT_EQ(count(read_text(out + "/metrics.jsonl"), " over PCIe (PHB)\""), 1);
+  const ChildResult elsewhere =
+      run_child(trainer_words(2, with(kLenet.words, {"--device", "cuda", "--steps", "1"})), {{"NCCL_DEBUG", "WARN"}});
+  EXPECT_EQ(elsewhere.status, 0) << elsewhere.err;
+  EXPECT_EQ(count(elsewhere.err, " over "), 0) << elsewhere.err;
+}
+
 // Only rank 1 has a GPU.
 ChildResult train_on_mixed_ranks(const std::string& options) {
   return run_script(3,

@@ -51,7 +51,7 @@ def environment(root: pathlib.Path, cuda_libraries: list[str]) -> tuple[dict[str
         folders.append(DRIVER_FOLDER)
     missing = [name for name in [*cuda_libraries, "libcuda.so.1"]
                if not loader_knows(name) and not any(os.path.exists(f"{folder}/{name}") for folder in folders)]
-    variables = os.environ | OPEN_MPI_SETTINGS
+    variables = {"HOME": str(root)} | os.environ | OPEN_MPI_SETTINGS  # PMIx crashes where a user has no home directory
     variables |= {name: str(root / folder) for name, folder in BUNDLE_FOLDERS.items()}
     variables["PATH"] = f"{root}/bin:{os.environ.get('PATH', os.defpath)}"
     paths = folders + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path]

@@ -5,6 +5,7 @@
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct NcclOptions {
   double deadline_seconds = 300;
   // For tests: multiple ranks use one device. Slow, and one operation at a time.
   bool share_device = false;
+  // Called on rank 0 with a line for the user.
+  std::function<void(const std::string&)> warn{};
 };
 
 struct NcclLibrary {

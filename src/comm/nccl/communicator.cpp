@@ -8,6 +8,7 @@
 #include "calls.hpp"
 #include "connection.hpp"
 #include "registered_memory.hpp"
+#include "transport.hpp"
 
 #include <fmt/format.h>
 
@@ -47,12 +48,21 @@ class NcclCommunicator final : public Communicator {
         stream_(make_stream(world, options)),
         connection_(world, options),
         memory_(connection_.registers_memory() ? std::make_unique<RegisteredMemory>(options.device, connection_)
-                                               : nullptr) {}
+                                               : nullptr),
+        transport_(transport_text(world, transport_in(read_log()))) {
+    // Ranks that share a device use sockets on purpose.
+    if (!share_device_ && world.rank() == 0 && options.warn && transport_.find("Socket between") != std::string::npos) {
+      options.warn(
+          "NCCL connects the hosts by sockets, which are slow: if they have InfiniBand or RoCE, NCCL must find its "
+          "library (libibverbs.so) and its adapters, which NCCL_IB_HCA chooses; NCCL_DEBUG=INFO tells why it did not");
+    }
+  }
 
   int rank() const override { return connection_.rank(); }
   int size() const override { return connection_.size(); }
   std::string description() const override {
-    return fmt::format("NCCL {}{}", version(), share_device_ ? ", ranks share a device" : "");
+    return fmt::format("NCCL {}{}{}{}", version(), transport_.empty() ? "" : " over ", transport_,
+                       share_device_ ? ", ranks share a device" : "");
   }
   Buffer allocate(std::size_t bytes) override {
     return memory_ ? memory_->allocate(bytes) : allocate_cuda(stream_->device(), bytes);
@@ -210,6 +220,7 @@ class NcclCommunicator final : public Communicator {
   mutable std::mutex mutex_;                  // guards all that follows
   Connection connection_;                     // aborted after a failure
   std::unique_ptr<RegisteredMemory> memory_;  // null: collectives copy their memory
+  std::string transport_;                     // constant
   std::optional<Error> failure_;
   std::deque<PendingOperation> operations_;
   std::size_t ready_ = 0;  // the number of operations whose values are ready on this rank

@@ -1,11 +1,10 @@
 #include "connection.hpp"
 
 #include "tutti/backend/cuda_stream.hpp"
-#include "tutti/base/log.hpp"
-#include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
 
 #include "../backoff.hpp"
+#include "transport.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -92,6 +91,7 @@ Connection::Connection(World& world, const NcclOptions& options)
   run_or_throw_on_all(world, [&] {
     use_cuda_device(options.device);
     if (options.share_device) prepare_shared_device(world);
+    begin_log();
     if (world.rank() == 0) check(ncclGetUniqueId(&id));
   });
   world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
@@ -114,10 +114,11 @@ Connection::Connection(World& world, const NcclOptions& options)
     parent_of_all = std::move(connecting);
     communicator_ = Handle(child);
   });
-  if (!options.share_device) registers_memory_ = try_to_register(world, std::move(parent_of_all));
+  if (!options.share_device) registers_memory_ = try_to_register(world, std::move(parent_of_all), options.warn);
 }
 
-bool Connection::try_to_register(World& world, Handle trial) const {
+bool Connection::try_to_register(World& world, Handle trial,
+                                 const std::function<void(const std::string&)>& warn) const {
   const std::string where = "registering memory";
   void* memory = nullptr;
   ncclWindow_t window = nullptr;
@@ -139,9 +140,7 @@ bool Connection::try_to_register(World& world, Handle trial) const {
   static_cast<void>(ncclMemFree(memory));
   const auto first = std::ranges::find_if(refusals, [](const std::string& text) { return !text.empty(); });
   if (first == refusals.end()) return true;
-  if (rank_ == 0) {
-    write_stderr_line(program_name() + ": NCCL cannot register memory, so collectives copy it: " + *first);
-  }
+  if (rank_ == 0 && warn) warn("NCCL cannot register memory, so collectives copy it: " + *first);
   return false;
 }
 

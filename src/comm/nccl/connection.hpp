@@ -12,6 +12,7 @@
 
 #include <nccl.h>
 
+#include <functional>
 #include <source_location>
 #include <string>
 
@@ -54,8 +55,8 @@ class Connection {
   // timeout.
   void wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const;
   // Registers a little memory with a communicator that does not block, and ends it. If a rank cannot, the others stop
-  // waiting for it, and one line tells the user. Collective.
-  bool try_to_register(World& world, Handle trial) const;
+  // waiting for it, and rank 0 warns. Collective.
+  bool try_to_register(World& world, Handle trial, const std::function<void(const std::string&)>& warn) const;
   Error failed(const std::string& where, ncclResult_t result) const;
 
   int rank_;
