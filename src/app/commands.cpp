@@ -91,12 +91,12 @@ bool takes_bench(const RunOption& option) {
 // It neither updates weights nor exchanges gradients.
 bool takes_bench_input(const RunOption& option) {
   if (option.group == "Training") return option.name == "batch-size" || option.name == "seed";
-  return takes_bench(option) && !is_one_of(option, {"exchange", "shard-optimizer", "bucket-mib"});
+  return takes_bench(option) && !is_one_of(option, {"exchange", "shard-optimizer", "wire", "bucket-mib"});
 }
 
 // It compares the exchanges.
 bool takes_bench_exchange(const RunOption& option) {
-  return takes_bench(option) && option.name != "exchange" && option.name != "shard-optimizer";
+  return takes_bench(option) && !is_one_of(option, {"exchange", "shard-optimizer", "wire"});
 }
 
 // It trains nothing.

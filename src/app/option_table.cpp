@@ -197,6 +197,8 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"shard-optimizer", ranks,
        "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; results are bit-identical",
        changeable, flag(c.shard_optimizer)},
+      {"wire", ranks, "type in which --exchange ring sends gradients: fp32, or bf16, which halves the bytes", fixed,
+       one_of(c.wire)},
       {"bucket-mib", ranks, "gradient bucket size in MiB; 0: 4 (16 on GPUs)", fixed,
        number<double>(
            c.bucket_mib, [](double v) { return v >= 0 && v <= 4096; }, "0 to 4096")},

@@ -168,6 +168,12 @@ void resolve_parts(RunConfig& config, int ranks, int fair_threads) {
                             name_of(*config.exchange),
                             config.exchange == Exchange::ring ? "every rank updates" : "rank 0 updates"));
   }
+  if (config.wire == Wire::bf16 && config.exchange != Exchange::ring) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--wire bf16 is for --exchange ring, and not for {}: leave --wire out, or add --exchange "
+                            "ring, whose bits depend on the number of ranks",
+                            name_of(*config.exchange)));
+  }
   if (ranks > config.parts) {
     const char* const more = config.resume ? "start a new run with --parts N to resume on up to N"
                                            : "give --parts N to use up to N, or start fewer ranks";
@@ -182,7 +188,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
   const CheckpointInterval interval = config.out.empty() ? CheckpointInterval{} : *config.checkpoint_every;
   TrainerOptions options{.batch_size = config.batch_size,
                          .num_parts = static_cast<int>(config.parts),
-                         .exchange = {config.exchange.value(), config.shard_optimizer},
+                         .exchange = {config.exchange.value(), config.shard_optimizer, config.wire},
                          .threads = static_cast<int>(config.threads),
                          .last_batch = config.last_batch,
                          .shuffle = config.shuffle,

@@ -112,6 +112,7 @@ struct RunConfig {
   Comm comm = Comm::automatic;
   std::optional<Exchange> exchange;  // empty: exact with --parts, else ring
   bool shard_optimizer = false;
+  Wire wire = Wire::fp32;
   double bucket_mib = 0;
   std::int64_t in_flight = 1;
   bool share_device = false;

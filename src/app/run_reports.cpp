@@ -54,9 +54,10 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                        plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
                        plural(config.threads, "thread"),
                        trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
-  log.info(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
+  log.info(fmt::format("batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.batch_size,
                        plural(config.parts, "part"), part_size_text(config), name_of(*config.exchange),
-                       assembly.communicator->description(), state_location(assembly.options.exchange)));
+                       config.wire == Wire::bf16 ? " in bf16" : "", assembly.communicator->description(),
+                       state_location(assembly.options.exchange)));
   const Shape& image = assembly.options.recipe.image;
   const std::string from =
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
@@ -113,6 +114,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"device", assembly.backend->description()},
                                 {"precision", name_of(*config.precision)},
                                 {"exchange", name_of(*config.exchange)},
+                                {"wire", name_of(config.wire)},
                                 {"optimizer_state", state_location(assembly.options.exchange)},
                                 {"communicator", assembly.communicator->description()},
                                 {"ranks", world.size()},

@@ -30,6 +30,13 @@ void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t 
   require(one == other, "{} tensors of {} and {}", doing, one, other);
 }
 
+void require_conversion(const Tensor& to, const Tensor& from) {
+  require_equal_sizes("converting", to.elements(), from.elements());
+  const bool rounds = to.type == ElementType::bf16 && from.type == ElementType::f32;
+  require(rounds || (to.type == ElementType::f32 && from.type == ElementType::bf16), "a conversion from {} to {}",
+          name_of(from.type), name_of(to.type));
+}
+
 void require_samples(const LayerSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   require(input.ndim() >= 2 && input[0] >= 1, "a plan of {} needs one sample or more, not an input of {}",

@@ -13,6 +13,9 @@ namespace tutti {
 // Throws "{doing} tensors of {one} and {other}" unless the two are equal.
 void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t other);
 
+// Throws unless one is f32, the other bf16, and both have the same number of elements.
+void require_conversion(const Tensor& to, const Tensor& from);
+
 // Throws unless the input has samples of a shape that the layer accepts.
 void require_samples(const LayerSpec& spec, const LayerRequest& request);
 

@@ -117,9 +117,14 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
   communicator.finish(stream);
 }
 
-GradientExchange::GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
-                                   ExactAccumulator* exact)
-    : communicator_(communicator), ownership_(ownership), gradients_(gradients), exact_(exact) {}
+GradientExchange::GradientExchange(Communicator& communicator, const Ownership& ownership,
+                                   const ExchangedGradients& exchanged)
+    : communicator_(communicator),
+      ownership_(ownership),
+      gradients_(exchanged.gradients),
+      exact_(exchanged.exact),
+      rounded_(exchanged.rounded),
+      backend_(exchanged.backend) {}
 
 GradientExchange::~GradientExchange() {
   if (next_ != 0) communicator_.abort();
@@ -139,7 +144,7 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
   const IndexRange range = ownership_.bucket(bucket);
   const Tensor gradients = elements_of(gradients_, range);
   const Owners owners = ownership_.owners();
-  if (exact_ == nullptr && owners == Owners::all) return communicator_.all_reduce(gradients, stream);
+  if (exact_ == nullptr && owners == Owners::all) return start_all_reduce(range, stream);
   if (exact_ == nullptr && owners == Owners::root) return communicator_.reduce_to_root(gradients, stream);
   ReduceScatterGather sum{
       .values = gradients, .bounds = ownership_.bounds(bucket), .transform_shard = {}, .results = {}};
@@ -153,12 +158,26 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
   communicator_.reduce_scatter_gather(sum, stream);
 }
 
+void GradientExchange::start_all_reduce(IndexRange range, Stream& stream) {
+  const IndexRange in_bf16{range.begin, std::clamp(rounded_elements(), range.begin, range.end)};
+  const IndexRange in_f32{in_bf16.end, range.end};
+  if (in_bf16.size() > 0) {
+    const Tensor rounded = elements_of(rounded_, in_bf16);
+    backend_->convert(stream, rounded, elements_of(gradients_, in_bf16));
+    communicator_.all_reduce(rounded, stream);
+  }
+  if (in_f32.size() > 0) communicator_.all_reduce(elements_of(gradients_, in_f32), stream);
+}
+
 void GradientExchange::finish(Stream& stream) {
   const std::size_t buckets = ownership_.bucket_ends().size();
   if (next_ != buckets) {
     throw Error(ErrorSource::internal, fmt::format("only {} of {} buckets were started", next_, buckets));
   }
   communicator_.finish(stream);
+  if (rounded_elements() > 0) {
+    backend_->convert(stream, elements_of(gradients_, {0, rounded_elements()}), rounded_);
+  }
   next_ = 0;
 }
 

@@ -3,6 +3,7 @@
 // as their last gradient is final. The network only reports when the gradients of a bucket are final; the exchange
 // knows nothing of layers.
 
+#include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 #include "tutti/train/trainer_options.hpp"
@@ -65,11 +66,19 @@ std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRa
 // All-gathers what each rank owns of a block. Collective. Waits as Communicator::finish does.
 void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream);
 
+// What is summed over the ranks. All borrowed.
+struct ExchangedGradients {
+  Tensor gradients;                   // f32, the whole block: this rank's total, unless `exact` holds it
+  ExactAccumulator* exact = nullptr;  // null: gradients are summed in f32 or bf16
+  // bf16, or empty: the first elements of the block are rounded into it and summed there. `backend` converts them.
+  Tensor rounded{};
+  Backend* backend = nullptr;
+};
+
 class GradientExchange {
  public:
-  // All borrowed. Without an exact sum (null), `gradients` hold this rank's total, f32.
-  GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
-                   ExactAccumulator* exact);
+  // All borrowed.
+  GradientExchange(Communicator& communicator, const Ownership& ownership, const ExchangedGradients& exchanged);
   // Aborts the collectives of a step that failed: their memory is about to be freed.
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
@@ -85,11 +94,15 @@ class GradientExchange {
 
  private:
   void start(std::size_t bucket, Stream& stream);
+  void start_all_reduce(IndexRange range, Stream& stream);
+  std::int64_t rounded_elements() const { return rounded_.data == nullptr ? 0 : rounded_.elements(); }
 
   Communicator& communicator_;
   const Ownership& ownership_;
   Tensor gradients_;
   ExactAccumulator* exact_;
+  Tensor rounded_;
+  Backend* backend_;
   std::size_t next_ = 0;
 };
 

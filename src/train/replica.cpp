@@ -2,7 +2,6 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/timing.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
 #include "exchange.hpp"
@@ -13,6 +12,7 @@
 #include "recorded_work.hpp"
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
+#include "step_timer.hpp"
 
 #include <fmt/format.h>
 
@@ -39,41 +39,6 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .recipe = options.recipe,
           .after_piece = [&status] { status.note_progress(); }};
 }
-
-// Times the phases of a step and waits for the work where a phase ends, if times are requested; else does nothing.
-class StepTimer {
- public:
-  // Borrowed. Null: not requested.
-  StepTimer(Stream& stream, StepTimes* times) : stream_(stream), times_(times) {
-    if (times_ != nullptr) lap();
-  }
-
-  // Ends a phase.
-  void end(double StepTimes::*phase) {
-    if (times_ != nullptr) times_->*phase += lap();
-  }
-  void end_interval(std::int64_t final_elements) {
-    if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .final_elements = final_elements});
-  }
-  // The step is repeated: the time so far counts as waiting.
-  void restart() {
-    if (times_ == nullptr) return;
-    times_->waiting += times_->compute_seconds() + lap();
-    times_->compute.clear();
-  }
-
- private:
-  double lap() {
-    stream_.synchronize();
-    const double seconds = watch_.seconds();
-    watch_.restart();
-    return seconds;
-  }
-
-  Stream& stream_;
-  StepTimes* times_;
-  Stopwatch watch_;
-};
 
 }  // namespace
 
@@ -123,8 +88,15 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
-      exchange_(
-          std::make_unique<GradientExchange>(context.communicator, *ownership_, arena_.gradients(), exact_.get())),
+      rounded_(options.exchange.rounds() && context.communicator.size() > 1
+                   ? std::make_unique<OwnedTensor>(context.communicator, arena_.layout().trained_elements(),
+                                                   ElementType::bf16)
+                   : std::make_unique<OwnedTensor>()),
+      exchange_(std::make_unique<GradientExchange>(context.communicator, *ownership_,
+                                                   ExchangedGradients{.gradients = arena_.gradients(),
+                                                                      .exact = exact_.get(),
+                                                                      .rounded = rounded_->values,
+                                                                      .backend = &backend_})),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())),
       recorded_updates_(std::make_unique<RecordedWork>(backend_)) {
   stream_->set_wait_callback([this] {
@@ -388,7 +360,9 @@ std::size_t Replica::memory_bytes() const {
   return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes();
 }
 
-std::size_t Replica::exchange_bytes() const { return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0); }
+std::size_t Replica::exchange_bytes() const {
+  return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0) + rounded_->memory.bytes();
+}
 
 std::size_t Replica::optimizer_bytes() const {
   std::size_t bytes = 0;

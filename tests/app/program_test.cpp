@@ -118,6 +118,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 assigns 8 parts to 2 ranks", 3},
       {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central", 0},
       {{"--shard-optimizer"}, 64, "--shard-optimizer cannot be used with --exchange ring", 3},
+      {{"--wire", "bf16", "--parts", "2"}, 64, "--wire bf16 is for --exchange ring, and not for exact: leave", 3},
       {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 0},
       {{"--augment", "flip"}, 64, "must be one of none, crop-flip", 0},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 0},
@@ -283,6 +284,7 @@ TEST(Program, BenchExchangeReportsTheCostOfEachExchange) {
   const double block = 4.0 * (256 * 256 + 256 + 256 * 4 + 4);
   EXPECT_NEAR(sent("central", 4) / sent("central", 2), 3, 0.01);
   EXPECT_NEAR(sent("ring", 4), 1.5 * block, 0.02 * block);
+  EXPECT_NEAR(sent("ring, bf16", 4), 0.75 * block, 0.02 * block);
   EXPECT_NEAR(sent("exact", 4), 2.25 * block, 0.02 * block);
   for (const char* way : {"ring", "exact", "central"}) EXPECT_NEAR(state(way, 4), block, 0.02 * block) << way;
   const double indivisible = 4 * 4096;  // bytes: shares are whole blocks of elements

@@ -208,7 +208,7 @@ TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
   for (const auto& [option, requested, of_run] :
        {Contradiction{"--batch-size", "32", "64"}, Contradiction{"--parts", "3", "1"},
         Contradiction{"--model", "lenet", "\"mlp\""}, Contradiction{"--optimizer", "lars", "\"sgd\""},
-        Contradiction{"--precision", "bf16", "\"fp32\""}}) {
+        Contradiction{"--precision", "bf16", "\"fp32\""}, Contradiction{"--wire", "bf16", "\"fp32\""}}) {
     const ChildResult other = run_trainer({"--resume", "--out", folder.path(), option, requested});
     EXPECT_EQ(other.status, 65);
     EXPECT_NE(other.err.find(option + " "), std::string::npos) << other.err;

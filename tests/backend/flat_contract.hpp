@@ -1,11 +1,14 @@
 #pragma once
 // Tests of every backend's vector operations. The test of each backend instantiates FlatContract.
 
+#include "tutti/base/error.hpp"
+
 #include "backend/device_values.hpp"
 #include "reference/sgd.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -116,6 +119,30 @@ TEST_P(FlatContract, BlendsByTheShare) {
     const auto got = values_of(to);
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], 0.9 * old[i] + 0.1 * fresh[i], 1e-7) << i;
   }
+}
+
+TEST_P(FlatContract, ConvertsToBf16AndBack) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // Halfway between two numbers of bf16, and next to that; denormal; at the ends of the range.
+  std::vector<float> values{1.00390625f, 1.01171875f, 1.00390637f, -1.00390637f, 0.0f,     -0.0f,   1e-40f,
+                            3.38e38f,    3.4e38f,     kInfinity,   -kInfinity,   -3.4e38f, 1.0f / 3};
+  const std::vector<float> rounded{1.0f,        1.015625f, 1.0078125f, -1.0078125f, 0.0f,       -0.0f,       0x1p-133f,
+                                   0x1.fcp127f, kInfinity, kInfinity,  -kInfinity,  -kInfinity, 0.333984375f};
+  values.push_back(std::numeric_limits<float>::quiet_NaN());
+  for (const float value : random_floats(4099, "values")) values.push_back(value);
+  const Buffer from = device_.buffer_of(values);
+  const auto elements = std::ssize(values);
+  const Buffer narrow = device_.backend().allocate(values.size() * 2);
+  const Buffer back = device_.backend().allocate(from.bytes());
+  device_.backend().convert(device_.stream(), narrow.view({elements}, ElementType::bf16), tensor_of(from));
+  device_.backend().convert(device_.stream(), tensor_of(back), narrow.view({elements}, ElementType::bf16));
+  const auto got = values_of(back);
+  EXPECT_TRUE(same_bits({got.begin(), got.begin() + std::ssize(rounded)}, rounded));
+  EXPECT_TRUE(std::isnan(got[rounded.size()]));
+  for (std::size_t i = rounded.size() + 1; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(got[i] - values[i]), std::abs(values[i]) / 256) << i;
+  }
+  EXPECT_THROW(device_.backend().convert(device_.stream(), tensor_of(back), tensor_of(from)), Error);
 }
 
 TEST_P(FlatContract, AStepGivesAnElementTheSameBitsAtAnyOffset) {

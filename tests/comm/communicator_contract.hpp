@@ -116,6 +116,28 @@ TEST_P(CommunicatorContract, AddsWholeNumbersExactlyAtEveryLength) {
   }
 }
 
+// 257 and 259 are halfway between two numbers of bf16.
+TEST_P(CommunicatorContract, RoundsSumsOfBf16ToNearestEven) {
+  const auto communicator = make();
+  const bool has_two = world().size() > 1;
+  const int rank = world().rank();
+  auto values = put(*communicator, in_bf16(rank == 0   ? std::vector{256.0F, 258.0F, -0.5F}
+                                           : rank == 1 ? std::vector{1.0F, 1.0F, 0.5F}
+                                                       : std::vector{0.0F, 0.0F, 0.0F}));
+  EXPECT_TRUE(equal_values(sum(*communicator, values),
+                           in_bf16(has_two ? std::vector{256.0F, 260.0F, 0.0F} : std::vector{256.0F, 258.0F, -0.5F})));
+  const auto small_numbers = [](std::int64_t length, int factor) {
+    std::vector<float> numbers;
+    for (std::int64_t i = 0; i < length; ++i) numbers.push_back(static_cast<float>(factor * (i % 5 - 2)));
+    return in_bf16(numbers);
+  };
+  for (const std::int64_t length : lengths()) {
+    auto numbers = put(*communicator, small_numbers(length, rank + 1));
+    const int ranks = world().size();
+    EXPECT_TRUE(equal_values(sum(*communicator, numbers), small_numbers(length, ranks * (ranks + 1) / 2))) << length;
+  }
+}
+
 TEST_P(CommunicatorContract, AddsIntegersBeyondThePrecisionOfFloats) {
   const auto communicator = make();
   const std::int64_t large = (std::int64_t{1} << 53) + 1;

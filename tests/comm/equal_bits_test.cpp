@@ -91,6 +91,22 @@ TEST_P(EqualBits, AreThoseOfARingAtEverySizeInAllocatedAndOtherMemory) {
   }
 }
 
+TEST_P(EqualBits, AreThoseOfARingInBf16) {
+  World& world = test_world();
+  const auto ring = make_mpi_communicator(world, {.algorithm = kRing});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = GetParam()});
+  for (const std::int64_t length : {1, 17, 16387, 1'100'003}) {
+    std::vector<Bf16> expected = in_bf16(wild_values(length, 2));
+    const Buffer memory = communicator->allocate(expected.size() * sizeof(Bf16));
+    std::memcpy(memory.data(), expected.data(), memory.bytes());
+    communicator->all_reduce(memory.view({length}, ElementType::bf16), stream_);
+    communicator->finish(stream_);
+    ring->all_reduce(tensor_over(expected), stream_);
+    ring->finish(stream_);
+    EXPECT_EQ(std::memcmp(memory.data(), expected.data(), memory.bytes()), 0) << length;
+  }
+}
+
 TEST_P(EqualBits, HoldWhenMemoryIsFreedAndAllocatedAgain) {
   World& world = test_world();
   const auto ring = make_mpi_communicator(world, {.algorithm = kRing});

@@ -3,12 +3,14 @@
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
+#include "tutti/base/bf16.hpp"
 #include "tutti/base/random.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <ostream>
 #include <vector>
 
 namespace tutti {
@@ -20,6 +22,7 @@ class InlineStream final : public Stream {
 
 template <class T>
 constexpr ElementType element_type() {
+  if (sizeof(T) == sizeof(Bf16)) return ElementType::bf16;
   return sizeof(T) == sizeof(float) ? ElementType::f32 : ElementType::i64;
 }
 
@@ -51,6 +54,15 @@ inline std::vector<float> rough_values(std::int64_t length, int rank) {
   std::vector<float> values(static_cast<std::size_t>(length));
   for (float& value : values) value = static_cast<float>(random.normal());
   return values;
+}
+
+inline bool operator==(Bf16 one, Bf16 other) { return one.bits == other.bits; }
+inline std::ostream& operator<<(std::ostream& out, Bf16 value) { return out << to_float(value); }
+
+inline std::vector<Bf16> in_bf16(const std::vector<float>& values) {
+  std::vector<Bf16> rounded(values.size());
+  std::ranges::transform(values, rounded.begin(), to_bf16);
+  return rounded;
 }
 
 template <class T>

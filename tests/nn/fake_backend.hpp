@@ -229,6 +229,7 @@ class FakeBackend final : public Backend {
     std::ranges::transform(host_f32(to), addends, host_f32(to).begin(), std::plus<>());
   }
   void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
+  void convert(Stream&, const Tensor&, const Tensor&) override { refuse(); }
   void find_not_finite(Stream&, const NotFiniteSearch&) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }

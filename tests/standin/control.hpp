@@ -42,6 +42,11 @@ struct EnqueuedWork {
 };
 EnqueuedWork enqueued_so_far();
 
+// NCCL's collectives of this process, of which a group is one.
+std::int64_t nccl_launches();
+// The blocks of memory that are registered with NCCL.
+std::size_t nccl_windows();
+
 // For libraries that enqueue work on streams. `can_run` is called repeatedly, and the stream waits while it returns
 // false. Returns a CUDA error. Asynchronous.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run = {});

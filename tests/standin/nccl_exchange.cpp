@@ -1,5 +1,7 @@
 #include "standin/nccl_exchange.hpp"
 
+#include "tutti/base/bf16.hpp"
+
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"
 
@@ -19,6 +21,8 @@ std::vector<std::shared_ptr<void>>& memory_left_to_mpi() {
   static auto& memory = *new std::vector<std::shared_ptr<void>>;
   return memory;
 }
+
+Bf16 operator+(Bf16 one, Bf16 other) { return to_bf16(to_float(one) + to_float(other)); }
 
 // NCCL's trees are for all-reduces alone, and faster where little is added. $NCCL_ALGO decides as it does there.
 bool adds_along_tree(const Call& call) {
@@ -41,7 +45,7 @@ template <class T>
 T sum_of_ring(const std::vector<std::vector<T>>& by_rank, std::size_t i, std::size_t end) {
   const std::size_t ranks = by_rank.size();
   T sum = by_rank[(end + 1) % ranks][i];
-  for (std::size_t step = 2; step <= ranks; ++step) sum += by_rank[(end + step) % ranks][i];
+  for (std::size_t step = 2; step <= ranks; ++step) sum = sum + by_rank[(end + step) % ranks][i];
   return sum;
 }
 
@@ -206,6 +210,7 @@ void Exchange::finish() {
   if (call_.bytes() == 0 || call_.kind == Call::Kind::send) return;
   if (call_.kind == Call::Kind::reduce && rank_ != call_.other) return;
   if (call_.adds() && call_.type == ncclFloat32) return add_all<float>(call_, rank_, by_rank_);
+  if (call_.adds() && call_.type == ncclBfloat16) return add_all<Bf16>(call_, rank_, by_rank_);
   if (call_.adds()) return add_all<std::int64_t>(call_, rank_, by_rank_);
   auto* to = static_cast<std::byte*>(call_.to);
   for (const auto& values : by_rank_) {

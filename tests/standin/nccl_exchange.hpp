@@ -27,7 +27,7 @@ RankCard card_of(int rank);
 // Messages of one communicator: tags that no other uses.
 struct Channel {
   int first_tag = 0;
-  static constexpr int kTags = 1 << 18;
+  static constexpr int kTags = 1 << 17;
   int cards() const { return first_tag; }
   int list() const { return first_tag + 1; }
   int failure() const { return first_tag + 2; }
@@ -85,7 +85,9 @@ struct Call {
 
   bool is_collective() const { return kind != Kind::send && kind != Kind::receive; }
   bool adds() const { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
-  std::size_t bytes() const { return count * (type == ncclFloat32 || type == ncclInt32 ? 4 : 8); }
+  std::size_t bytes() const {
+    return count * (type == ncclBfloat16 ? 2 : type == ncclFloat32 || type == ncclInt32 ? 4 : 8);
+  }
   // Of `from` and of `to`, on a rank that has them.
   std::size_t bytes_from(int ranks) const;
   std::size_t bytes_to(int ranks) const;

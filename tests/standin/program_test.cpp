@@ -151,6 +151,8 @@ TEST(ProgramOnGpus, ExchangesGradientsOfRanksThroughNcclAndThroughTheHost) {
   launch.words.insert(launch.words.end(), {"--bucket-mib", "0.1"});
   expect_the_cpus_loss(launch, {{"--comm", "nccl"},
                                 {"--comm", "mpi"},
+                                {"--comm", "nccl", "--wire", "bf16"},
+                                {"--comm", "mpi", "--wire", "bf16"},
                                 {"--comm", "nccl", "--exchange", "sharded"},
                                 {"--comm", "nccl", "--exchange", "central"}});
 }
@@ -276,6 +278,9 @@ TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpu) {
 TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {
   const Words words = with({"check", "--device", "cuda"}, kLenet.words);
   EXPECT_EQ(run_trainer(2, words).status, 0);
+  const ChildResult windowless = run_child(trainer_words(2, words), {{"TUTTI_NCCL_FAULT", "windowless 1 -1"}});
+  EXPECT_EQ(windowless.status, 0) << windowless.err;
+  EXPECT_NE(windowless.err.find("so collectives copy it: rank 1 on "), std::string::npos) << windowless.err;
   const ChildResult crowd = run_child(trainer_words(2, words), {{"TUTTI_STANDIN_DEVICES", "1"}});
   EXPECT_EQ(crowd.status, 1);
   EXPECT_NE(crowd.out.find("2 ranks on "), std::string::npos) << crowd.out;
@@ -345,6 +350,8 @@ TEST(ProgramOnGpus, IsEndedByTheWatchBeforeNcclGivesUp) {
     EXPECT_TRUE(is_explained) << result.err;
     EXPECT_EQ(result.err.find("gave up after"), std::string::npos) << result.err;
   }
+  // The host does not return from NCCL.
+  expect_end(run_child(words, {{"TUTTI_NCCL_FAULT", "block 1 9"}}), 86, {": rank 1 on ", " is stuck: "});
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ class MemoryBackend : public Backend {
   void fill_zero(Stream&, const Tensor&) override { refuse(); }
   void add(Stream&, const Tensor&, const Tensor&) override { refuse(); }
   void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
+  void convert(Stream&, const Tensor&, const Tensor&) override { refuse(); }
   void to_fixed_point(Stream&, const FixedPointGrid&, const ToFixedPoint&) override { refuse(); }
   void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override { refuse(); }
   void sum_runs(Stream&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }

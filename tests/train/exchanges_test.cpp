@@ -48,8 +48,10 @@ TEST(Exchanges, OfExactSumsAreTheSameWhereverTheOptimizerIs) {
 
 TEST(Exchanges, LeaveEveryRankWithTheSameWeights) {
   const OwnedData data = open_small(kData);
-  for (const Exchange kind : {Exchange::sharded, Exchange::central}) {
-    const RunSpec spec = small_run(small_resnet(), {.kind = kind});
+  for (const ExchangeOptions& exchange : {ExchangeOptions{.kind = Exchange::sharded},
+                                          {.kind = Exchange::central},
+                                          {.kind = Exchange::ring, .wire = Wire::bf16}}) {
+    const RunSpec spec = small_run(small_resnet(), exchange);
     for (const int ranks : {5, 8}) expect_the_same(on_ranks(spec, {ranks}), data.pair);
   }
 }
@@ -74,6 +76,7 @@ TEST(Exchanges, AreNotChangedByDigests) {
 TEST(Exchanges, ResumeAfterAStopToTheSameBits) {
   const OwnedData data = open_small(kData);
   for (const ExchangeOptions& exchange : {ExchangeOptions{},
+                                          {.kind = Exchange::ring, .wire = Wire::bf16},
                                           {.kind = Exchange::exact},
                                           {.kind = Exchange::exact, .shard_optimizer = true},
                                           {.kind = Exchange::sharded},

@@ -74,7 +74,7 @@ using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheRequestedSize) {
   const Ownership own = owned_by_everyone(64);
-  GradientExchange sync(*communicator, own, gradients, nullptr);
+  GradientExchange sync(*communicator, own, {.gradients = gradients});
   EXPECT_EQ(own.bucket_ends(), (std::vector<std::int64_t>{16, 128, 144, 208}));
   sync.start_ready_buckets(layout.block_elements(), stream);
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {16, 128}, {128, 144}, {144, 208}}));
@@ -82,7 +82,7 @@ TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheRequestedSize) {
 
 TEST_F(GradientExchangeTest, StartsABucketAsSoonAsItsLastGradientIsFinal) {
   const Ownership own = owned_by_everyone(128 * sizeof(float));
-  GradientExchange sync(*communicator, own, gradients, nullptr);
+  GradientExchange sync(*communicator, own, {.gradients = gradients});
   EXPECT_FALSE(sync.is_due(16));
   sync.start_ready_buckets(16, stream);
   EXPECT_TRUE(communicator->ranges.empty());
@@ -98,7 +98,7 @@ TEST_F(GradientExchangeTest, StartsABucketAsSoonAsItsLastGradientIsFinal) {
 
 TEST_F(GradientExchangeTest, RestartsWithEveryStep) {
   const Ownership own = owned_by_everyone(1 << 20);
-  GradientExchange sync(*communicator, own, gradients, nullptr);
+  GradientExchange sync(*communicator, own, {.gradients = gradients});
   for (int step = 0; step < 3; ++step) {
     sync.start_ready_buckets(layout.block_elements(), stream);
     sync.finish(stream);
@@ -109,14 +109,14 @@ TEST_F(GradientExchangeTest, RestartsWithEveryStep) {
 TEST_F(GradientExchangeTest, AbandonsSumsWhoseStepFailed) {
   {
     const Ownership own = owned_by_everyone(64);
-    GradientExchange whole(*communicator, own, gradients, nullptr);
+    GradientExchange whole(*communicator, own, {.gradients = gradients});
     whole.start_ready_buckets(layout.block_elements(), stream);
     whole.finish(stream);
   }
   EXPECT_EQ(communicator->abandoned, 0);
   {
     const Ownership own = owned_by_everyone(64);
-    GradientExchange torn(*communicator, own, gradients, nullptr);
+    GradientExchange torn(*communicator, own, {.gradients = gradients});
     torn.start_ready_buckets(16, stream);
   }
   EXPECT_EQ(communicator->abandoned, 1);
@@ -124,7 +124,7 @@ TEST_F(GradientExchangeTest, AbandonsSumsWhoseStepFailed) {
 
 TEST_F(GradientExchangeTest, RefusesToFinishWithGradientsMissing) {
   const Ownership own = owned_by_everyone(64);
-  GradientExchange sync(*communicator, own, gradients, nullptr);
+  GradientExchange sync(*communicator, own, {.gradients = gradients});
   sync.start_ready_buckets(16, stream);
   EXPECT_THROW(sync.finish(stream), Error);
 }

@@ -62,6 +62,12 @@ foreach(library cudnn nccl)
   target_link_libraries(tutti_${library} INTERFACE ${TUTTI_${name}_LIBRARY})
 endforeach()
 
+file(STRINGS ${TUTTI_NCCL_INCLUDE_DIR}/nccl.h windows REGEX ncclCommWindowRegister)
+if(NOT windows)
+  message(${severity} "CUDA: not built; the NCCL in ${TUTTI_NCCL_INCLUDE_DIR} is older than 2.27")
+  return()
+endif()
+
 add_library(tutti_cuda_flags INTERFACE)
 # Line numbers for profilers and compute-sanitizer, which cost kernels nothing.
 target_compile_options(

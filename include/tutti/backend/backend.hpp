@@ -133,6 +133,8 @@ class Backend {
   virtual void add(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   // to = (1 - share) * to + share * from, f32, element by element. Asynchronous.
   virtual void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) = 0;
+  // Converts f32 to bf16, rounding to nearest even, or bf16 to f32. NaN stays NaN. Asynchronous.
+  virtual void convert(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   // Convert to and from fixed-point sums. The result does not depend on the thread's denormal mode, except that
   // denormal values may count as 0. Asynchronous.
   virtual void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) = 0;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace tutti {
 
@@ -44,6 +45,8 @@ void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from);
 enum class CudaMemory { tensors, scratch, images };
 // Zeroed device memory, aligned to 256 bytes. Throws a gpu_memory error, with what this process has allocated.
 Buffer allocate_cuda(int device, std::size_t bytes, CudaMemory use = CudaMemory::tensors);
+// The same with device memory of another allocator. Owns the memory at once.
+Buffer adopt_cuda(int device, std::span<std::byte> memory, CudaMemory use, Buffer::Release release);
 // Zeroed host memory that the device can access directly.
 Buffer allocate_pinned(int device, std::size_t bytes);
 

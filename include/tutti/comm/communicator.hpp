@@ -65,11 +65,12 @@ class Communicator {
   virtual std::vector<AllReduceThreshold> thresholds() const { return {}; }
 
   // Zeroed memory that operations can use without a copy, aligned to at least 64 bytes. In one operation, either all
-  // ranks or none must use such memory.
+  // ranks or none must use such memory; the first one waits for the other ranks where NCCL registers the memory.
   virtual Buffer allocate(std::size_t bytes) = 0;
 
-  // Adds the f32 or i64 values of all ranks in place, after the work already in `stream`. `values` is borrowed until
-  // finish(). f32 sums have the same bits on every rank; they depend on the number of ranks. Collective. Asynchronous.
+  // Adds the f32, bf16 or i64 values of all ranks in place, after the work already in `stream`. `values` is borrowed
+  // until finish(). f32 and bf16 sums have the same bits on every rank; they depend on the number of ranks. bf16 values
+  // are added in f32; over MPI, every partial sum is then rounded to nearest even. Collective. Asynchronous.
   virtual void all_reduce(const Tensor& values, Stream& stream) = 0;
   // The bits of f32 sums depend only on the ranks' values and the bounds. Both tensors are borrowed until finish().
   // Collective. Asynchronous.

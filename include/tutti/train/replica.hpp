@@ -27,6 +27,7 @@ class Ownership;
 class PartBalancer;
 class PartWorkers;
 class ReplicaVerifier;
+struct OwnedTensor;
 struct BitFlip;
 struct FlipTarget;
 struct OwnedPiece;
@@ -174,6 +175,7 @@ class Replica {
   std::unique_ptr<ExactAccumulator> exact_;  // null: gradients are summed in f32
   std::unique_ptr<FiniteCheck> finite_check_;
   std::unique_ptr<Ownership> ownership_;
+  std::unique_ptr<OwnedTensor> rounded_;  // the gradients that are sent in bf16
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<RecordedWork> recorded_updates_;

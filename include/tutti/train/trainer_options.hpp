@@ -27,13 +27,19 @@ namespace tutti {
 enum class Exchange { ring, exact, sharded, central };
 constexpr std::array<std::string_view, 4> enum_names(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
+// The type in which `ring` sends and adds gradients. The statistics of batch norm are always added in f32.
+enum class Wire { fp32, bf16 };
+constexpr std::array<std::string_view, 2> enum_names(Wire) { return {"fp32", "bf16"}; }
+
 // Which ranks update the weights and hold the optimizer's state for them.
 enum class Owners { all, sharded, root };
 
 struct ExchangeOptions {
   Exchange kind = Exchange::ring;
   bool shard_optimizer = false;  // with exact: each rank updates its shard; sharded always does
+  Wire wire = Wire::fp32;
 
+  bool rounds() const { return kind == Exchange::ring && wire == Wire::bf16; }
   Owners owners() const {
     if (kind == Exchange::central) return Owners::root;
     return kind == Exchange::sharded || shard_optimizer ? Owners::sharded : Owners::all;

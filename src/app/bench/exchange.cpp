@@ -16,10 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Each exchange, and whether it shards the optimizer.
-constexpr std::array kWays{std::pair{Exchange::ring, false}, std::pair{Exchange::exact, false},
-                           std::pair{Exchange::exact, true}, std::pair{Exchange::sharded, false},
-                           std::pair{Exchange::central, false}};
+constexpr std::array kWays{
+    ExchangeOptions{.kind = Exchange::ring},    ExchangeOptions{.kind = Exchange::ring, .wire = Wire::bf16},
+    ExchangeOptions{.kind = Exchange::exact},   ExchangeOptions{.kind = Exchange::exact, .shard_optimizer = true},
+    ExchangeOptions{.kind = Exchange::sharded}, ExchangeOptions{.kind = Exchange::central}};
+
+void set_exchange(RunConfig& config, const ExchangeOptions& exchange) {
+  config.exchange = exchange.kind;
+  config.shard_optimizer = exchange.shard_optimizer;
+  config.wire = exchange.wire;
+}
 
 Tensor host_tensor(std::vector<float>& values) {
   return {.data = values.data(), .shape = Shape{static_cast<std::int64_t>(values.size())}};
@@ -61,7 +67,8 @@ Json measure(World& world, const RunConfig& config, const TimedSteps& steps, std
   const auto bytes =
       max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
                              static_cast<double>(replica.optimizer_bytes())});
-  const std::string way = fmt::format("{}{}", name_of(*config.exchange), config.shard_optimizer ? ", sharded" : "");
+  const std::string way = fmt::format("{}{}{}", name_of(*config.exchange), config.shard_optimizer ? ", sharded" : "",
+                                      config.wire == Wire::bf16 ? ", bf16" : "");
   const bool oversubscribed = !has_room_for(run.assembly.cores, world, config.threads);
   if (world.rank() == 0) {
     fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", world.size(), way,
@@ -97,12 +104,10 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandCon
   for (const int count : counts) {
     on_ranks(world, world.rank() < count, [&](World& working) {
       config.parts = count;
-      config.exchange = Exchange::ring;
-      config.shard_optimizer = false;
+      set_exchange(config, kWays.front());
       std::vector<float> gradients = real_gradients(working, config);
-      for (const auto& [exchange, shards_optimizer] : kWays) {
-        config.exchange = exchange;
-        config.shard_optimizer = shards_optimizer;
+      for (const ExchangeOptions& way : kWays) {
+        set_exchange(config, way);
         results.push_back(measure(working, config, steps, gradients));
       }
     });

@@ -89,6 +89,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
       max_parts_by_rank(options.part_map, options.num_parts, request.ranks).at(static_cast<std::size_t>(request.rank));
   const std::int64_t workers = std::clamp<std::int64_t>(options.max_workers, 1, max_parts);
   const bool exact = options.exchange.kind == Exchange::exact;
+  const bool rounds = options.exchange.rounds() && request.ranks > 1;
 
   const std::int64_t samples = samples_per_part(options);
   const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
@@ -103,7 +104,8 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const std::int64_t state = state_bytes(request, all_state);
   MemoryEstimate estimate;
   estimate.activations = workers * activations;
-  estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block;
+  estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block +
+                     (rounds ? layout.trained_elements() * kFloatBytes / 2 : 0);
   const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
   estimate.checkpoint = block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
   // Balancing moves batches between ranks: all ranks together need as many as at first.

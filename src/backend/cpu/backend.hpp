@@ -24,6 +24,7 @@ class CpuBackend final : public Backend {
   void fill_zero(Stream& stream, const Tensor& tensor) override;
   void add(Stream& stream, const Tensor& to, const Tensor& from) override;
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override;
+  void convert(Stream& stream, const Tensor& to, const Tensor& from) override;
   void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override;
   void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override;
   void find_not_finite(Stream& stream, const NotFiniteSearch& search) override;

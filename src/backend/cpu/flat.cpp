@@ -1,3 +1,4 @@
+#include "tutti/base/bf16.hpp"
 #include "tutti/base/error.hpp"
 
 #include "backend/cpu/backend.hpp"
@@ -85,6 +86,22 @@ void CpuBackend::add(Stream&, const Tensor& to, const Tensor& from) {
   const std::span<const float> more = host_f32(from);
   require_equal_sizes("adding", sum.size(), more.size());
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+}
+
+void CpuBackend::convert(Stream&, const Tensor& to, const Tensor& from) {
+  require_host(to);
+  require_host(from);
+  require_conversion(to, from);
+  const std::int64_t elements = to.elements();
+  if (to.type == ElementType::bf16) {
+    auto* const rounded = static_cast<Bf16*>(to.data);
+    const auto* const values = static_cast<const float*>(from.data);
+    for (std::int64_t i = 0; i < elements; ++i) rounded[i] = to_bf16(values[i]);
+  } else {
+    auto* const values = static_cast<float*>(to.data);
+    const auto* const rounded = static_cast<const Bf16*>(from.data);
+    for (std::int64_t i = 0; i < elements; ++i) values[i] = to_float(rounded[i]);
+  }
 }
 
 void CpuBackend::sgd_step(Stream&, const SgdStep& step) {

@@ -46,6 +46,7 @@ class CudaBackend final : public Backend {
     add_on_cuda(as_cuda_stream(stream), to, from);
   }
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override;
+  void convert(Stream& stream, const Tensor& to, const Tensor& from) override;
   void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override;
   void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override;
   void find_not_finite(Stream& stream, const NotFiniteSearch& search) override {

@@ -28,6 +28,16 @@ struct BlendElements {
   float share;
 };
 
+struct RoundElements {
+  __nv_bfloat16* to;
+  const float* from;
+};
+
+struct WidenElements {
+  float* to;
+  const __nv_bfloat16* from;
+};
+
 struct SearchElements {
   const float* values;
   const std::int64_t* ends;
@@ -93,6 +103,22 @@ __device__ void step(const BlendElements& work, std::int64_t at) {
   for (int i = 0; i < kSize; ++i) {
     to.values[i] = __fadd_rn(__fmul_rn(work.kept, to.values[i]), __fmul_rn(work.share, from.values[i]));
   }
+  store(work.to, at, to);
+}
+
+template <int kSize>
+__device__ void step(const RoundElements& work, std::int64_t at) {
+  const FloatVec<kSize> from = load<kSize>(work.from, at);
+  Vec<__nv_bfloat16, kSize> to;
+  for (int i = 0; i < kSize; ++i) to.values[i] = __float2bfloat16_rn(from.values[i]);
+  store(work.to, at, to);
+}
+
+template <int kSize>
+__device__ void step(const WidenElements& work, std::int64_t at) {
+  const Vec<__nv_bfloat16, kSize> from = load<kSize>(work.from, at);
+  FloatVec<kSize> to;
+  for (int i = 0; i < kSize; ++i) to.values[i] = __bfloat162float(from.values[i]);
   store(work.to, at, to);
 }
 
@@ -248,6 +274,17 @@ void CudaBackend::write_small(CudaStream& stream, const Tensor& to, const void* 
 void CudaBackend::blend(Stream& stream, const Tensor& to, const Tensor& from, float share) {
   launch_steps(native(as_cuda_stream(stream)), BlendElements{device_f32(to), device_f32(from), 1 - share, share},
                extent_of("blending", {to, from}));
+}
+
+void CudaBackend::convert(Stream& stream, const Tensor& to, const Tensor& from) {
+  require_conversion(to, from);
+  const FlatExtent extent = extent_of("converting", {to, from});
+  if (to.type == ElementType::bf16) {
+    return launch_steps(native(as_cuda_stream(stream)),
+                        RoundElements{reinterpret_cast<__nv_bfloat16*>(device_bf16(to)), device_f32(from)}, extent);
+  }
+  launch_steps(native(as_cuda_stream(stream)),
+               WidenElements{device_f32(to), reinterpret_cast<const __nv_bfloat16*>(device_bf16(from))}, extent);
 }
 
 void CudaBackend::find_all_not_finite(Stream& stream, std::span<const NotFiniteSearch> searches) {

@@ -11,6 +11,7 @@
 #include <cctype>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 namespace tutti::cuda {
 namespace {
@@ -123,6 +124,7 @@ bool is_of_gpu(const Error& error) {
 }
 
 float* device_f32(const Tensor& tensor) { return values_of<float>(tensor, ElementType::f32); }
+std::uint16_t* device_bf16(const Tensor& tensor) { return values_of<std::uint16_t>(tensor, ElementType::bf16); }
 double* device_f64(const Tensor& tensor) { return values_of<double>(tensor, ElementType::f64); }
 std::int32_t* device_i32(const Tensor& tensor) { return values_of<std::int32_t>(tensor, ElementType::i32); }
 std::int64_t* device_i64(const Tensor& tensor) { return values_of<std::int64_t>(tensor, ElementType::i64); }
@@ -224,15 +226,21 @@ Buffer allocate_cuda(int device, std::size_t bytes, CudaMemory use) {
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (is_short_of_memory(status)) throw no_room_on_device(device, bytes);
   check(status);
+  return adopt_cuda(device, {static_cast<std::byte*>(data), bytes}, use,
+                    [](void* block) { static_cast<void>(cudaFree(block)); });
+}
+
+Buffer adopt_cuda(int device, std::span<std::byte> memory, CudaMemory use, Buffer::Release release) {
+  const std::size_t bytes = memory.size();
   allocated_for(use) += bytes;
-  Buffer buffer(data, bytes, MemorySpace::cuda, [bytes, use](void* block) {
-    static_cast<void>(cudaFree(block));
+  Buffer buffer(memory.data(), bytes, MemorySpace::cuda, [bytes, use, release = std::move(release)](void* block) {
+    release(block);
     allocated_for(use) -= bytes;
   });
   // Not cudaDeviceSynchronize(), which would also wait for collectives and thus for other ranks, and would invalidate
   // another thread's capture.
   const auto stream = make_cuda_stream(device);
-  check(cudaMemsetAsync(data, 0, bytes, cuda::native(*stream)));
+  check(cudaMemsetAsync(buffer.data(), 0, bytes, cuda::native(*stream)));
   stream->synchronize();
   return buffer;
 }

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <cstdint>
 #include <source_location>
 
 namespace tutti::cuda {
@@ -29,6 +30,7 @@ inline cudaStream_t native(const CudaStream& stream) { return static_cast<cudaSt
 
 // The device pointer of a tensor. Throws an internal error if it is not in GPU memory or has another type.
 float* device_f32(const Tensor& tensor);
+std::uint16_t* device_bf16(const Tensor& tensor);
 double* device_f64(const Tensor& tensor);
 std::int32_t* device_i32(const Tensor& tensor);
 std::int64_t* device_i64(const Tensor& tensor);

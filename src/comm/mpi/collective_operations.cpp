@@ -1,5 +1,6 @@
 #include "collective_operations.hpp"
 
+#include "tutti/base/bf16.hpp"
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
@@ -24,14 +25,23 @@ void add_as(void* to, const void* from, std::size_t bytes) {
   for (std::size_t i = 0; i < elements; ++i) sums[i] += terms[i];
 }
 
-// to += from, f32 or i64. In the default floating-point environment, so that all threads give the same bits: compute
-// threads may flush denormals to zero, a helper thread may not.
+void add_bf16(void* to, const void* from, std::size_t bytes) {
+  auto* const sums = static_cast<Bf16*>(to);
+  const auto* const terms = static_cast<const Bf16*>(from);
+  const std::size_t elements = bytes / sizeof(Bf16);
+  for (std::size_t i = 0; i < elements; ++i) sums[i] = to_bf16(to_float(sums[i]) + to_float(terms[i]));
+}
+
+// to += from, f32, bf16 or i64. In the default floating-point environment, so that all threads give the same bits:
+// compute threads may flush denormals to zero, a helper thread may not.
 void add(ElementType type, void* to, const void* from, std::size_t bytes) {
   std::fenv_t callers{};
   std::fegetenv(&callers);
   std::fesetenv(FE_DFL_ENV);
   if (type == ElementType::f32) {
     add_as<float>(to, from, bytes);
+  } else if (type == ElementType::bf16) {
+    add_bf16(to, from, bytes);
   } else {
     // Unsigned, so that overflow wraps around as in MPI libraries.
     add_as<std::uint64_t>(to, from, bytes);

@@ -116,8 +116,6 @@ class MpiCommunicator : public Communicator {
  protected:
   MpiRank& self() { return self_; }
   void push(const OperationMemory& memory, Operations operations) { queue_.push(memory, std::move(operations)); }
-
- private:
   // The callers of push_all_reduce and push_reduce_scatter_gather have checked that tensors are not empty, and that
   // there are at least two ranks.
   virtual void push_all_reduce(const Tensor& values) {
@@ -132,6 +130,7 @@ class MpiCommunicator : public Communicator {
     push_reductions(std::move(reductions));
   }
 
+ private:
   // Piece k of the operation consists of the k-th piece of every shard.
   void push_reduce_scatter_gather(const ReduceScatterGather& request) {
     const ElementType type = is_empty(request.values) ? request.results.type : request.values.type;
@@ -227,6 +226,7 @@ class LibraryCommunicator final : public MpiCommunicator {
 
  private:
   void push_all_reduce(const Tensor& values) override {
+    if (values.type == ElementType::bf16) return MpiCommunicator::push_all_reduce(values);  // unknown to MPI
     const auto ranks = static_cast<std::uint64_t>(size());
     self().bytes_sent += 2 * (ranks - 1) * values.bytes() / ranks;
     Operations operations;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <span>
@@ -94,18 +95,53 @@ Connection::Connection(World& world, const NcclOptions& options)
     if (world.rank() == 0) check(ncclGetUniqueId(&id));
   });
   world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+  Handle parent_of_all;
   run_or_throw_on_all(world, [&] {
+    const std::string where = fmt::format("connecting {} ranks by NCCL", world.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclComm_t communicator = nullptr;
+    ncclComm_t parent = nullptr;
+    ncclComm_t child = nullptr;  // outlives `connecting`: NCCL's thread writes to it
     world.collectives().by_nccl = true;
     const CollectiveScope counted(world.collectives());
-    const ncclResult_t result = ncclCommInitRankConfig(&communicator, world.size(), id, world.rank(), &config);
+    const ncclResult_t connected = ncclCommInitRankConfig(&parent, world.size(), id, world.rank(), &config);
     // On failure this aborts the communicator before the ranks agree, so that the others are notified at once.
-    Handle connecting(communicator);
-    wait_until_done(communicator, result, fmt::format("connecting {} ranks by NCCL", world.size()));
-    communicator_ = std::move(connecting);
+    Handle connecting(parent);
+    wait_until_done(parent, connected, where);
+    config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    wait_until_done(parent, ncclCommSplit(parent, 0, world.rank(), &child, &config), where);
+    parent_of_all = std::move(connecting);
+    communicator_ = Handle(child);
   });
+  if (!options.share_device) registers_memory_ = try_to_register(world, std::move(parent_of_all), options.warn);
+}
+
+bool Connection::try_to_register(World& world, Handle trial,
+                                 const std::function<void(const std::string&)>& warn) const {
+  const std::string where = "registering memory";
+  void* memory = nullptr;
+  ncclWindow_t window = nullptr;
+  ncclResult_t result = ncclMemAlloc(&memory, 1);
+  if (result == ncclSuccess) {
+    result = ncclCommWindowRegister(trial.get(), memory, 1, &window, NCCL_WIN_COLL_SYMMETRIC);
+  }
+  const Stopwatch watch;
+  double slowest = 1;  // 0: all ranks have registered; 1: some still wait for others; 2: a rank cannot
+  for (Backoff backoff(kMaxTransferSleep); slowest == 1; backoff.wait()) {
+    // The call may have returned success before its end.
+    if (result == ncclSuccess || result == ncclInProgress) result = state_of(trial.get());
+    if (result == ncclInProgress && watch.seconds() > deadline_seconds_) throw timeout_error(where);
+    slowest = max_over_ranks(world, {result == ncclSuccess ? 0.0 : result == ncclInProgress ? 1.0 : 2.0}).front();
+  }
+  const bool refused = result != ncclSuccess && result != ncclInProgress;
+  const auto refusals = all_gather_text(world, refused ? failed(where, result).what() : "");
+  trial.reset();
+  static_cast<void>(ncclMemFree(memory));
+  const auto first = std::ranges::find_if(refusals, [](const std::string& text) { return !text.empty(); });
+  if (first == refusals.end()) return true;
+  if (rank_ == 0 && warn) warn("NCCL cannot register memory, so collectives copy it: " + *first);
+  return false;
 }
 
 void Connection::wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const {
@@ -114,13 +150,14 @@ void Connection::wait_until_done(ncclComm_t communicator, ncclResult_t result, c
     if (watch.seconds() > deadline_seconds_) throw timeout_error(where);
     result = state_of(communicator);
   }
+  require_success(result, where);
+}
+
+void Connection::require_success(ncclResult_t result, const std::string& where) const {
   if (result != ncclSuccess) throw failed(where, result);
 }
 
-void Connection::check_async_error(const std::string& where) const {
-  const ncclResult_t state = state_of(native());
-  if (state != ncclSuccess && state != ncclInProgress) throw failed(where, state);
-}
+void Connection::check_async_error(const std::string& where) const { require_success(state_of(native()), where); }
 
 Error Connection::failed(const std::string& where, ncclResult_t result) const {
   std::string remedy;
@@ -146,7 +183,7 @@ Group::~Group() {
 }
 
 void Group::add(ncclResult_t result) {
-  if (result_ == ncclSuccess && result != ncclInProgress) result_ = result;
+  if (result_ == ncclSuccess) result_ = result;
 }
 
 ncclResult_t Group::end() {

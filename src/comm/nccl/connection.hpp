@@ -1,5 +1,10 @@
 #pragma once
-// A non-blocking NCCL communicator, with timeouts and abort.
+// An NCCL communicator, with timeouts and abort.
+//
+// Ranks connect through a non-blocking communicator, so that a rank that never arrives causes a timeout. Collectives
+// use a blocking communicator that is split off from it: a non-blocking one would create a thread for each collective,
+// and the caller would poll until that thread has enqueued it. A call can block where NCCL first connects ranks for a
+// kind of collective, or registers memory. If a rank does not arrive there, only the stall watch ends the job.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -7,6 +12,7 @@
 
 #include <nccl.h>
 
+#include <functional>
 #include <source_location>
 #include <string>
 
@@ -30,14 +36,13 @@ class Connection {
   int rank() const { return rank_; }
   int size() const { return size_; }
   double deadline_seconds() const { return deadline_seconds_; }
+  // Whether all ranks can register memory.
+  bool registers_memory() const { return registers_memory_; }
   // Null after abort().
   ncclComm_t native() const { return communicator_.get(); }
 
-  // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread; this includes enqueueing a
-  // collective on a stream. Until then the communicator and the stream must not be used. Throws on failure or timeout.
-  void wait_until_done(ncclResult_t result, const std::string& where) const {
-    wait_until_done(native(), result, where);
-  }
+  // Throws if a call that enqueues collectives failed.
+  void require_success(ncclResult_t result, const std::string& where) const;
   // Throws if NCCL reports an asynchronous failure, of another rank or of the network.
   void check_async_error(const std::string& where) const;
   Error timeout_error(const std::string& where) const;
@@ -46,17 +51,23 @@ class Connection {
  private:
   using Handle = UniqueHandle<ncclComm_t, AbortCommunicator>;
 
+  // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread. Throws on failure or
+  // timeout.
   void wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const;
+  // Registers a little memory with a communicator that does not block, and ends it. If a rank cannot, the others stop
+  // waiting for it, and rank 0 warns. Collective.
+  bool try_to_register(World& world, Handle trial, const std::function<void(const std::string&)>& warn) const;
   Error failed(const std::string& where, ncclResult_t result) const;
 
   int rank_;
   int size_;
   std::string who_;  // "rank 1 on node3"
   double deadline_seconds_;
-  Handle communicator_;
+  Handle communicator_;  // blocking
+  bool registers_memory_ = false;
 };
 
-// A group of NCCL calls. Collects the results of the calls; the end of the group may return ncclInProgress.
+// A group of NCCL calls.
 class Group {
  public:
   Group();
@@ -65,7 +76,7 @@ class Group {
   ~Group();
 
   void add(ncclResult_t result);
-  // Returns the result to pass to wait_until_done().
+  // Returns the first failure.
   ncclResult_t end();
 
  private:
