@@ -40,6 +40,13 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .after_piece = [&status] { status.note_progress(); }};
 }
 
+// The gradients as they are sent with --wire bf16; otherwise empty.
+std::unique_ptr<OwnedTensor> make_rounded_gradients(const TrainerContext& context, const ExchangeOptions& exchange) {
+  if (!exchange.rounds() || context.communicator.size() == 1) return std::make_unique<OwnedTensor>();
+  return std::make_unique<OwnedTensor>(context.communicator, context.network.layout().trained_elements(),
+                                       ElementType::bf16);
+}
+
 }  // namespace
 
 struct Replica::LocalTensor {
@@ -88,10 +95,7 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), make_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = context.communicator.rank(), .size = context.communicator.size()})),
-      rounded_(options.exchange.rounds() && context.communicator.size() > 1
-                   ? std::make_unique<OwnedTensor>(context.communicator, arena_.layout().trained_elements(),
-                                                   ElementType::bf16)
-                   : std::make_unique<OwnedTensor>()),
+      rounded_(make_rounded_gradients(context, options.exchange)),
       exchange_(std::make_unique<GradientExchange>(context.communicator, *ownership_,
                                                    ExchangedGradients{.gradients = arena_.gradients(),
                                                                       .exact = exact_.get(),
