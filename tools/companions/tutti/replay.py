@@ -184,15 +184,18 @@ class Replayer:
         replayed = read(str(out))
         self._print_note(replayed.launches[-1].record)
         reached = max(replayed.checkpoints)
+        has_state = reached == end and end in self.claims.checkpoints
+        of_state = self._difference_of_states(end, replayed) if has_state else ""
         held, confirmed = begin, 0
         for (step, event), claim in self.claims.between(begin, reached).items():
-            self._compare_results(step, event, claim, replayed.results.get((step, event)))
+            difference = self._difference_of_results(event, claim, replayed.results.get((step, event)))
+            if difference:
+                raise Mismatch("\n".join(filter(None, (f"step {step}: {difference}", of_state))))
             held, confirmed = step, confirmed + 1
+        if of_state:
+            raise Mismatch(f"step {end}: {of_state}")
         text = f"{confirmed} record{'' if confirmed == 1 else 's'}"
-        if reached == end and end in self.claims.checkpoints:
-            self._compare_checkpoints(end, replayed)
-            held, text = end, text + " and its checkpoint"
-        return held, text
+        return (end, text + " and its checkpoint") if has_state else (held, text)
 
     def _print_note(self, here: dict) -> None:
         run = self.claims.launches[-1].record
@@ -201,21 +204,22 @@ class Replayer:
             program.print_note(f"the run used {then}, and this is {now}: their bits may differ")
             self.has_note = True
 
-    def _compare_results(self, step: int, event: str, claim: dict, found: dict | None) -> None:
+    def _difference_of_results(self, event: str, claim: dict, found: dict | None) -> str:
         if found is None and any("configuration" not in one.record for one in self.claims.launches):
-            return  # the options of a launch of an early version are unknown, such as --log-every
+            return ""  # the options of a launch of an early version are unknown, such as --log-every
         for name in RESULTS[event]:
             value = None if found is None else found.get(name)
             if claim.get(name) is not None and claim[name] != value:
                 name = "weights" if name == "digest" else name
-                raise Mismatch(f"step {step}: {name} {json.dumps(claim[name])} in the {event} record, "
-                               f"{json.dumps(value)} in the replay")
+                return f"{name} {json.dumps(claim[name])} in the {event} record, {json.dumps(value)} in the replay"
+        return ""
 
-    def _compare_checkpoints(self, step: int, replayed: Claims) -> None:
+    def _difference_of_states(self, step: int, replayed: Claims) -> str:
         diff = self._ask("diff", self.claims.path_of(step), replayed.path_of(step))
         found = diff.stdout.decode("utf-8", "replace")
-        if diff.returncode == program.NO or re.search(r"^  (--|the networks)", found, re.MULTILINE):
-            raise Mismatch(f"step {step}: the checkpoint (A) and the replay (B) differ:\n{found.rstrip()}")
+        if diff.returncode == program.DONE and not re.search(r"^  (--|the networks)", found, re.MULTILINE):
+            return ""
+        return f"the checkpoint of step {step} (A) and its replay (B) differ:\n{found.rstrip()}"
 
 
 def keep_only(step: int, out: pathlib.Path) -> None:
