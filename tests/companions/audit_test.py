@@ -23,7 +23,7 @@ def run(*words, ranks=0, status=0):
     launch = [MPIEXEC, "-n", str(ranks)] if ranks else []
     ran = subprocess.run([*launch, *map(str, words)], capture_output=True, text=True, check=False, timeout=240)
     assert ran.returncode == status, f"{words}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
-    return ran.stdout
+    return ran.stdout + ran.stderr
 
 
 def train(out, *words, **launch):
@@ -119,10 +119,17 @@ class HonestRuns(Audited):
         folder = self.copy()
         lines = [json.dumps({name: value for name, value in record.items() if name != "configuration"})
                  for record in records_of(folder)]
+        lines[0] = re.sub('"device": "[^"]*"', '"device": "another"', lines[0])
         (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         printed = self.audit(folder)
         self.assertTrue(printed.startswith("the records have no hashes\n"), printed)
         self.assertIn("(100%)", printed)
+        self.assertRegex(printed, "the run used tutti .* on another, and this is .*: their bits may differ")
+
+    def test_are_not_accused_if_the_data_are_others(self):
+        other = write_images(self.root / "other", lambda labels: labels[::-1])
+        self.assertIn("give the data of the run", run(TRAINER, "replay", self.honest, "--to", "5", "--data", other,
+                                                      status=65))
 
     def test_are_confirmed_as_far_as_the_time_suffices(self):
         folder = train(self.root / "long", "--data", self.data, *MODEL, "--epochs", "5000", "--steps", "60000",

@@ -145,8 +145,8 @@ class Forger:
         return set(self.sources)
 
     def changed_options(self):
-        self.take(self.test.other_run(*self.draw.choice([("--momentum", "0.8"), ("--weight-decay", "1e-3"),
-                                                         ("--label-smoothing", "0.05")])), range(1, STEPS + 1))
+        options = self.draw.choice(["--momentum 0.8", "--weight-decay 1e-3", "--label-smoothing 0.05"])
+        self.take(self.test.other_run(*options.split()), range(1, STEPS + 1))
         return set(self.sources)
 
     def truncated_log(self):
@@ -164,7 +164,8 @@ class Forgeries(Audited):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.relabelled = write_images(cls.root / "relabelled", lambda labels: [3 - label for label in labels[:40]] + labels[40:])
+        cls.relabelled = write_images(cls.root / "relabelled",
+                                      lambda labels: [3 - label for label in labels[:40]] + labels[40:])
         cls.dropped = write_images(cls.root / "dropped", lambda labels: labels[:-5])
         cls.made = {}
 

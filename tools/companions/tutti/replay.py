@@ -22,7 +22,8 @@ RESULTS = {"digest": ("gradients", "weights", "optimizer", "statistics"),
            "epoch": ("digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr")}
 # Options of a run that do not affect its results and are chosen anew.
 CHOSEN_ANEW = re.compile("^(out|device|share-device|comm|part-map|checkpoint-every|keep-checkpoints|keep-best|"
-                         "time-limit|sample-log|trace|progress|quiet|watch-interface|verify-data) = .*\n", re.MULTILINE)
+                         "time-limit|sample-log|trace|progress|quiet|watch-interface|verify-data|audit-every) = .*\n",
+                         re.MULTILINE)
 
 
 class Mismatch(Exception):
@@ -153,7 +154,8 @@ class Replayer:
             raise
         (out / "replay.toml").unlink()
         if process.returncode not in (program.DONE, STOPPED):
-            reason = json.loads(text_of(record))["reason"] if (record := out / "exit.json").exists() else errors.strip()
+            record = out / "exit.json"
+            reason = json.loads(text_of(record))["reason"] if record.exists() else errors.strip()
             raise Failure(max(process.returncode, 1), f"steps {begin} to {until} cannot be replayed: {reason}")
         return process.returncode == program.DONE
 
@@ -167,10 +169,10 @@ class Replayer:
         end = self.claims.launches[self.claims.launches.index(one) + 1].begin
         for step in sorted(self.claims.checkpoints):
             if one.begin < step <= end:
-                self._ask("inspect", self.claims.path_of(step), "--json", out / "inspect.json")
-                return json.loads(text_of(out / "inspect.json"))["run"]["configuration"]
-        raise Failure(BAD_INPUT, f"steps {one.begin} to {end} cannot be replayed: an early version trained them, and no "
-                                 "checkpoint with its options is left")
+                self._ask("inspect", self.claims.path_of(step), "--json", out / "replay.toml")
+                return json.loads(text_of(out / "replay.toml"))["run"]["configuration"]
+        raise Failure(BAD_INPUT, f"steps {one.begin} to {end} cannot be replayed: an early version trained them, and "
+                                 "no checkpoint with its options is left")
 
     def _ask(self, *words) -> subprocess.CompletedProcess:
         """Runs a command of the program, without a launcher."""
@@ -182,7 +184,7 @@ class Replayer:
 
     def _compare(self, begin: int, end: int, out: pathlib.Path) -> tuple[int, str]:
         replayed = read(str(out))
-        self._print_note(replayed.launches[-1].record)
+        self._check_conditions(replayed.launches[-1].record)
         reached = max(replayed.checkpoints)
         has_state = reached == end and end in self.claims.checkpoints
         of_state = self._difference_of_states(end, replayed) if has_state else ""
@@ -197,8 +199,11 @@ class Replayer:
         text = f"{confirmed} record{'' if confirmed == 1 else 's'}"
         return (end, text + " and its checkpoint") if has_state else (held, text)
 
-    def _print_note(self, here: dict) -> None:
+    def _check_conditions(self, here: dict) -> None:
         run = self.claims.launches[-1].record
+        if run.get("data_digest") != here["data_digest"]:
+            raise Failure(BAD_INPUT, f"the data have digest {here['data_digest']}, and those of the run "
+                                     f"{run.get('data_digest')}: give the data of the run with --data")
         then, now = (f"tutti {one.get('version')} on {one.get('device')}" for one in (run, here))
         if then != now and not self.has_note:
             program.print_note(f"the run used {then}, and this is {now}: their bits may differ")
