@@ -96,7 +96,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", help="where the data are here [as in the run]")
     parser.add_argument("--test-data", help="where the test set is here, if separate [as in the run]")
     parser.add_argument("--ranks", type=int, help="number of ranks [that of the launcher, or 1]")
-    parser.add_argument("--launcher", help="what starts ranks here, such as 'srun --mpi=pmix'")
+    parser.add_argument("--launcher", metavar="WORDS",
+                        help="what starts ranks, mpirun or srun with its options in quotes [what started this command; "
+                             "srun or mpirun in a Slurm job; else mpirun]")
 
 
 class Replayer:
