@@ -7,6 +7,7 @@
 #include "tutti/train/progress.hpp"
 
 #include "device_choice.hpp"
+#include "option_table.hpp"
 #include "output.hpp"
 #include "streams_and_signals.hpp"
 
@@ -136,6 +137,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"weight_decay", config.optimizer.weight_decay},
                                 {"host", world.host()},
                                 {"startup_seconds", seconds_since_process_start()},
+                                {"configuration", config_text(config)},
                                 {"step", steps_done}};
   if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
   return json_line(record);
@@ -282,6 +284,7 @@ void RunOutput::on_checkpoint(TrainState state, double copy_seconds) {
   if (!writer_) return;
   const Stopwatch watch;
   const std::int64_t step = state.progress.step;
+  if (metrics_) state.metrics_hash = metrics_->hash();
   writer_->save(std::move(state));
   stalls_.push_back({step, copy_seconds + watch.seconds()});
 }

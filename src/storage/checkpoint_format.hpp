@@ -27,6 +27,7 @@ struct Manifest {
   std::uint64_t weights = 0;  // digest
   std::uint64_t data_digest = 0;
   std::string versions;
+  std::string metrics_hash{};  // of the run's last record at that time; empty if there is none
   std::vector<CheckpointFile> files;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };

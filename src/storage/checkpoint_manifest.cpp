@@ -72,6 +72,7 @@ Manifest manifest_of(const TrainState& state, std::span<const std::byte> content
           .weights = weights_digest(state),
           .data_digest = state.data_digest,
           .versions = state.versions,
+          .metrics_hash = state.metrics_hash,
           .files = {{.name = checkpoint_file_name(state.progress.step, shard.file),
                      .bytes = std::ssize(contents),
                      .sha256 = std::move(sha256)}}};
@@ -80,9 +81,10 @@ Manifest manifest_of(const TrainState& state, std::span<const std::byte> content
 std::string manifest_text(const Manifest& manifest) {
   std::string text = fmt::format(
       "{}{},\n  \"step\": {},\n  \"epoch\": {},\n  \"weights\": \"{}\",\n  \"data_digest\": \"{}\",\n"
-      "  \"versions\": {},\n  \"files\": [\n",
+      "  \"versions\": {},\n{}  \"files\": [\n",
       kFormatField, kCheckpointFormat, manifest.step, manifest.epoch, digest_text(manifest.weights),
-      digest_text(manifest.data_digest), quoted(manifest.versions));
+      digest_text(manifest.data_digest), quoted(manifest.versions),
+      manifest.metrics_hash.empty() ? "" : fmt::format("  \"metrics_hash\": {},\n", quoted(manifest.metrics_hash)));
   for (const CheckpointFile& file : manifest.files) {
     text += fmt::format("    {{\"file\": {}, \"bytes\": {}, \"sha256\": {}}}{}\n", quoted(file.name), file.bytes,
                         quoted(file.sha256), &file == &manifest.files.back() ? "" : ",");
@@ -102,6 +104,7 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
                       .weights = digest_in(json, "weights"),
                       .data_digest = digest_in(json, "data_digest"),
                       .versions = json.at("versions").get<std::string>(),
+                      .metrics_hash = json.value("metrics_hash", ""),
                       .files = {}};
     for (const Json& file : json.at("files")) {
       manifest.files.push_back({.name = file.at("file").get<std::string>(),

@@ -1,12 +1,17 @@
 #include "tutti/train/metrics_log.hpp"
 
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <filesystem>
+#include <span>
+#include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -28,13 +33,37 @@ std::string with_time(const std::string& json) {
   return fmt::format(R"({},"unix_time":{:.3f}}})", std::string_view(json).substr(0, json.size() - 1), now.count());
 }
 
+constexpr std::string_view kHashField = R"(,"hash":")";
+constexpr std::size_t kHashDigits = 64;
+
+// The hash of the last complete record in such a file; empty if there is none.
+std::string last_hash(const std::string& path) {
+  std::error_code unseen;
+  std::string hash;
+  if (!std::filesystem::is_regular_file(path, unseen)) return hash;
+  std::istringstream lines(read_file_text(path));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t field = line.rfind(kHashField);
+    if (field == std::string::npos || !line.ends_with("\"}")) continue;
+    const std::string found = line.substr(field + kHashField.size(), line.size() - field - kHashField.size() - 2);
+    if (found.size() == kHashDigits) hash = found;
+  }
+  return hash;
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path, std::function<bool()> is_ours)
-    : file_(path), is_ours_(std::move(is_ours)) {}
+    : file_(path), is_ours_(std::move(is_ours)), hash_(last_hash(path)) {}
 
 void MetricsLog::on_line(const std::string& json) {
-  if (is_ours_()) file_.append(with_time(json));
+  if (!is_ours_()) return;
+  std::string record = with_time(json);
+  const std::string hashed = hash_ + record;
+  const std::string hash = sha256_text(std::as_bytes(std::span(hashed)));
+  record.pop_back();
+  file_.append(fmt::format("{}{}{}\"}}", record, kHashField, hash));
+  hash_ = hash;
 }
 
 void MetricsLog::on_epoch(const EpochReport& report) {

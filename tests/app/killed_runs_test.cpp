@@ -90,7 +90,7 @@ int number_of(const std::string& record, const std::string& key) {
   return at == std::string::npos ? -1 : std::atoi(record.c_str() + at + key.size() + 3);
 }
 
-// The last record of each step's samples and of each epoch, without times.
+// The last record of each step's samples and of each epoch, without times and hashes.
 struct Records {
   std::map<int, std::string> samples;
   std::map<int, std::string> epochs;
@@ -105,10 +105,10 @@ Records records_of(const std::string& out) {
     records.steps.push_back(number_of(line, "step"));
     records.samples[records.steps.back()] = line;
   }
-  static const std::regex times("\"((test_)?seconds|images_per_second|unix_time)\":[^,}]*,?");
+  static const std::regex varying("\"((test_)?seconds|images_per_second|unix_time|hash)\":[^,}]*,?");
   for (const std::string& line : lines_of(out + "/metrics.jsonl")) {
     if (line.starts_with("{\"event\":\"epoch\"") && line.ends_with("}")) {
-      records.epochs[number_of(line, "epoch")] = std::regex_replace(line, times, "");
+      records.epochs[number_of(line, "epoch")] = std::regex_replace(line, varying, "");
     }
   }
   return records;

@@ -59,6 +59,7 @@ struct TrainState {
   std::string choices{};               // algorithms that devices chose by measuring; empty if none did
   std::string data{};                  // image shape and classes of the training data; empty: unknown
   std::uint64_t data_digest = 0;       // of the training data
+  std::string metrics_hash{};          // of the last record of metrics.jsonl; saved in the manifest, never loaded
 };
 
 // The arrays of a state by group, in the order in which they are saved and listed.

@@ -1,6 +1,8 @@
 #pragma once
 // OUT/metrics.jsonl: one JSON object per line, appended and written line by line, so that a killed run loses none.
-// Readers use the last record per (event, step). Each ends with "unix_time", the seconds since 1970.
+// Readers use the last record per (event, step). Each ends with "unix_time", the seconds since 1970, and "hash": the
+// records form a chain, also across resumes. A hash is the SHA-256 of the previous record's hash (as text; empty before
+// the first) and of the record without this field.
 //
 //   {"event":"run","command_line":[..],"version":"..","libraries":"..","device":"..", ...,"step":0}
 //                               first, and again after every resume: what runs, and the number of steps done before;
@@ -53,9 +55,13 @@ class MetricsLog final : public RunObserver {
   // Appends the time since the previous such record, by phase.
   void on_time(const EpochEnd& end, const TimeReport& time);
 
+  // The hash of the last record in the file; empty if there is none.
+  const std::string& hash() const { return hash_; }
+
  private:
   LineFile file_;
   std::function<bool()> is_ours_;
+  std::string hash_;
 };
 
 }  // namespace tutti

@@ -180,7 +180,8 @@ def _take_lines(run: Run, data: bytes) -> None:
                 record["epoch"] = whole(record, "epoch")
             latest[event][record["step"]] = record
         elif event in ("divergence", "skipped"):
-            record.pop("unix_time", None)
+            for name in ("unix_time", "hash"):
+                record.pop(name, None)
             incidents[json.dumps(record, sort_keys=True)] = record
     run.epochs, run.stretches, run.times, run.checkpoints = ([one[step] for step in sorted(one)]
                                                              for one in latest.values())

@@ -344,7 +344,7 @@ def configuration(run: Run, defaults: set[str]) -> Html:
     starts = _starts(run)
     if starts:
         names = dict.fromkeys(name for _, start in starts for name in start
-                              if name not in ("event", "step", "unix_time"))
+                              if name not in ("event", "step", "configuration", "unix_time", "hash"))
         head = ["", *(f"resumed at step {step}" if place else "start" for place, (step, _) in enumerate(starts))]
         rows = [[name.replace("_", " "), *(_fact_text(start, name) for _, start in starts)] for name in names]
         content = [element("div", table(head, rows), class_="facts")]

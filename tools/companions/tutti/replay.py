@@ -1,0 +1,237 @@
+"""Computes steps of a run again with the trainer, and compares the results with the run's records and checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+
+from tutti import launch, program
+from tutti.metrics import MetricsFile
+from tutti.program import BAD_INPUT, CANNOT_READ, NO_CHECKPOINT, Failure, describe
+
+STOPPED = 75
+# The results of a step, in the order in which they are computed. Times and counts of repeated steps are not compared.
+RESULTS = {"digest": ("gradients", "weights", "optimizer", "statistics"),
+           "step": ("train_loss", "train_acc", "lr"),
+           "epoch": ("digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr")}
+# Options of a run that do not affect its results and are chosen anew.
+CHOSEN_ANEW = re.compile("^(out|device|share-device|comm|part-map|checkpoint-every|keep-checkpoints|keep-best|"
+                         "time-limit|sample-log|trace|progress|quiet|watch-interface|verify-data|audit-every) = .*\n",
+                         re.MULTILINE)
+
+
+class Mismatch(Exception):
+    """What the run claims and the replay does not confirm."""
+
+
+@dataclasses.dataclass
+class Launch:
+    begin: int  # steps done before
+    record: dict
+
+
+@dataclasses.dataclass
+class Claims:
+    """What a run has recorded, without the steps that a later launch has computed again."""
+    folder: pathlib.Path
+    launches: list[Launch] = dataclasses.field(default_factory=list)
+    results: dict[tuple[int, str], dict] = dataclasses.field(default_factory=dict)  # by step and event
+    checkpoints: dict[int, dict] = dataclasses.field(default_factory=dict)  # manifests by step
+
+    @property
+    def points(self) -> list[int]:
+        """The steps that begin or end an interval: those with a state, and the last one with a result."""
+        first = self.launches[0].begin
+        last = max([first, *self.checkpoints, *(step for step, _ in self.results)])
+        return sorted({first, last, *(step for step in self.checkpoints if step > first)})
+
+    def path_of(self, step: int) -> pathlib.Path:
+        return self.folder / f"checkpoints/step-{step:08}.h5"
+
+    def between(self, begin: int, end: int) -> dict[tuple[int, str], dict]:
+        """The results of these steps that a replay from `begin` can compare. The first means of --log-every may
+        include earlier steps."""
+        found = {key: self.results[key] for key in sorted(self.results) if begin < key[0] <= end}
+        means = [key for key in found if key[1] == "step"]
+        if means and (begin, "step") not in self.results and all(begin != one.begin for one in self.launches):
+            del found[means[0]]
+        return found
+
+
+def read(folder: str) -> Claims:
+    claims = Claims(pathlib.Path(folder).resolve())
+    for record in MetricsFile(folder).read():
+        step, event = record.get("step", 0), record["event"]
+        if event == "run":
+            claims.launches = [one for one in claims.launches if one.begin < step] + [Launch(step, record)]
+            claims.results = {key: one for key, one in claims.results.items() if key[0] <= step}
+        elif event in RESULTS:
+            claims.results[step, event] = record
+    if not claims.launches:
+        raise Failure(BAD_INPUT, f"'{folder}/metrics.jsonl' has no run record")
+    for path in (claims.folder / "checkpoints").glob("step-*.json"):
+        if re.fullmatch(r"step-\d{8,}", path.stem):
+            try:
+                claims.checkpoints[int(path.stem[5:])] = json.loads(text_of(path))
+            except ValueError as error:
+                raise Failure(NO_CHECKPOINT, f"'{path}' is damaged") from error
+    return claims
+
+
+def text_of(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(CANNOT_READ, f"cannot read '{path}': {describe(error)}") from error
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the --out folder of the training")
+    parser.add_argument("--data", help="where the data are here [as in the run]")
+    parser.add_argument("--test-data", help="where the test set is here, if separate [as in the run]")
+    parser.add_argument("--ranks", type=int, help="number of ranks [that of the launcher, or 1]")
+    parser.add_argument("--launcher", metavar="WORDS",
+                        help="what starts ranks, mpirun or srun with its options in quotes [what started this command; "
+                             "srun or mpirun in a Slurm job; else mpirun]")
+
+
+class Replayer:
+    """Computes steps of a run in folders of its own."""
+
+    def __init__(self, claims: Claims, options: argparse.Namespace, words: list[str]):
+        self.claims = claims
+        record = claims.launches[-1].record
+        as_run = record["ranks"] if record.get("exchange") != "exact" else None
+        self.launcher = launch.find_launcher(options.launcher, options.ranks or as_run or 1, words)
+        self.ranks = options.ranks or as_run or self.launcher.ranks
+        if as_run and self.ranks != as_run:
+            raise Failure(BAD_INPUT, f"with --exchange {record['exchange']} the bits depend on the number of ranks: "
+                                     f"give --ranks {as_run}; runs with --parts can be replayed on any number")
+        self.data = {"data": options.data, "test-data": options.test_data}
+        self.has_note = False
+
+    def temporary_folder(self):
+        return tempfile.TemporaryDirectory(prefix="tutti-replay-", dir=None if self.launcher.is_local else ".")
+
+    def replay(self, begin: int, end: int, out: pathlib.Path, limit: float | None = None) -> tuple[int, str]:
+        """Computes the steps after `begin`, which has a state, up to `end`, or fewer within `limit` seconds. Returns
+        the last step with a confirmed result (`begin` if there is none), and what is confirmed. Raises a Mismatch."""
+        started = time.monotonic()
+        self._link_checkpoint(begin, out)
+        launches = [one for one in self.claims.launches if one.begin < end]
+        ends = [one.begin for one in launches[1:]] + [end]
+        for one, until in zip(launches, ends):
+            left = None if limit is None else limit - (time.monotonic() - started)
+            if until > begin and not self._train(one, begin, until, out, left):
+                break
+        return self._compare(begin, end, out)
+
+    def _link_checkpoint(self, step: int, out: pathlib.Path) -> None:
+        (out / "checkpoints").mkdir(parents=True)
+        if step in self.claims.checkpoints:
+            for file in self.claims.path_of(step).parent.glob(f"step-{step:08}.*"):
+                (out / "checkpoints" / file.name).symlink_to(file)
+
+    def _train(self, one: Launch, begin: int, until: int, out: pathlib.Path, limit: float | None) -> bool:
+        """False if the time did not suffice."""
+        (out / "replay.toml").write_text(CHOSEN_ANEW.sub("", self._configuration(one, out)), encoding="utf-8")
+        words = ["--config", str(out / "replay.toml"), "--out", str(out), "--resume", "--steps", str(until), "--quiet",
+                 "--checkpoint-every", "end", "--keep-checkpoints", "2", "--progress", "never"]
+        words += [f"--{name}={value}" for name, value in self.data.items() if value]
+        if not any(result.get("test_acc") is not None for result in self.claims.between(begin, until).values()):
+            words += ["--test-every", "0"]
+        if limit is not None:
+            words += ["--time-limit", str(max(1, round(limit)))]
+        process = self.launcher.start(self.ranks, [program.trainer(), *words])
+        try:
+            errors = process.communicate()[1].decode("utf-8", "replace")
+        except BaseException:
+            launch.stop(process)
+            raise
+        (out / "replay.toml").unlink()
+        if process.returncode not in (program.DONE, STOPPED):
+            record = out / "exit.json"
+            reason = json.loads(text_of(record))["reason"] if record.exists() else errors.strip()
+            raise Failure(max(process.returncode, 1), f"steps {begin} to {until} cannot be replayed: {reason}")
+        return process.returncode == program.DONE
+
+    def _configuration(self, one: Launch, out: pathlib.Path) -> str:
+        """The options of a launch. Early versions recorded them only in its checkpoints and, of the last launch, in
+        config.toml."""
+        if "configuration" in one.record:
+            return one.record["configuration"]
+        if one is self.claims.launches[-1]:
+            return text_of(self.claims.folder / "config.toml")
+        end = self.claims.launches[self.claims.launches.index(one) + 1].begin
+        for step in sorted(self.claims.checkpoints):
+            if one.begin < step <= end:
+                self._ask("inspect", self.claims.path_of(step), "--json", out / "replay.toml")
+                return json.loads(text_of(out / "replay.toml"))["run"]["configuration"]
+        raise Failure(BAD_INPUT, f"steps {one.begin} to {end} cannot be replayed: an early version trained them, and "
+                                 "no checkpoint with its options is left")
+
+    def _ask(self, *words) -> subprocess.CompletedProcess:
+        """Runs a command of the program, without a launcher."""
+        answer = subprocess.run([program.trainer(), *words], env=launch.environment_without_ranks(), check=False,
+                                stdin=subprocess.DEVNULL, capture_output=True)
+        if answer.returncode not in (program.DONE, program.NO):
+            raise Failure(answer.returncode, answer.stderr.decode("utf-8", "replace").strip().partition(": ")[2])
+        return answer
+
+    def _compare(self, begin: int, end: int, out: pathlib.Path) -> tuple[int, str]:
+        replayed = read(str(out))
+        self._check_conditions(replayed.launches[-1].record)
+        reached = max(replayed.checkpoints)
+        has_state = reached == end and end in self.claims.checkpoints
+        of_state = self._difference_of_states(end, replayed) if has_state else ""
+        held, confirmed = begin, 0
+        for (step, event), claim in self.claims.between(begin, reached).items():
+            difference = self._difference_of_results(event, claim, replayed.results.get((step, event)))
+            if difference:
+                raise Mismatch("\n".join(filter(None, (f"step {step}: {difference}", of_state))))
+            held, confirmed = step, confirmed + 1
+        if of_state:
+            raise Mismatch(f"step {end}: {of_state}")
+        text = f"{confirmed} record{'' if confirmed == 1 else 's'}"
+        return (end, text + " and its checkpoint") if has_state else (held, text)
+
+    def _check_conditions(self, here: dict) -> None:
+        run = self.claims.launches[-1].record
+        if run.get("data_digest") != here["data_digest"]:
+            raise Failure(BAD_INPUT, f"the data have digest {here['data_digest']}, and those of the run "
+                                     f"{run.get('data_digest')}: give the data of the run with --data")
+        then, now = (f"tutti {one.get('version')} on {one.get('device')}" for one in (run, here))
+        if then != now and not self.has_note:
+            program.print_note(f"the run used {then}, and this is {now}: their bits may differ")
+            self.has_note = True
+
+    def _difference_of_results(self, event: str, claim: dict, found: dict | None) -> str:
+        if found is None and any("configuration" not in one.record for one in self.claims.launches):
+            return ""  # the options of a launch of an early version are unknown, such as --log-every
+        for name in RESULTS[event]:
+            value = None if found is None else found.get(name)
+            if claim.get(name) is not None and claim[name] != value:
+                name = "weights" if name == "digest" else name
+                return f"{name} {json.dumps(claim[name])} in the {event} record, {json.dumps(value)} in the replay"
+        return ""
+
+    def _difference_of_states(self, step: int, replayed: Claims) -> str:
+        diff = self._ask("diff", self.claims.path_of(step), replayed.path_of(step))
+        found = diff.stdout.decode("utf-8", "replace")
+        if diff.returncode == program.DONE and not re.search(r"^  (--|the networks)", found, re.MULTILINE):
+            return ""
+        return f"the checkpoint of step {step} (A) and its replay (B) differ:\n{found.rstrip()}"
+
+
+def keep_only(step: int, out: pathlib.Path) -> None:
+    """Removes the other checkpoints of a replay."""
+    for file in (out / "checkpoints").iterdir():
+        if not file.name.startswith(f"step-{step:08}."):
+            file.unlink()
+
