@@ -54,6 +54,7 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
                               {"rank", record.rank},
                               {"host", record.host},
                               {"reason", record.reason}};
+  if (!record.exclude.empty()) json["exclude"] = record.exclude;
   if (record.at) {
     json["phase"] = name_of(record.at->phase);
     json["step"] = record.at->step;

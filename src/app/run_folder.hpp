@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -42,6 +43,7 @@ struct ExitRecord {
   int rank = 0;
   std::string host{};
   std::string reason{};
+  std::vector<std::string> exclude{};  // hosts that computed wrong results
   std::optional<StepPhase> at{};  // the phase and step of that rank
 };
 
