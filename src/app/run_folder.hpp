@@ -13,6 +13,7 @@
 #include "run_config.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,7 +44,8 @@ struct ExitRecord {
   int rank = 0;
   std::string host{};
   std::string reason{};
-  std::vector<std::string> exclude{};  // hosts that computed wrong results
+  std::vector<std::string> exclude{};       // hosts that computed wrong results
+  std::optional<std::int64_t> right_at{};  // the last step whose checkpoint they cannot have made wrong
   std::optional<StepPhase> at{};  // the phase and step of that rank
 };
 

@@ -96,7 +96,8 @@ void MetricsLog::on_wrong_part(const WrongPartReport& report) {
                {"decided", report.is_decided},
                {"layer", report.layer},
                {"pass", name_of(report.pass)},
-               {"repeats", report.repeats}}
+               {"repeats", report.repeats},
+               {"right_at", report.right_at}}
               .dump());
 }
 

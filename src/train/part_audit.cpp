@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -80,7 +79,34 @@ std::vector<int> wrong_ranks(const std::map<int, AuditedRank>& ranks) {
   return unsteady.empty() ? changed : unsteady;
 }
 
-std::vector<int> PartAudit::Draw::ranks() const {
+AuditDraw draw_audit(std::uint64_t seed, std::int64_t step, std::int64_t global_samples, const PartMap& map,
+                     const std::vector<std::string>& devices) {
+  RandomSequence random(seed, {.when = static_cast<std::uint32_t>(step), .purpose = random_purpose("part audit")});
+  const auto draw_from = [&](std::vector<int>& choices) {
+    const auto drawn = choices.begin() + random.below(static_cast<std::uint32_t>(choices.size()));
+    const int choice = *drawn;
+    choices.erase(drawn);
+    return choice;
+  };
+  std::vector<int> filled;
+  for (int part = 0; part < map.num_parts(); ++part) {
+    if (part_positions(global_samples, map.num_parts(), part).size() > 0) filled.push_back(part);
+  }
+  AuditDraw draw{.part = draw_from(filled)};
+  draw.owner = map.rank_of(draw.part);
+  const auto kind = [&](int rank) {
+    return devices.empty() ? "" : processor_kind(devices.at(static_cast<std::size_t>(rank)));
+  };
+  std::vector<int> others;
+  for (int rank = 0; rank < map.num_ranks(); ++rank) {
+    if (rank != draw.owner && kind(rank) == kind(draw.owner)) others.push_back(rank);
+  }
+  draw.auditor = others.empty() ? draw.owner : draw_from(others);
+  if (!others.empty()) draw.third = draw_from(others);
+  return draw;
+}
+
+std::vector<int> AuditDraw::ranks() const {
   std::vector<int> all{owner};
   if (auditor != owner) all.push_back(auditor);
   if (third) all.push_back(*third);
@@ -102,14 +128,15 @@ PartAudit::PartAudit(const Request& request)
       devices_(request.trainer.devices),
       reader_(request.loader.make_part_reader()),
       records_(rank_.backend, kRecords * (std::ssize(network_.layout().slices()) + 2 * LossSums::kFields),
-               ElementType::i64) {
+               ElementType::i64),
+      right_at_(static_cast<std::size_t>(rank_.communicator.size())) {
   if (rank_.communicator.size() > 1 && request.loader.sampler().steps(0) > 0) known_part_ = trace_known_part();
 }
 
 PartsOfStep PartAudit::observed(const PartsOfStep& parts, const PartMap& map) {
   draw_.reset();
   if ((parts.step + 1) % every_ != 0) return parts;
-  draw_ = draw(parts, map);
+  draw_ = draw_audit(seed_, parts.step, parts.batches.global_samples, map, devices_);
   PartsOfStep observed = parts;
   observed.observed_part = draw_->part;
   if (draw_->owner == rank_.communicator.rank()) observed.observer = this;
@@ -138,8 +165,9 @@ std::optional<WrongPartReport> PartAudit::compare(const PartsOfStep& parts) {
   std::uint64_t difference = 0;
   if (draw_->owner == rank_.communicator.rank()) difference += digest_of(recorded[kOwn]);
   if (draw_->auditor == rank_.communicator.rank()) difference -= digest_of(recorded[kAudit]);
-  if (rank_.all_reduce(difference) == 0) return std::nullopt;
-  return decide(parts, recorded);
+  if (rank_.all_reduce(difference) != 0) return decide(parts, recorded);
+  for (const int rank : {draw_->owner, draw_->auditor}) right_at_.at(static_cast<std::size_t>(rank)) = parts.step + 1;
+  return std::nullopt;
 }
 
 void PartAudit::on_added(Stream& stream, IndexRange elements) {
@@ -150,37 +178,6 @@ void PartAudit::on_losses(Stream& stream, const Tensor& before, const Tensor& su
   const auto slices = std::ssize(network_.layout().slices());
   rank_.backend.copy(stream, record(slices, LossSums::kFields), before);
   rank_.backend.copy(stream, record(slices + LossSums::kFields, LossSums::kFields), sums);
-}
-
-PartAudit::Draw PartAudit::draw(const PartsOfStep& parts, const PartMap& map) const {
-  RandomSequence random(seed_,
-                        {.when = static_cast<std::uint32_t>(parts.step), .purpose = random_purpose("part audit")});
-  const auto draw_from = [&](std::vector<int>& choices) {
-    const auto drawn = choices.begin() + random.below(static_cast<std::uint32_t>(choices.size()));
-    const int choice = *drawn;
-    choices.erase(drawn);
-    return choice;
-  };
-  std::vector<int> filled;
-  for (int part = 0; part < num_parts_; ++part) {
-    if (part_positions(parts.batches.global_samples, num_parts_, part).size() > 0) filled.push_back(part);
-  }
-  Draw drawn{.part = draw_from(filled)};
-  drawn.owner = map.rank_of(drawn.part);
-  std::vector<int> others = peers_of(drawn.owner);
-  std::erase(others, drawn.owner);
-  drawn.auditor = others.empty() ? drawn.owner : draw_from(others);
-  if (!others.empty()) drawn.third = draw_from(others);
-  return drawn;
-}
-
-std::vector<int> PartAudit::peers_of(int rank) const {
-  std::vector<int> peers(static_cast<std::size_t>(rank_.communicator.size()));
-  std::iota(peers.begin(), peers.end(), 0);
-  if (devices_.empty()) return peers;
-  const auto kind = [&](int of) { return processor_kind(devices_.at(static_cast<std::size_t>(of))); };
-  std::erase_if(peers, [&](int peer) { return kind(peer) != kind(rank); });
-  return peers;
 }
 
 Tensor PartAudit::record(std::int64_t first, std::int64_t elements) const {
@@ -289,6 +286,7 @@ WrongPartReport PartAudit::decide(const PartsOfStep& parts, const std::vector<Co
           : place_in_contribution(network_, own[draw_->owner], audits[draw_->auditor]);
   report.layer = place.layer;
   report.pass = place.pass;
+  report.right_at = right_at_.at(static_cast<std::size_t>(one));
   report.text = text_of(report, others);
   return report;
 }
@@ -318,8 +316,14 @@ std::string PartAudit::text_of(const WrongPartReport& report, const std::vector<
     text += report.repeats ? fmt::format(", first {}", place)
                            : fmt::format(", first seen {}; repeated, the results are right", place);
   }
-  return text + "; the step was not applied; resume from the newest checkpoint (--resume)" +
-         (report.is_decided ? " without that host" : ", on other hosts if this happens again");
+  text += "; the step was not applied";
+  if (report.repeats && report.right_at > 0) {
+    text += fmt::format(", but checkpoints of later steps than {}, the last audit of that rank, may be wrong",
+                        report.right_at);
+  } else if (report.repeats) {
+    text += ", but checkpoints of this launch may be wrong, in which that rank was not audited before";
+  }
+  return text + "; resume (--resume) " + (report.is_decided ? "without that host" : "on other hosts");
 }
 
 }  // namespace tutti

@@ -17,6 +17,19 @@
 
 namespace tutti {
 
+// The part of a step that is audited, and the ranks that do it: others with the owner's kind of processor. The owner
+// audits itself if there are none.
+struct AuditDraw {
+  int part = 0;
+  int owner = 0;
+  int auditor = 0;
+  std::optional<int> third{};  // decides who was wrong
+  std::vector<int> ranks() const;
+};
+// The same on all ranks. `devices` as in TrainerContext.
+AuditDraw draw_audit(std::uint64_t seed, std::int64_t step, std::int64_t global_samples, const PartMap& map,
+                     const std::vector<std::string>& devices);
+
 class PartAudit final : private PartObserver {
  public:
   struct Request {
@@ -45,14 +58,6 @@ class PartAudit final : private PartObserver {
   std::optional<WrongPartReport> compare(const PartsOfStep& parts);
 
  private:
-  // The same on all ranks.
-  struct Draw {
-    int part = 0;
-    int owner = 0;
-    int auditor = 0;
-    std::optional<int> third{};  // decides who was wrong
-    std::vector<int> ranks() const;
-  };
   // The computations of a part of which this rank records what they contribute.
   enum Record : std::int64_t { kOwn, kAudit, kAgain, kRecords };
   // The digests of the tensors, then the fields of LossSums.
@@ -61,8 +66,6 @@ class PartAudit final : private PartObserver {
   void on_added(Stream& stream, IndexRange elements) override;
   void on_losses(Stream& stream, const Tensor& before, const Tensor& sums) override;
 
-  Draw draw(const PartsOfStep& parts, const PartMap& map) const;
-  std::vector<int> peers_of(int rank) const;  // the ranks with its kind of processor, itself included
   Tensor record(std::int64_t first, std::int64_t elements) const;
   std::vector<Contribution> read_records();
   // Digests of what each layer writes for this part with the current weights. Records its contribution as kAgain.
@@ -96,8 +99,9 @@ class PartAudit final : private PartObserver {
   std::unique_ptr<PartReader> reader_;
   OwnedTensor records_;  // i64 [kRecords, slices + twice the fields of LossSums]: digests, sums before, sums after
   Record recording_ = kOwn;
-  std::optional<Draw> draw_;  // of the current step, if it is audited
+  std::optional<AuditDraw> draw_;  // of the current step, if it is audited
   std::vector<std::int64_t> known_part_;
+  std::vector<std::int64_t> right_at_;  // by rank, the last step in which an audit confirmed it; 0: none
 };
 
 // What a rank computed for an audited part.
