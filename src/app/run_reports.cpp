@@ -288,7 +288,8 @@ void RunOutput::on_wrong_part(const WrongPartReport& report) {
                  .right_at = report.repeats ? std::optional(report.right_at) : std::nullopt,
                  .at = StepPhase{report.step, report.pass}};
   for (const int wrong : report.ranks) {
-    if (report.is_decided && std::ranges::count(end.exclude, host_of(wrong)) == 0) end.exclude.push_back(host_of(wrong));
+    if (report.is_decided && std::ranges::count(end.exclude, host_of(wrong)) == 0)
+      end.exclude.push_back(host_of(wrong));
   }
   write_exit_record(folder_, end);
 }

@@ -38,7 +38,7 @@ struct ReportedRun {
   const RunFolder* folder;  // null: nothing is saved
   const std::vector<std::string>& arguments;
   const std::vector<std::string>& hosts;  // by rank
-  std::int64_t steps_done = 0;  // 0: a new run, which overwrites the sample log
+  std::int64_t steps_done = 0;            // 0: a new run, which overwrites the sample log
 };
 
 class RunOutput : public RunObserver {

@@ -227,9 +227,10 @@ void TrainRun::log_lone_audits(const std::vector<std::string>& devices) const {
     if (std::ranges::count_if(devices, same) == 1) alone.push_back(rank);
   }
   if (alone.empty()) return;
-  log_.info(fmt::format("--audit-every: no other rank has the processor of rank {}, which therefore audits itself: wrong "
-                        "results that it repeats are not found",
-                        fmt::join(alone, ", ")));
+  log_.info(
+      fmt::format("--audit-every: no other rank has the processor of rank {}, which therefore audits itself: wrong "
+                  "results that it repeats are not found",
+                  fmt::join(alone, ", ")));
 }
 
 void TrainRun::log_resumed(bool has_chosen_schedule) {

@@ -251,8 +251,8 @@ std::uint64_t NetworkInstance::digest_of_gradients(Stream& stream, std::size_t l
   }
   // Mixed, as the same values may also be the input's gradient.
   if (blocks.residual_gradient) {
-    digest += mix64(
-        digest_of_activation(stream, static_cast<std::size_t>(node.residual_from), *blocks.residual_gradient));
+    digest +=
+        mix64(digest_of_activation(stream, static_cast<std::size_t>(node.residual_from), *blocks.residual_gradient));
   }
   return digest;
 }

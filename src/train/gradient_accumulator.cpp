@@ -90,8 +90,8 @@ void ExactAccumulator::add_digests(Stream& stream, IndexRange elements, const Te
   std::vector<DigestedTensor> tensors;
   for (std::int64_t i = slices.begin; i < slices.end; ++i) {
     const ParameterSlice& slice = slices_[static_cast<std::size_t>(i)];
-    tensors.push_back({elements_of(sums_.values, {slice.offset, slice.offset + slice.elements()}),
-                       digest_start(slice.name)});
+    tensors.push_back(
+        {elements_of(sums_.values, {slice.offset, slice.offset + slice.elements()}), digest_start(slice.name)});
   }
   if (!tensors.empty()) backend_.add_digests(stream, tensors, elements_of(digests, slices));
 }

@@ -1,6 +1,7 @@
 #include "part_audit.hpp"
 
 #include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 
 #include <fmt/format.h>
@@ -50,6 +51,23 @@ LayerPass place_in_contribution(const Network& network, const std::vector<std::i
   return {};
 }
 
+// The ranks with its kind of processor, itself included.
+std::vector<int> peers_of(int rank, int ranks, const std::vector<std::string>& devices) {
+  const auto kind = [&](int of) {
+    return devices.empty() ? "" : processor_kind(devices.at(static_cast<std::size_t>(of)));
+  };
+  std::vector<int> peers;
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (kind(peer) == kind(rank)) peers.push_back(peer);
+  }
+  return peers;
+}
+
+ExactAccumulator& require(ExactAccumulator* exact) {
+  if (exact != nullptr) return *exact;
+  throw Error(ErrorSource::usage, "parts are audited with --exchange exact only: without it their sum is not compared");
+}
+
 std::uint64_t digest_of(const std::vector<std::int64_t>& contribution) { return digest("contribution", contribution); }
 
 }  // namespace
@@ -68,9 +86,7 @@ std::vector<int> wrong_ranks(const std::map<int, AuditedRank>& ranks) {
   std::vector<int> changed;
   for (const auto& [rank, computed] : ranks) {
     const auto& first = computed.first;
-    const auto differs_from = [&](const auto& value) {
-      return std::ranges::count(first, value) < std::ssize(first);
-    };
+    const auto differs_from = [&](const auto& value) { return std::ranges::count(first, value) < std::ssize(first); };
     if (has_right && differs_from(right->first)) wrong.push_back(rank);
     if (differs_from(computed.again)) unsteady.push_back(rank);
     if (computed.has_changed) changed.push_back(rank);
@@ -94,13 +110,8 @@ AuditDraw draw_audit(std::uint64_t seed, std::int64_t step, std::int64_t global_
   }
   AuditDraw draw{.part = draw_from(filled)};
   draw.owner = map.rank_of(draw.part);
-  const auto kind = [&](int rank) {
-    return devices.empty() ? "" : processor_kind(devices.at(static_cast<std::size_t>(rank)));
-  };
-  std::vector<int> others;
-  for (int rank = 0; rank < map.num_ranks(); ++rank) {
-    if (rank != draw.owner && kind(rank) == kind(draw.owner)) others.push_back(rank);
-  }
+  std::vector<int> others = peers_of(draw.owner, map.num_ranks(), devices);
+  std::erase(others, draw.owner);
   draw.auditor = others.empty() ? draw.owner : draw_from(others);
   if (!others.empty()) draw.third = draw_from(others);
   return draw;
@@ -113,24 +124,25 @@ std::vector<int> AuditDraw::ranks() const {
   return all;
 }
 
-PartAudit::PartAudit(const Request& request)
-    : rank_(request.rank),
-      network_(request.trainer.network),
-      weights_(request.weights),
-      workers_(request.workers),
-      exact_(request.exact),
-      block_(request.arena.weights()),
-      initializer_(request.options.initializer),
-      seed_(request.options.seed),
-      every_(request.options.safeguards.audit_every_steps),
-      num_parts_(request.options.num_parts),
-      hosts_(request.trainer.hosts),
-      devices_(request.trainer.devices),
-      reader_(request.loader.make_part_reader()),
+PartAudit::PartAudit(const AuditedReplica& replica)
+    : rank_(replica.rank),
+      network_(replica.trainer.network),
+      weights_(replica.weights),
+      workers_(replica.workers),
+      exact_(require(replica.exact)),
+      block_(replica.arena.weights()),
+      initializer_(replica.options.initializer),
+      seed_(replica.options.seed),
+      every_(replica.options.safeguards.audit_every_steps),
+      num_parts_(replica.options.num_parts),
+      hosts_(replica.trainer.hosts),
+      devices_(replica.trainer.devices),
+      reader_(replica.loader.make_part_reader()),
       records_(rank_.backend, kRecords * (std::ssize(network_.layout().slices()) + 2 * LossSums::kFields),
                ElementType::i64),
       right_at_(static_cast<std::size_t>(rank_.communicator.size())) {
-  if (rank_.communicator.size() > 1 && request.loader.sampler().steps(0) > 0) known_part_ = trace_known_part();
+  const bool lacks_third = peers_of(rank_.communicator.rank(), rank_.communicator.size(), devices_).size() == 2;
+  if (lacks_third && replica.loader.sampler().steps(0) > 0) known_part_ = trace_known_part();
 }
 
 PartsOfStep PartAudit::observed(const PartsOfStep& parts, const PartMap& map) {
@@ -234,9 +246,8 @@ std::vector<std::int64_t> PartAudit::trace_known_part() {
 PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
   Repetition repetition;
   const auto& [epoch, step, global_samples, batches] = parts.batches;
-  repetition.trace = trace({.batches = reader_->read(rank_.stream, draw_->part, epoch, step),
-                            .seed = parts.seed,
-                            .step = parts.step});
+  repetition.trace =
+      trace({.batches = reader_->read(rank_.stream, draw_->part, epoch, step), .seed = parts.seed, .step = parts.step});
   repetition.contribution = read_records()[kAgain];
   if (draw_->third || known_part_.empty()) return repetition;
   initialize(network_, initializer_, seed_, rank_.backend, block_);
@@ -280,10 +291,9 @@ WrongPartReport PartAudit::decide(const PartsOfStep& parts, const std::vector<Co
   const int other = others.empty() ? report.ranks.back() : others.front();
   const auto [difference, end] = std::ranges::mismatch(traces.at(one), traces.at(other));
   report.repeats = difference != traces.at(one).end();
-  const LayerPass place =
-      report.repeats
-          ? place_in_trace(network_, static_cast<std::size_t>(difference - traces.at(one).begin()))
-          : place_in_contribution(network_, own[draw_->owner], audits[draw_->auditor]);
+  const LayerPass place = report.repeats
+                              ? place_in_trace(network_, static_cast<std::size_t>(difference - traces.at(one).begin()))
+                              : place_in_contribution(network_, own[draw_->owner], audits[draw_->auditor]);
   report.layer = place.layer;
   report.pass = place.pass;
   report.right_at = right_at_.at(static_cast<std::size_t>(one));

@@ -30,22 +30,23 @@ struct AuditDraw {
 AuditDraw draw_audit(std::uint64_t seed, std::int64_t step, std::int64_t global_samples, const PartMap& map,
                      const std::vector<std::string>& devices);
 
+// All borrowed.
+struct AuditedReplica {
+  const TrainerContext& trainer;
+  const TrainerOptions& options;
+  const RankContext& rank;
+  const BatchLoader& loader;
+  const ParameterArena& arena;
+  NetworkWeights& weights;
+  PartWorkers& workers;
+  ExactAccumulator* exact;  // null: refused
+};
+
 class PartAudit final : private PartObserver {
  public:
-  struct Request {
-    const TrainerContext& trainer;
-    const TrainerOptions& options;
-    const RankContext& rank;
-    const BatchLoader& loader;
-    const ParameterArena& arena;
-    NetworkWeights& weights;
-    PartWorkers& workers;
-    ExactAccumulator& exact;
-  };
-
-  // All borrowed, the trainer's context and options only until it returns. The weights must be the initial ones.
-  // Computes a part of the first step as a reference for wrong_ranks().
-  explicit PartAudit(const Request& request);
+  // The weights must be the initial ones: a part of the first step is computed as a reference for wrong_ranks().
+  // Throws a usage error without an exact exchange.
+  explicit PartAudit(const AuditedReplica& replica);
 
   // Prepares the audit of a step before its parts are computed: returns them with the observer, if this rank has the
   // audited part. Does nothing in a step that is not audited.

@@ -83,8 +83,8 @@ class PartWorkers {
   // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
   // its stream.
   using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
-  // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed one
-  // before all others.
+  // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed
+  // part before all others.
   void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Resets the sums to their values before the last step.
   void restore_sums();
@@ -125,7 +125,7 @@ class PartWorkers {
   std::vector<std::int64_t> bucket_ends_;
   std::vector<const Batch*> parts_;  // of the current step, those with samples
   PartObserver* observer_ = nullptr;
-  double seconds_ = 0;               // for all of them
+  double seconds_ = 0;  // for all of them
 
   std::mutex mutex_;  // of all that follows
   std::condition_variable_any called_;

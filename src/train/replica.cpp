@@ -133,16 +133,10 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
   workers_->collect_gradients(total(), balancer_->max_parts(), alone ? std::vector<std::int64_t>{} : bucket_ends());
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
-  if (options.safeguards.audit_every_steps == 0) return;
-  if (!exact_) throw Error(ErrorSource::usage, "parts are audited with --exchange exact only");
-  audit_ = std::make_unique<PartAudit>(PartAudit::Request{.trainer = context,
-                                                          .options = options,
-                                                          .rank = *context_,
-                                                          .loader = loader_,
-                                                          .arena = arena_,
-                                                          .weights = weights_,
-                                                          .workers = *workers_,
-                                                          .exact = *exact_});
+  if (options.safeguards.audit_every_steps > 0) {
+    audit_ = std::make_unique<PartAudit>(
+        AuditedReplica{context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get()});
+  }
 }
 
 Replica::~Replica() = default;

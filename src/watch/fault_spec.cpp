@@ -25,8 +25,13 @@ constexpr double kMaxSeconds = 1e6;
 // By kind: the keys that it accepts besides seed. `of` is the block of a flip: weights, statistics, gradients or a slot
 // of the optimizer.
 constexpr std::array<std::string_view, enum_names(FaultKind{}).size()> kKeys{
-    "rank step phase",  "rank step phase",        "rank step steps phase seconds ms", "rank step of tensor element bit",
-    "rank step bucket", "rank step steps mbps ms", "rank step steps layer pass kind element bit position"};
+    "rank step phase",
+    "rank step phase",
+    "rank step steps phase seconds ms",
+    "rank step of tensor element bit",
+    "rank step bucket",
+    "rank step steps mbps ms",
+    "rank step steps layer pass kind element bit position"};
 // Those that a seed alone may draw; `wrong` is the last.
 constexpr std::int64_t kDrawnKinds = std::ssize(kKeys) - 1;
 
@@ -225,8 +230,8 @@ void plan_wrong(Request& request, const std::vector<std::string>& layers) {
   wrong.layer = request.among("layer", wrong.layer, layers);
   if (!request.has("pass")) request.fault.phase = request.draw("pass", 0, 1) == 0 ? Phase::forward : Phase::backward;
   if (!request.has("kind")) wrong.kind = static_cast<WrongKind>(request.draw("wrong kind", 0, 2));
-  if (!request.has("element")) wrong.element = request.draw("element", 0, kMaxNumber);
-  if (!request.has("bit")) wrong.bit = static_cast<int>(request.draw("bit", 0, 31));
+  wrong.element = request.has("element") ? request.fault.flip.element : request.draw("element", 0, kMaxNumber);
+  wrong.bit = request.has("bit") ? request.fault.flip.bit : static_cast<int>(request.draw("bit", 0, 31));
 }
 
 void plan_steps(Request& request, const StepRange& steps) {
@@ -334,13 +339,11 @@ std::string text_of(const Fault& fault) {
                                         : fmt::format("{} ms per collective", 1000 * fault.seconds),
                          fault.first_step, fault.last_step);
     case FaultKind::wrong:
-      return fmt::format("{} computes the {} pass of {} wrong {} {}: {} value {} {}", rank, name_of(fault.phase),
-                         fault.wrong.layer, fault.first_step == fault.last_step ? "once at" : "always at",
-                         steps_text(fault),
-                         fault.wrong.kind == WrongKind::bit ? fmt::format("bit {} of", fault.wrong.bit) : "its",
-                         fault.wrong.element,
-                         std::array{"is flipped", "is doubled", "is stuck"}.at(
-                             static_cast<std::size_t>(fault.wrong.kind)));
+      return fmt::format(
+          "{} computes the {} pass of {} wrong {} {}: {} value {} {}", rank, name_of(fault.phase), fault.wrong.layer,
+          fault.first_step == fault.last_step ? "once at" : "always at", steps_text(fault),
+          fault.wrong.kind == WrongKind::bit ? fmt::format("bit {} of", fault.wrong.bit) : "its", fault.wrong.element,
+          std::array{"is flipped", "is doubled", "is stuck"}.at(static_cast<std::size_t>(fault.wrong.kind)));
   }
   return rank;
 }

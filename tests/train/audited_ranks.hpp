@@ -4,9 +4,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
-#include "train/part_audit.hpp"
-
 #include "support/mpi_world.hpp"
+#include "train/part_audit.hpp"
 #include "train/training_run.hpp"
 
 #include <fmt/format.h>

@@ -1,9 +1,8 @@
 // An audit finds a part that a rank computed wrong, before anything is updated, and names rank, layer and pass.
 
+#include "support/thrown.hpp"
 #include "train/audited_ranks.hpp"
 #include "train/run_spec.hpp"
-
-#include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
 
@@ -72,10 +71,9 @@ TEST(PartAudit, FindsAFaultThatHappensOnceExactlyIfItsPartIsDrawn) {
     const AuditDraw draw = draw_of(run, test_world().size(), step);
     for (const int part : {draw.part, (draw.part + 1) % run.options.num_parts}) {
       const int rank = PartMap(run.options.num_parts, test_world().size()).rank_of(part);
-      const auto outcome =
-          outcome_of(test_world(), run,
-                     {wrong(rank, step, step, "dense", Phase::backward,
-                            {.kind = WrongKind::stuck, .element = 5, .position = part * of_part})});
+      const auto outcome = outcome_of(test_world(), run,
+                                      {wrong(rank, step, step, "dense", Phase::backward,
+                                             {.kind = WrongKind::stuck, .element = 5, .position = part * of_part})});
       EXPECT_EQ(outcome.found.has_value(), part == draw.part) << step;
       if (!outcome.found) continue;
       ++found;
@@ -94,10 +92,9 @@ TEST(PartAudit, NamesTheRankWhichAuditsIfThatIsWrong) {
   AuditedRun run;
   run.options.steps = 6;
   const AuditDraw draw = draw_of(run, test_world().size(), 3);
-  const auto outcome = outcome_of(
-      test_world(), run,
-      {wrong(draw.auditor, 3, 3, "block.conv", Phase::forward,
-             {.kind = WrongKind::scale, .element = 5, .position = draw.part * 2})});
+  const auto outcome = outcome_of(test_world(), run,
+                                  {wrong(draw.auditor, 3, 3, "block.conv", Phase::forward,
+                                         {.kind = WrongKind::scale, .element = 5, .position = draw.part * 2})});
   ASSERT_TRUE(outcome.found);
   EXPECT_EQ(outcome.found->ranks, std::vector{draw.auditor}) << outcome.found->text;
 }
@@ -175,6 +172,18 @@ TEST(PartAudit, OfHealthyRanksReportsNothingAndChangesNoBit) {
     RunSpec audited = spec;
     audited.options.safeguards.audit_every_steps = 1;
     expect_the_same({spec, audited}, open_small("synthetic:103x1x8x8:5").pair);
+  }
+}
+
+TEST(PartAudit, DoesNotTakeGradientsForWrongThatAreNoLongerFiniteOnAllRanks) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    RunSpec spec = small_run(audited_network(), {.kind = Exchange::exact});
+    spec.ranks = test_world().size();
+    spec.precision = precision;
+    spec.options.learning_rate.base = 1e20;
+    spec.options.safeguards.audit_every_steps = 1;
+    const std::string text = reports_of({spec}, open_small("synthetic:103x1x8x8:5").pair).front();
+    EXPECT_NE(lines_of(text, "ended: ").find("is no longer a finite number at step "), std::string::npos) << text;
   }
 }
 

@@ -85,8 +85,8 @@ class NetworkInstance {
   // borrowed until the work is done. Asynchronous.
   void train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks);
 
-  // Computes the same pass layer by layer, without graphs, and digests what each layer writes: the outputs of all layers,
-  // the gradient of the loss, and the gradients of all layers, the last layer first. Slow. Waits.
+  // Computes the same pass layer by layer, without graphs, and digests what each layer writes: the outputs of all
+  // layers, the gradient of the loss, and the gradients of all layers, the last layer first. Slow. Waits.
   std::vector<std::uint64_t> trace(Stream& stream, const TrainPass& pass);
 
   // The following compute a training pass piece by piece, or evaluate.

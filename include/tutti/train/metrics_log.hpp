@@ -18,8 +18,8 @@
 //   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"]}
 //                                                  equal_after is null if they were never shown to be equal
 //   {"event":"audit","step":30,"part":5,"ranks":[2],"decided":true,"layer":"conv1","pass":"backward","repeats":true,
-//    "right_at":20}             a part that these ranks computed wrong; if not decided, any of them; repeats: again, when
-//                               repeated; right_at: the last step in which an audit confirmed the first of them, or 0
+//    "right_at":20}             a part that these ranks computed wrong; if not decided, any of them; repeats: again,
+//                               when repeated; right_at: the last step in which an audit confirmed the first, or 0
 //   {"event":"time","epoch":1,"step":235,"seconds":..,"data":..,"compute":..,"communication":..,"waiting":..,
 //    "evaluation":..,"checkpoint":..,"other":..,"worst":{"rank":2,"host":"n1","phase":"data","seconds":..},
 //    "ranks":[{"data":..,..},..]}     the time since the last such record, in seconds: means over the ranks, and each

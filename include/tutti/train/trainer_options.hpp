@@ -110,7 +110,7 @@ struct TrainerContext {
   const Dataset& train;
   const Dataset* test = nullptr;
   RankStatus* rank_status = nullptr;
-  std::vector<std::string> hosts{};  // by rank, for messages; empty: unknown
+  std::vector<std::string> hosts{};    // by rank, for messages; empty: unknown
   std::vector<std::string> devices{};  // the processor of each rank; empty: all of one kind
 };
 // The kind of a processor, which decides the bits, of a text such as Backend::description().
