@@ -108,15 +108,20 @@ may_retry() {
   (($(wc -l <"$out/crashes") <= 3))
 }
 
-# Keeps jobs off the hosts that an audit found to compute wrong results.
-exclude_wrong_hosts() { # JOB...
-  local hosts id
+# The hosts that an audit found to compute wrong results, with those that the job excludes already; empty: none.
+wrong_hosts() {
+  local hosts
   [[ $status == 87 && -r $out/exit.json && $(<"$out/exit.json") =~ \"exclude\":\[([^]]+)\] ]] || return 0
   hosts=$(sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}") # short names, as Slurm's
-  if [[ $job =~ ExcNodeList=([^ ]+) && ${BASH_REMATCH[1]} != '(null)' ]]; then hosts+=,${BASH_REMATCH[1]}; fi
-  for id; do
-    if scontrol update JobId="$id" ExcNodeList="$hosts"; then
-      log "job $id will not use $hosts; scontrol update JobId=$id ExcNodeList= undoes that"
+  if [[ $job =~ ExcNodeList=([^[:space:]]+) && ${BASH_REMATCH[1]} != '(null)' ]]; then hosts+=,${BASH_REMATCH[1]}; fi
+  echo "$hosts"
+}
+
+exclude_hosts() { # HOSTS JOB...
+  local id
+  for id in "${@:2}"; do
+    if scontrol update JobId="$id" ExcNodeList="$1"; then
+      log "job $id will not use $1; scontrol update JobId=$id ExcNodeList= undoes that"
     fi
   done
 }
@@ -143,7 +148,7 @@ set_wrong_checkpoints_aside() {
 # Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_requeue() { # OPTIONS
-  local run='' warned='' saved='' before='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+  local run='' warned='' saved='' before='' job hosts element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
   local folder=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task} # of an array, the beginning of its folders' names
@@ -156,6 +161,7 @@ train_and_requeue() { # OPTIONS
   if [[ $saved ]]; then end=saved; elif ((status == 75)); then end='stopped before it had saved'; fi
   set_wrong_checkpoints_aside
   job=$(scontrol show job "$task") || true
+  hosts=$(wrong_hosts)
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     log "$end; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
@@ -163,12 +169,13 @@ train_and_requeue() { # OPTIONS
   elif [[ $job == *\ Requeue=0\ * ]]; then
     log "$end; a job with TUTTI_OUT=$folder resumes it"
     # shellcheck disable=SC2046 # one word for each job
-    if [[ ${TUTTI_CHAIN:-} ]]; then exclude_wrong_hosts $(waiting_jobs); fi
+    if [[ $hosts && ${TUTTI_CHAIN:-} ]]; then exclude_hosts "$hosts" $(waiting_jobs); fi
   else
     log "$end; back into the queue"
     # Waits until Slurm ends the job: a job that ends by itself after a warning counts as completed.
+    if [[ $hosts ]]; then trap '' TERM; fi # with which Slurm ends this script before the hosts are excluded
     if scontrol requeue "$task"; then
-      exclude_wrong_hosts "$task"
+      if [[ $hosts ]]; then exclude_hosts "$hosts" "$task"; fi
       sleep 600
     fi
   fi

@@ -323,8 +323,8 @@ std::string PartAudit::text_of(const WrongPartReport& report, const std::vector<
   } else {
     text += others.empty() ? "twice with different results" : "wrong";
     if (!others.empty()) text += fmt::format(", unlike {}", names(others));
-    text += report.repeats ? fmt::format(", first {}", place)
-                           : fmt::format(", first seen {}; repeated, the results are right", place);
+    text += report.repeats ? fmt::format(", first {}", place) : fmt::format(", first seen {}", place);
+    if (!report.repeats && !others.empty()) text += "; repeated, the results are right";
   }
   text += "; the step was not applied";
   if (report.repeats && report.right_at > 0) {

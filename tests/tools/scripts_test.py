@@ -308,7 +308,7 @@ class SlurmJob(Jobs):
         return f"echo '{record}' >runs/tutti-7/exit.json; exit 143"
 
     def test_excludes_the_hosts_that_computed_wrong_results(self):
-        for job, hosts in (("ExcNodeList=(null)", "n3,n5"), ("ExcNodeList=n[1-2]", "n3,n5,n[1-2]")):
+        for job, hosts in (("ExcNodeList=(null)\n", "n3,n5"), ("ExcNodeList=n[1-2]\n", "n3,n5,n[1-2]")):
             with self.subTest(job):
                 self.assertEqual((87, f"requeue 7\nupdate JobId=7 ExcNodeList={hosts}\n"),
                                  self.train(self.found_wrong(0), job))

@@ -80,7 +80,14 @@ struct Counts {
   int undecided = 0;
   int harmless = 0;
   int not_drawn = 0;
+  int not_finite = 0;
 };
+
+// A large wrong result may make values infinite before the next audit, which ends the run, too.
+bool is_not_finite(const AuditedOutcome& outcome, Counts& counts) {
+  if (!outcome.not_finite.empty()) ++counts.not_finite;
+  return !outcome.not_finite.empty();
+}
 
 void count_persistent(Trial trial, Counts& counts) {
   const auto world = trial.world();
@@ -90,6 +97,7 @@ void count_persistent(Trial trial, Counts& counts) {
   while (!trial.is_audited(step) || !computes(draw_of(trial.run, trial.ranks, step), rank)) ++step;
   trial.run.options.steps = step;
   const auto outcome = outcome_of(*world, trial.run, {trial.fault(rank, trial.first_step, step + 1)});
+  if (is_not_finite(outcome, counts)) return;
   if (!outcome.found) {
     ++counts.harmless;
     const std::vector<Fault> earlier{trial.fault(rank, trial.first_step, step - 1)};
@@ -119,6 +127,7 @@ void count_one_off(Trial trial, Counts& counts) {
   const int rank = PartMap(trial.run.options.num_parts, trial.ranks).rank_of(part);
   trial.run.options.steps = step + 1;
   const auto outcome = outcome_of(*world, trial.run, {trial.fault(rank, step, step, trial.first_position(part))});
+  if (is_not_finite(outcome, counts)) return;
   if (!is_drawn) {
     EXPECT_FALSE(outcome.found) << outcome.found->text;
     ++counts.not_drawn;
@@ -135,8 +144,8 @@ void count_one_off(Trial trial, Counts& counts) {
 
 void print(const char* what, const Counts& counts) {
   if (test_world().rank() > 0) return;
-  std::cout << fmt::format("{}: {} found, of which {} undecided; {} harmless, {} not drawn\n", what, counts.found,
-                           counts.undecided, counts.harmless, counts.not_drawn);
+  std::cout << fmt::format("{}: {} found, of which {} undecided; {} harmless, {} not drawn, {} not finite before\n",
+                           what, counts.found, counts.undecided, counts.harmless, counts.not_drawn, counts.not_finite);
 }
 
 // Rank 0 takes part in all trials.
