@@ -142,7 +142,7 @@ PartAudit::PartAudit(const AuditedReplica& replica)
                ElementType::i64),
       right_at_(static_cast<std::size_t>(rank_.communicator.size())) {
   const bool lacks_third = peers_of(rank_.communicator.rank(), rank_.communicator.size(), devices_).size() == 2;
-  if (lacks_third && replica.loader.sampler().steps(0) > 0) known_part_ = trace_known_part();
+  if (lacks_third && replica.loader.sampler().steps(0) > 0) known_parts_ = trace_known_parts();
 }
 
 PartsOfStep PartAudit::observed(const PartsOfStep& parts, const PartMap& map) {
@@ -238,9 +238,16 @@ std::vector<std::int64_t> PartAudit::trace(const PartsOfStep& part) {
   return digests;
 }
 
-// The last part of a batch is never empty.
-std::vector<std::int64_t> PartAudit::trace_known_part() {
-  return trace({.batches = reader_->read(rank_.stream, num_parts_ - 1, 0, 0), .seed = seed_});
+// One part might not show the fault: doubling does not change 0.
+std::vector<std::int64_t> PartAudit::trace_known_parts() {
+  constexpr int kKnownParts = 4;
+  std::vector<std::int64_t> digests;
+  for (int part = std::max(0, num_parts_ - kKnownParts); part < num_parts_; ++part) {
+    const StepBatches& read = reader_->read(rank_.stream, part, 0, 0);
+    if (read.batches.front().samples == 0) continue;
+    std::ranges::copy(trace({.batches = read, .seed = seed_}), std::back_inserter(digests));
+  }
+  return digests;
 }
 
 PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
@@ -249,10 +256,10 @@ PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
   repetition.trace =
       trace({.batches = reader_->read(rank_.stream, draw_->part, epoch, step), .seed = parts.seed, .step = parts.step});
   repetition.contribution = read_records()[kAgain];
-  if (draw_->third || known_part_.empty()) return repetition;
+  if (draw_->third || known_parts_.empty()) return repetition;
   initialize(network_, initializer_, seed_, rank_.backend, block_);
   weights_.refresh(rank_.stream);
-  repetition.has_changed = trace_known_part() != known_part_;
+  repetition.has_changed = trace_known_parts() != known_parts_;
   return repetition;
 }
 

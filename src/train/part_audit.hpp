@@ -44,7 +44,7 @@ struct AuditedReplica {
 
 class PartAudit final : private PartObserver {
  public:
-  // The weights must be the initial ones: a part of the first step is computed as a reference for wrong_ranks().
+  // The weights must be the initial ones: some parts of the first step are computed as a reference for wrong_ranks().
   // Throws a usage error without an exact exchange.
   explicit PartAudit(const AuditedReplica& replica);
 
@@ -71,8 +71,8 @@ class PartAudit final : private PartObserver {
   std::vector<Contribution> read_records();
   // Digests of what each layer writes for this part with the current weights. Records its contribution as kAgain.
   std::vector<std::int64_t> trace(const PartsOfStep& part);
-  // The same of a part of the first step with the initial weights, which must be the current ones.
-  std::vector<std::int64_t> trace_known_part();
+  // The same of some parts of the first step with the initial weights, which must be the current ones.
+  std::vector<std::int64_t> trace_known_parts();
   struct Repetition {
     Contribution contribution{};
     std::vector<std::int64_t> trace{};
@@ -101,7 +101,7 @@ class PartAudit final : private PartObserver {
   OwnedTensor records_;  // i64 [kRecords, slices + twice the fields of LossSums]: digests, sums before, sums after
   Record recording_ = kOwn;
   std::optional<AuditDraw> draw_;  // of the current step, if it is audited
-  std::vector<std::int64_t> known_part_;
+  std::vector<std::int64_t> known_parts_;
   std::vector<std::int64_t> right_at_;  // by rank, the last step in which an audit confirmed it; 0: none
 };
 
@@ -109,7 +109,7 @@ class PartAudit final : private PartObserver {
 struct AuditedRank {
   std::vector<std::vector<std::int64_t>> first{};  // contributions: of the owner and of the auditor
   std::vector<std::int64_t> again{};               // the same once more
-  bool has_changed = false;                        // computes the known part differently than at its start
+  bool has_changed = false;                        // computes the known parts differently than at its start
 };
 // The ranks whose first contribution was wrong: those that differ from what two ranks computed; else those that do not
 // repeat their own; else those that have changed. Empty: this cannot be decided.
