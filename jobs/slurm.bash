@@ -4,12 +4,17 @@
 
 log() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
 
+# The jobs of a chain that wait for this one.
+waiting_jobs() {
+  squeue --me --noheader --states=PENDING --format='%i %E' |
+    awk -v after=":$SLURM_JOB_ID([^0-9]|\$)" '$2 ~ after { print $1 }'
+}
+
 # Ends the job with a status that a repetition would not mend. In a chain, cancels the jobs that wait for this one.
 give_up() { # STATUS
   if [[ ${TUTTI_CHAIN:-} ]] && (($1)); then
     log "status $1; the rest of the chain is cancelled"
-    squeue --me --noheader --states=PENDING --format='%i %E' |
-      awk -v after=":$SLURM_JOB_ID([^0-9]|\$)" '$2 ~ after { print $1 }' | xargs --no-run-if-empty scancel || true
+    waiting_jobs | xargs --no-run-if-empty scancel || true
   fi
   exit "$1"
 }
@@ -86,7 +91,8 @@ has_progressed() {
 }
 
 # Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a
-# bit flip on one rank (87: the replicas differed; each checkpoint was verified before it was saved), or the launcher.
+# bit flip on one rank (87: the replicas differed; each checkpoint was verified before it was saved; or an audit found a
+# wrong result), or the launcher.
 # Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
 may_retry() {
   ((status == 70 || status == 86 || status == 87 || status > 128)) || return
@@ -102,10 +108,47 @@ may_retry() {
   (($(wc -l <"$out/crashes") <= 3))
 }
 
+# The hosts that an audit found to compute wrong results, with those that the job excludes already; empty: none.
+wrong_hosts() {
+  local hosts
+  [[ $status == 87 && -r $out/exit.json && $(<"$out/exit.json") =~ \"exclude\":\[([^]]+)\] ]] || return 0
+  hosts=$(sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}") # short names, as Slurm's
+  if [[ $job =~ ExcNodeList=([^[:space:]]+) && ${BASH_REMATCH[1]} != '(null)' ]]; then hosts+=,${BASH_REMATCH[1]}; fi
+  echo "$hosts"
+}
+
+exclude_hosts() { # HOSTS JOB...
+  local id
+  for id in "${@:2}"; do
+    if scontrol update JobId="$id" ExcNodeList="$1"; then
+      log "job $id will not use $1; scontrol update JobId=$id ExcNodeList= undoes that"
+    fi
+  done
+}
+
+# Moves checkpoints aside that may contain wrong results, if an older one is left to resume from.
+set_wrong_checkpoints_aside() {
+  local manifest step right_at older='' wrong=()
+  [[ $status == 87 && -r $out/exit.json && $(<"$out/exit.json") =~ \"right_at\":([0-9]+) ]] || return 0
+  right_at=${BASH_REMATCH[1]}
+  for manifest in "$out"/checkpoints/step-*.json; do
+    step=${manifest##*/step-}
+    [[ $step =~ ^([0-9]+)\.json$ ]] || continue
+    if ((10#${BASH_REMATCH[1]} > right_at)); then wrong+=("${manifest%.json}"); else older=$manifest; fi
+  done
+  if [[ $older && ${wrong[*]} ]]; then
+    mkdir -p "$out/checkpoints/suspect"
+    for step in "${wrong[@]}"; do mv "$step"* "$out/checkpoints/suspect/"; done
+    log "checkpoints of later steps than $right_at may be wrong: moved to $out/checkpoints/suspect"
+  elif [[ ${wrong[*]} ]]; then
+    log "checkpoints of later steps than $right_at may be wrong, but there is no older one: the newest is used"
+  fi
+}
+
 # Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_requeue() { # OPTIONS
-  local run='' warned='' saved='' before='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+  local run='' warned='' saved='' before='' job hosts element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
   local folder=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task} # of an array, the beginning of its folders' names
@@ -116,17 +159,25 @@ train_and_requeue() { # OPTIONS
   ((status == 75)) || may_retry || give_up "$status"
   local end="status $status"
   if [[ $saved ]]; then end=saved; elif ((status == 75)); then end='stopped before it had saved'; fi
+  set_wrong_checkpoints_aside
   job=$(scontrol show job "$task") || true
+  hosts=$(wrong_hosts)
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     log "$end; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
     log "$end; cancelled; TUTTI_OUT=$folder sbatch ... resumes it"
   elif [[ $job == *\ Requeue=0\ * ]]; then
     log "$end; a job with TUTTI_OUT=$folder resumes it"
+    # shellcheck disable=SC2046 # one word for each job
+    if [[ $hosts && ${TUTTI_CHAIN:-} ]]; then exclude_hosts "$hosts" $(waiting_jobs); fi
   else
     log "$end; back into the queue"
     # Waits until Slurm ends the job: a job that ends by itself after a warning counts as completed.
-    if scontrol requeue "$task"; then sleep 600; fi
+    if [[ $hosts ]]; then trap '' TERM; fi # with which Slurm ends this script before the hosts are excluded
+    if scontrol requeue "$task"; then
+      if [[ $hosts ]]; then exclude_hosts "$hosts" "$task"; fi
+      sleep 600
+    fi
   fi
   exit "$status"
 }

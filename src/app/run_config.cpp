@@ -174,6 +174,12 @@ void resolve_parts(RunConfig& config, int ranks, int fair_threads) {
                             "ring, whose bits depend on the number of ranks",
                             name_of(*config.exchange)));
   }
+  if (config.audit_every > 0 && config.exchange != Exchange::exact) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--audit-every {} compares what parts add to an exact sum, and this run has --exchange {}: "
+                            "add --parts N, which makes it exact, or --exchange exact",
+                            config.audit_every, name_of(*config.exchange)));
+  }
   if (ranks > config.parts) {
     const char* const more = config.resume ? "start a new run with --parts N to resume on up to N"
                                            : "give --parts N to use up to N, or start fewer ranks";
@@ -210,7 +216,9 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .checkpoint_at_end = !config.out.empty(),
                          .checkpoint_at_best = config.keep_best};
   options.part_map = *config.part_map;
-  options.safeguards = {.verify_every_steps = config.verify_replicas, .on_not_finite = config.on_nonfinite};
+  options.safeguards = {.verify_every_steps = config.verify_replicas,
+                        .on_not_finite = config.on_nonfinite,
+                        .audit_every_steps = config.audit_every};
   return options;
 }
 

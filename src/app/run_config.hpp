@@ -119,6 +119,7 @@ struct RunConfig {
   double stall_timeout = 300;
   std::string watch_interface;
   std::int64_t verify_replicas = 0;
+  std::int64_t audit_every = 0;
   OnDivergence on_divergence = OnDivergence::stop;
   OnNotFinite on_nonfinite = OnNotFinite::stop;
   bool allow_mixed_processors = false;

@@ -54,6 +54,8 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
                               {"rank", record.rank},
                               {"host", record.host},
                               {"reason", record.reason}};
+  if (!record.exclude.empty()) json["exclude"] = record.exclude;
+  if (record.right_at) json["right_at"] = *record.right_at;
   if (record.at) {
     json["phase"] = name_of(record.at->phase);
     json["step"] = record.at->step;

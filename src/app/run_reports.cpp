@@ -151,6 +151,8 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
       control_(run.control),
       time_profile_(run.time_profile),
       assembly_(run.assembly),
+      folder_(run.folder == nullptr ? OwnedFolder{} : run.folder->owned),
+      hosts_(run.hosts),
       resumes_(run.steps_done > 0) {
   const RunConfig& config = assembly_.config;
   if (const auto& shard = assembly_.options.file_shard; run.folder != nullptr && shard) {
@@ -277,6 +279,23 @@ void RunOutput::on_epoch(const EpochReport& report) {
 
 void RunOutput::on_divergence(const DivergenceReport& report) {
   record([&](MetricsLog& metrics) { metrics.on_divergence(report); });
+}
+
+void RunOutput::on_wrong_part(const WrongPartReport& report) {
+  record([&](MetricsLog& metrics) { metrics.on_wrong_part(report); });
+  if (world_.rank() != 0) return;
+  const auto host_of = [&](int rank) { return hosts_.at(static_cast<std::size_t>(rank)); };
+  ExitRecord end{.status = ExitStatus::diverged,
+                 .rank = report.ranks.front(),
+                 .host = host_of(report.ranks.front()),
+                 .reason = report.text,
+                 .right_at = report.repeats ? std::optional(report.right_at) : std::nullopt,
+                 .at = StepPhase{report.step, report.pass}};
+  for (const int wrong : report.ranks) {
+    if (report.is_decided && std::ranges::count(end.exclude, host_of(wrong)) == 0)
+      end.exclude.push_back(host_of(wrong));
+  }
+  write_exit_record(folder_, end);
 }
 
 void RunOutput::on_checkpoint(TrainState state, double copy_seconds) {

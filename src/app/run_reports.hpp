@@ -37,7 +37,8 @@ struct ReportedRun {
   TimeProfile& time_profile;
   const RunFolder* folder;  // null: nothing is saved
   const std::vector<std::string>& arguments;
-  std::int64_t steps_done = 0;  // 0: a new run, which overwrites the sample log
+  const std::vector<std::string>& hosts;  // by rank
+  std::int64_t steps_done = 0;            // 0: a new run, which overwrites the sample log
 };
 
 class RunOutput : public RunObserver {
@@ -57,6 +58,8 @@ class RunOutput : public RunObserver {
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
   void on_divergence(const DivergenceReport& report) override;
+  // Also writes exit.json, with the host, before all ranks end.
+  void on_wrong_part(const WrongPartReport& report) override;
   void on_checkpoint(TrainState state, double copy_seconds) override;
   void on_epoch_end(const EpochEnd& end) override;
 
@@ -83,6 +86,8 @@ class RunOutput : public RunObserver {
   RunControl& control_;
   TimeProfile& time_profile_;
   const Assembly& assembly_;
+  OwnedFolder folder_;  // empty: nothing is saved
+  const std::vector<std::string>& hosts_;
   bool resumes_;
   std::optional<MetricsLog> metrics_;   // on rank 0, in the run's folder
   std::optional<LineFile> sample_log_;  // on rank 0

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -132,6 +133,8 @@ class TrainRun {
   std::vector<std::string> start_from_weights();
   void log_resumed(bool has_chosen_schedule);
   void inject_faults();
+  std::string device_text() const;
+  void log_lone_audits(const std::vector<std::string>& devices) const;
 
   World& world_;
   Assembly& assembly_;
@@ -140,7 +143,9 @@ class TrainRun {
   const Log& log_;
   const RunFolder* folder_;
   RunControl control_;
+  std::vector<std::string> hosts_;  // by rank
   std::optional<FaultInjector> fault_injector_;
+  std::unique_ptr<Backend> rehearsed_backend_;  // null: the assembly's is used
   std::optional<Trainer> trainer_;
 };
 
@@ -159,6 +164,12 @@ std::vector<std::string> TrainRun::start_from_weights() {
   }
 }
 
+// The kind of this rank's processor, and the number of its GPU.
+std::string TrainRun::device_text() const {
+  const std::string kind = processor_kind(assembly_.backend->description());
+  return assembly_.processor.is_gpu() ? fmt::format("{}, GPU {}", kind, assembly_.processor.device) : kind;
+}
+
 void TrainRun::build(const Invocation& invocation) {
   const RunConfig& config = assembly_.config;
   const RunMetadata facts{.configuration = config_text(config),
@@ -172,13 +183,22 @@ void TrainRun::build(const Invocation& invocation) {
   if (!config.rehearse.empty()) {
     fault_injector_.emplace(log_);
     assembly_.communicator = fault_injector_->wrap(std::move(assembly_.communicator));
+    if (rehearses_wrong_results(config.rehearse)) rehearsed_backend_ = fault_injector_->wrap(*assembly_.backend);
   }
-  const auto hosts = all_gather_text(world_, world_.host());
+  hosts_ = all_gather_text(world_, world_.host());
+  const auto devices = all_gather_text(world_, device_text());
+  if (config.audit_every > 0) log_lone_audits(devices);
   std::vector<std::string> drawn;
   build_with_shared_choices(world_, config, *assembly_.backend, [&] {
-    TrainerContext context = assembly_.trainer_context();
-    context.rank_status = &rank_status_;
-    context.hosts = hosts;
+    const TrainerContext borrowed = assembly_.trainer_context();
+    const TrainerContext context{.backend = rehearsed_backend_ ? *rehearsed_backend_ : borrowed.backend,
+                                 .communicator = borrowed.communicator,
+                                 .network = borrowed.network,
+                                 .train = borrowed.train,
+                                 .test = borrowed.test,
+                                 .rank_status = &rank_status_,
+                                 .hosts = hosts_,
+                                 .devices = devices};
     trainer_.emplace(context, assembly_.options, facts);
     if (start_.resumed) trainer_->restore(start_.resumed->state);
     if (start_.weights) drawn = start_from_weights();
@@ -195,6 +215,22 @@ void TrainRun::build(const Invocation& invocation) {
     log_.info(fmt::format("nothing left to do: {} done, {} planned; extend the run with --epochs or --steps",
                           plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
+}
+
+// Ranks are audited by others with the same kind of processor.
+void TrainRun::log_lone_audits(const std::vector<std::string>& devices) const {
+  std::vector<std::size_t> alone;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto same = [&](const std::string& device) {
+      return processor_kind(device) == processor_kind(devices[rank]);
+    };
+    if (std::ranges::count_if(devices, same) == 1) alone.push_back(rank);
+  }
+  if (alone.empty()) return;
+  log_.info(
+      fmt::format("--audit-every: no other rank has the processor of rank {}, which therefore audits itself: wrong "
+                  "results that it repeats are not found",
+                  fmt::join(alone, ", ")));
 }
 
 void TrainRun::log_resumed(bool has_chosen_schedule) {
@@ -215,11 +251,14 @@ void TrainRun::log_resumed(bool has_chosen_schedule) {
 // Called last before the run, so that no fault is injected while ranks are still being set up.
 void TrainRun::inject_faults() {
   std::vector<Fault> faults;
+  std::vector<std::string> layers;
+  for (const NetworkLayer& layer : assembly_.network->layers()) layers.push_back(layer.name);
   run_or_throw_on_all(world_, [&] {
     faults = plan_faults(assembly_.config.rehearse, {.ranks = world_.size(),
                                                      .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
                                                      .buckets = std::ssize(trainer_->replica().bucket_ends()),
-                                                     .tensors = trainer_->replica().local_tensors()});
+                                                     .tensors = trainer_->replica().local_tensors(),
+                                                     .layers = layers});
   });
   for (const Fault& fault : faults) {
     if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(fault)));
@@ -243,6 +282,7 @@ std::string TrainRun::train(const Invocation& invocation) {
                                        .time_profile = time_profile,
                                        .folder = folder_,
                                        .arguments = invocation.arguments,
+                                       .hosts = hosts_,
                                        .steps_done = trainer_->steps_done()});
   });
   RunEnd end = RunEnd::planned;

@@ -40,6 +40,14 @@ std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const Load
 
 }  // namespace
 
+struct PartReader::Pipeline {
+  int num_parts;
+  std::vector<SplitBatchSampler> samplers;  // by part
+  BatchWriter writer;
+  BatchFeed feed;
+  StepBatches step{};
+};
+
 class BatchLoader::Prefetcher {
   struct Position {
     std::int64_t epoch = 0;
@@ -67,7 +75,8 @@ class BatchLoader::Prefetcher {
 
  public:
   Prefetcher(const Dataset& data, Backend& backend, const LoaderPlan& plan)
-      : plan_(plan),
+      : data_(data),
+        plan_(plan),
         recipe_(with_image_shape(plan.recipe, data.info())),
         length_(data.info().samples),
         sampler_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
@@ -87,6 +96,7 @@ class BatchLoader::Prefetcher {
 
   const SplitBatchSampler& sampler() const { return sampler_; }
   std::vector<std::int64_t> part_batch_sizes() const { return {part_batch_sizes_.begin(), part_batch_sizes_.end()}; }
+  std::int64_t most_samples() const { return part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin(); }
 
   void seek(std::int64_t epoch, std::int64_t step) {
     if (step < 0) throw Error(ErrorSource::internal, fmt::format("step {} of epoch {}", step, epoch));
@@ -99,9 +109,8 @@ class BatchLoader::Prefetcher {
   void assign(IndexRange parts) {
     auto samplers =
         SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
-    const std::int64_t most = part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin();
     std::vector<BatchFeed> more;
-    while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(context_, most, slots_.size());
+    while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(context_, most_samples(), slots_.size());
 
     stop();
     parts_ = parts;
@@ -116,6 +125,16 @@ class BatchLoader::Prefetcher {
       feeds_[i].enqueue_copy(stream, slot.index, slot.step.batches[i]);
     }
     return slot.step;
+  }
+
+  // Its samplers are not shared with the readers, which use theirs at the same time.
+  std::unique_ptr<PartReader::Pipeline> part_pipeline() const {
+    return std::unique_ptr<PartReader::Pipeline>(new PartReader::Pipeline{
+        .num_parts = plan_.num_parts,
+        .samplers = SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, {0, plan_.num_parts},
+                                                 plan_.last_batch, plan_.order),
+        .writer = BatchWriter(data_, recipe_),
+        .feed = BatchFeed(context_, most_samples(), 1)});
   }
 
  private:
@@ -259,6 +278,7 @@ class BatchLoader::Prefetcher {
     if (slot.is_complete()) changed_.notify_all();
   }
 
+  const Dataset& data_;
   const LoaderPlan plan_;
   const ImageRecipe recipe_;
   const std::int64_t length_;
@@ -292,6 +312,29 @@ std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return prefetc
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { prefetcher_->seek(epoch, step); }
 void BatchLoader::assign(IndexRange parts) { prefetcher_->assign(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return prefetcher_->next(stream); }
+
+std::unique_ptr<PartReader> BatchLoader::make_part_reader() const {
+  return std::unique_ptr<PartReader>(new PartReader(prefetcher_->part_pipeline()));
+}
+
+PartReader::PartReader(std::unique_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}
+
+PartReader::~PartReader() = default;
+
+const StepBatches& PartReader::read(Stream& stream, int part, std::int64_t epoch, std::int64_t step) {
+  auto& [num_parts, samplers, writer, feed, read] = *pipeline_;
+  const SplitBatchSampler& sampler = samplers.at(static_cast<std::size_t>(part));
+  const auto samples = sampler.indices(epoch, step);
+  read = {epoch, step, sampler.batch_samples(epoch, step), {}};
+  Batch& batch = read.batches.emplace_back();
+  batch.part = part;
+  batch.samples = std::ssize(samples);
+  batch.first_position = part_positions(read.global_samples, num_parts, part).begin;
+  feed.wait_until_copied(stream, 0);
+  feed.write(writer, {.samples = samples, .epoch = epoch}, 0, batch.samples);
+  feed.enqueue_copy(stream, 0, batch);
+  return read;
+}
 
 struct ChunkReader::Pipeline {
   Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most)

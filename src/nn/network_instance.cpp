@@ -1,5 +1,6 @@
 #include "tutti/nn/network_instance.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
 #include "pass_plan.hpp"
@@ -186,14 +187,16 @@ void NetworkInstance::forward(Stream& stream, const Tensor& images, LayerMode mo
 
 void NetworkInstance::run_forward(Stream& stream, const Tensor& images) {
   images_ = images.data;
-  for (std::size_t i = 0; i < network_.layers().size(); ++i) {
-    const NetworkLayer& layer = network_.layers()[i];
-    current_->layers[i]->forward(stream,
-                                 {.input = values_of(layer.from),
-                                  .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
-                                  .output = address(current_->activations->blocks(i).output)});
-    layer_done_();
-  }
+  for (std::size_t i = 0; i < network_.layers().size(); ++i) run_layer(stream, i);
+}
+
+void NetworkInstance::run_layer(Stream& stream, std::size_t layer) {
+  const NetworkLayer& node = network_.layers()[layer];
+  current_->layers[layer]->forward(stream,
+                                   {.input = values_of(node.from),
+                                    .residual = takes_residual(node.spec) ? values_of(node.residual_from) : nullptr,
+                                    .output = address(current_->activations->blocks(layer).output)});
+  layer_done_();
 }
 
 void NetworkInstance::copy_logits(Stream& stream, const Tensor& to) const {
@@ -209,6 +212,53 @@ void NetworkInstance::loss(Stream& stream, const Tensor& labels, float gradient_
                                .gradient_scale = gradient_scale,
                                .sums = sums,
                                .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
+}
+
+// Blocks are reused, so that each must be digested before the next layer is computed.
+std::vector<std::uint64_t> NetworkInstance::trace(Stream& stream, const TrainPass& pass) {
+  current_ = &plan_for(pass.images.shape[0], LayerMode::training);
+  set_batch_position(stream, pass.place);
+  images_ = pass.images.data;
+  const std::size_t layers = network_.layers().size();
+  std::vector<std::uint64_t> digests;
+  for (std::size_t i = 0; i < layers; ++i) {
+    run_layer(stream, i);
+    digests.push_back(digest_of_activation(stream, i, current_->activations->blocks(i).output));
+  }
+  loss(stream, pass.labels, pass.gradient_scale, pass.sums);
+  const LayerBlocks& last = current_->activations->blocks(layers - 1);
+  digests.push_back(digest_of_activation(stream, layers - 1, last.output_gradients.front()));
+  for (std::size_t i = layers; i-- > 0;) {
+    run_backward(stream, i, {pass.gradients, pass.sample_fraction});
+    digests.push_back(digest_of_gradients(stream, i, pass.gradients));
+  }
+  return digests;
+}
+
+std::uint64_t NetworkInstance::digest_of_activation(Stream& stream, std::size_t layer, std::size_t block) {
+  const ActivationSpec& activation = current_->layers[layer]->output();
+  const std::int64_t elements = activation.shape.elements();
+  const Buffer memory = backend_.allocate(static_cast<std::size_t>(elements) * sizeof(float));
+  const DigestedTensor plain{memory.view(Shape{elements}, ElementType::f32)};
+  backend_.to_plain(stream, activation, address(block), plain.values);
+  return digest_of(backend_, stream, {&plain, 1});
+}
+
+std::uint64_t NetworkInstance::digest_of_gradients(Stream& stream, std::size_t layer, const Tensor& block) {
+  const NetworkLayer& node = network_.layers()[layer];
+  const LayerBlocks& blocks = current_->activations->blocks(layer);
+  std::vector<ParameterSlice> slices;
+  for (const int number : node.parameters) slices.push_back(network_.layout().slice(number));
+  std::uint64_t digest = slices.empty() ? 0 : digest_of(backend_, stream, block, slices);
+  if (blocks.input_gradient) {
+    digest += digest_of_activation(stream, static_cast<std::size_t>(node.from), *blocks.input_gradient);
+  }
+  // Mixed, as the same values may also be the input's gradient.
+  if (blocks.residual_gradient) {
+    digest +=
+        mix64(digest_of_activation(stream, static_cast<std::size_t>(node.residual_from), *blocks.residual_gradient));
+  }
+  return digest;
 }
 
 void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample_fraction,

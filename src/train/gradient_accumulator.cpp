@@ -1,5 +1,6 @@
 #include "gradient_accumulator.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
@@ -79,6 +80,20 @@ void ExactAccumulator::convert(Stream& stream, IndexRange elements) {
                             {.sums = elements_of(sums_.values, elements),
                              .values = elements_of(gradients_, elements),
                              .offset = elements.begin});
+}
+
+void ExactAccumulator::add_digests(Stream& stream, IndexRange elements, const Tensor& digests) const {
+  const auto at = [&](std::int64_t offset) {
+    return std::ranges::lower_bound(slices_, offset, {}, &ParameterSlice::offset) - slices_.begin();
+  };
+  const IndexRange slices{at(elements.begin), at(elements.end)};
+  std::vector<DigestedTensor> tensors;
+  for (std::int64_t i = slices.begin; i < slices.end; ++i) {
+    const ParameterSlice& slice = slices_[static_cast<std::size_t>(i)];
+    tensors.push_back(
+        {elements_of(sums_.values, {slice.offset, slice.offset + slice.elements()}), digest_start(slice.name)});
+  }
+  if (!tensors.empty()) backend_.add_digests(stream, tensors, elements_of(digests, slices));
 }
 
 void ExactAccumulator::gather_largest() { all_gather_rows(context_.communicator, rows_.values, context_.stream); }

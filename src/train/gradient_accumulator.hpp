@@ -90,6 +90,8 @@ class ExactAccumulator final : public GradientAccumulator {
   bool check();
   // i32 [slices]: ToFixedPoint::largest of this rank's parts.
   Tensor largest() const;
+  // Adds the digests of the sums of these whole slices, under their names, to `digests`, i64 [slices]. Asynchronous.
+  void add_digests(Stream& stream, IndexRange elements, const Tensor& digests) const;
   // i32 [slices]: the grid, equal on all ranks.
   Tensor exponents() const { return exponents_.values; }
 

@@ -80,6 +80,7 @@ void MetricsLog::on_epoch(const EpochReport& report) {
               {"lr", report.learning_rate},
               {"digest", digest_text(report.weights_digest)},
               {"redone_steps", report.redone_steps}};
+  if (report.audits) record["audits"] = *report.audits;
   if (report.test) {
     record["test_loss"] = report.test->mean_loss();
     record["test_acc"] = report.test->accuracy();
@@ -114,6 +115,19 @@ void MetricsLog::on_divergence(const DivergenceReport& report) {
               {"tensors", report.tensors}};
   if (report.equal_after) record["equal_after"] = *report.equal_after;
   on_line(record.dump());
+}
+
+void MetricsLog::on_wrong_part(const WrongPartReport& report) {
+  on_line(Json{{"event", "audit"},
+               {"step", report.step},
+               {"part", report.part},
+               {"ranks", report.ranks},
+               {"decided", report.is_decided},
+               {"layer", report.layer},
+               {"pass", name_of(report.pass)},
+               {"repeats", report.repeats},
+               {"right_at", report.right_at}}
+              .dump());
 }
 
 void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time) {

@@ -10,6 +10,19 @@
 
 namespace tutti {
 
+TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& sums, const Tensor& gradients) {
+  const std::int64_t all = step.batches.global_samples;
+  return {.images = batch.images,
+          .labels = batch.labels,
+          .gradient_scale = 1.0f / static_cast<float>(all),
+          .sums = sums,
+          .gradients = gradients,
+          .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(all)),
+          .place = {.seed = step.seed,
+                    .step = static_cast<std::uint32_t>(step.step),
+                    .first_position = static_cast<std::uint32_t>(batch.first_position)}};
+}
+
 PartWorkers::PartWorkers(const WorkersRequest& request)
     : backend_(request.backend), status_(request.rank_status), restores_sums_(request.restores_sums) {
   for (std::size_t index = 0; index < static_cast<std::size_t>(std::max(1, request.workers)); ++index) {
@@ -90,6 +103,7 @@ void PartWorkers::add(Worker& worker, const PartGradients& part, std::int64_t fi
   }
   if (fresh.begin >= fresh.end) return;
   total_->add(worker.stream, part, fresh);
+  if (observer_ != nullptr && part.index == 0) observer_->on_added(worker.stream, fresh);
   if (size() > 1) worker.stream.synchronize();  // the next part may be on another stream
   {
     const std::scoped_lock lock(mutex_);
@@ -117,6 +131,10 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
   parts_.clear();
   for (const Batch& batch : step.batches.batches) {
     if (batch.samples > 0) parts_.push_back(&batch);
+  }
+  observer_ = step.observer;
+  if (observer_ != nullptr) {
+    std::ranges::stable_partition(parts_, [&](const Batch* batch) { return batch->part == step.observed_part; });
   }
   Stream& stream = workers_.front()->stream;
   const std::int64_t elements = total_->gradients().elements();
@@ -152,19 +170,9 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
   std::optional<PartGradients> unfinished;
   for (std::size_t i = worker.index; i < parts_.size(); i += size()) {
     const Batch& batch = *parts_[i];
-    const auto global_samples = static_cast<double>(step.batches.global_samples);
     const PartGradients part{i, uses_block_of_total(worker, i) ? total_->gradients() : worker.gradients.values};
     if (worker.index == 0) status_.enter(Phase::forward);
-    worker.instance.train(worker.stream,
-                          {.images = batch.images,
-                           .labels = batch.labels,
-                           .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
-                           .sums = worker.sums.values,
-                           .gradients = part.gradients,
-                           .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
-                           .place = {.seed = step.seed,
-                                     .step = static_cast<std::uint32_t>(step.step),
-                                     .first_position = static_cast<std::uint32_t>(batch.first_position)}},
+    worker.instance.train(worker.stream, pass_over(batch, step, worker.sums.values, part.gradients),
                           {.bucket_ends = i + 1 == parts_.size() ? std::span<const std::int64_t>(bucket_ends_)
                                                                  : std::span<const std::int64_t>{},
                            .before_backward =
@@ -177,6 +185,9 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
                                  add(worker, part, final);
                                  if (worker.index == 0) on_final(wait_for_more_than(-1, parts_.size() - 1));
                                }});
+    if (observer_ != nullptr && i == 0) {
+      observer_->on_losses(worker.stream, worker.sums_before.values, worker.sums.values);
+    }
     unfinished = part;
   }
   if (step.timed) worker.stream.synchronize();

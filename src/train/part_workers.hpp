@@ -42,13 +42,29 @@ struct WorkersRequest {
   RankStatus& rank_status;     // receives the phases of the first worker and the progress of all
 };
 
+// Receives what one part contributes to the sums of a step, all of it for later work on the stream.
+class PartObserver {
+ public:
+  virtual ~PartObserver() = default;
+  // These elements of the sum are the part's alone until this returns.
+  virtual void on_added(Stream& stream, IndexRange elements) = 0;
+  // The part has added its losses to `sums`, which were `before`.
+  virtual void on_losses(Stream& stream, const Tensor& before, const Tensor& sums) = 0;
+};
+
 // A rank's parts of one step of the run.
 struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   bool timed = false;  // for seconds_per_part(): waits for the work
+  // Borrowed, or null. The observed part must be one of these; it is added first, so the sum must not depend on the
+  // order of the parts.
+  PartObserver* observer = nullptr;
+  int observed_part = 0;
 };
+// The pass over one of them, which leaves its gradients in that block.
+TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& sums, const Tensor& gradients);
 
 class PartWorkers {
  public:
@@ -68,7 +84,8 @@ class PartWorkers {
   // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
   // its stream.
   using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
-  // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts.
+  // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed
+  // part before all others.
   void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
   // Resets the sums to their values before the last step. Only if the request says that it may be called.
   void restore_sums();
@@ -109,7 +126,8 @@ class PartWorkers {
   GradientAccumulator* total_ = nullptr;
   std::vector<std::int64_t> bucket_ends_;
   std::vector<const Batch*> parts_;  // of the current step, those with samples
-  double seconds_ = 0;               // for all of them
+  PartObserver* observer_ = nullptr;
+  double seconds_ = 0;  // for all of them
 
   std::mutex mutex_;  // of all that follows
   std::condition_variable_any called_;

@@ -6,6 +6,7 @@
 
 #include "exchange.hpp"
 #include "finite_check.hpp"
+#include "part_audit.hpp"
 #include "part_balancer.hpp"
 #include "part_workers.hpp"
 #include "phase_timeline.hpp"
@@ -112,6 +113,10 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
   workers_->collect_gradients(total(), balancer_->max_parts(), ends);
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
+  if (options.safeguards.audit_every_steps > 0) {
+    audit_ = std::make_unique<PartAudit>(
+        AuditedReplica{context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get()});
+  }
 }
 
 Replica::~Replica() = default;
@@ -119,8 +124,9 @@ Replica::~Replica() = default;
 StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.begin_step(request.step + 1, Phase::data);
-  const PartsOfStep parts{
+  const PartsOfStep loaded{
       .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .timed = balancer_->times_next_step()};
+  const PartsOfStep parts = audit_ ? audit_->observed(loaded, balancer_->map()) : loaded;
   clock.end(&StepTimes::input);
   const auto start_exchange = [&](std::int64_t final_elements) {
     clock.end_interval(final_elements);
@@ -130,23 +136,30 @@ StepResult Replica::step(const StepRequest& request) {
     clock.end(&StepTimes::overlapped_exchange);
     context_->status.enter(Phase::backward);
   };
-  workers_->compute(parts, start_exchange);
   StepResult result;
   // Nothing is waited for between the gradients and the update: neither other ranks nor the host.
-  const bool at_once = is_alone() && !gathers_weights() && !exact_ && finite_check_->is_delayed();
-  if (at_once && request.times == nullptr) {
+  if (is_alone() && !gathers_weights() && !exact_ && finite_check_->is_delayed() && request.times == nullptr) {
+    workers_->compute(parts, start_exchange);
     update_at_once(request, parts.batches.batches);
     if (request.digests_gradients) result.gradients_digest = gradients_digest();
     return result;
   }
-  StepOutcome outcome = finish_exchange(request.step, parts.batches.batches);
-  for (; outcome == StepOutcome::repeat; outcome = finish_exchange(request.step, parts.batches.batches)) {
+  const auto compute = [&] {
+    if (audit_) audit_->compute(parts);
+    workers_->compute(parts, start_exchange);
+    if (audit_) result.wrong_part = audit_->compare(parts);
+    if (!result.wrong_part) return finish_exchange(request.step, parts.batches.batches);
+    exchange_->finish(*stream_);
+    return StepOutcome::wrong;
+  };
+  StepOutcome outcome = compute();
+  for (; outcome == StepOutcome::repeat; outcome = compute()) {
     ++result.repetitions;
     workers_->restore_sums();
     clock.restart();
-    workers_->compute(parts, start_exchange);
   }
   clock.end(&StepTimes::waiting);
+  if (outcome == StepOutcome::wrong) return result;
   if (outcome == StepOutcome::skipped) {
     workers_->restore_sums();
     result.skipped = finite_check_->take_skipped();

@@ -107,6 +107,7 @@ void Trainer::restore(const TrainState& state) {
   verified_.reset();
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
+  audits_ = 0;
   logged_ = progress_.epoch_sums;
   sums_at_last_rank_loss_ = context_.communicator.rank() == 0 ? progress_.epoch_sums : LossSums{};
   replica_.workers().set_sums(sums_at_last_rank_loss_);
@@ -147,6 +148,8 @@ void Trainer::step() {
                          .learning_rate = rate,
                          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
                          .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
+  if (done_.wrong_part) throw Error(ErrorSource::diverged, done_.wrong_part->text).on_all_ranks();
+  if (due(progress_.step + 1, options_.safeguards.audit_every_steps)) ++audits_;
   throttle_->end_step();
   replica_.balance_parts();
   if (done_.skipped) done_.skipped->in_all = ++progress_.skipped_steps;
@@ -183,6 +186,7 @@ void Trainer::verified_step(RunObserver& observer) {
     is_due = verifier_ && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
     if (is_due) synchronize();
   } catch (const Error& error) {
+    if (done_.wrong_part) observer.on_wrong_part(*done_.wrong_part);
     // A value that is not finite may come from a bit that flipped on one rank: then the replicas differ.
     const bool everywhere = error.source() == ErrorSource::not_finite && error.scope() == ErrorScope::all_ranks;
     if (verifier_ && everywhere) {
@@ -274,6 +278,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   report.learning_rate = progress_.learning_rate;
   report.weights_digest = replica_.weights_digest();
   report.redone_steps = progress_.redone_steps;
+  if (options_.safeguards.audit_every_steps > 0) report.audits = audits_;
   const bool last = progress_.step == plan_.steps;
   if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
     context_.status.enter(Phase::evaluation);
@@ -331,6 +336,7 @@ void Trainer::start_next_epoch() {
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
   progress_.redone_steps = 0;
+  audits_ = 0;
   sums_at_last_rank_loss_ = {};
   replica_.workers().set_sums({});
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <limits>
 #include <set>
@@ -24,8 +25,17 @@ constexpr double kMaxSeconds = 1e6;
 // By kind: the keys that it accepts besides seed. `of` is the block of a flip: weights, statistics, gradients or a slot
 // of the optimizer.
 constexpr std::array<std::string_view, enum_names(FaultKind{}).size()> kKeys{
-    "rank step phase",  "rank step phase",        "rank step steps phase seconds ms", "rank step of tensor element bit",
-    "rank step bucket", "rank step steps mbps ms"};
+    "rank step phase",
+    "rank step phase",
+    "rank step steps phase seconds ms",
+    "rank step of tensor element bit",
+    "rank step bucket",
+    "rank step steps mbps ms",
+    "rank step steps layer pass kind element bit position"};
+// Those that a seed alone may draw; `wrong` is the last.
+constexpr std::int64_t kDrawnKinds = std::ssize(kKeys) - 1;
+
+constexpr std::array<std::string_view, 2> kPasses{name_of(Phase::forward), name_of(Phase::backward)};
 
 // The phases that every step of every rank has.
 constexpr std::array<Phase, 5> kDrawnPhases{Phase::data, Phase::forward, Phase::backward, Phase::exchange,
@@ -41,7 +51,7 @@ struct Request {
   Fault fault{};
   std::uint64_t seed = 0;
   std::uint32_t index = 0;             // among the faults
-  std::set<std::string_view> given{};  // the keys of fields that were given, and "kind"
+  std::set<std::string_view> given{};  // the keys of fields that were given, and "fault" for its kind
 
   bool has(std::string_view key) const { return given.contains(key); }
 
@@ -61,8 +71,8 @@ struct Request {
   std::string among(std::string_view item, const std::string& name, const std::vector<std::string>& names) const {
     if (!has(item)) return names[static_cast<std::size_t>(draw(item, 0, std::ssize(names) - 1))];
     if (std::ranges::find(names, name) != names.end()) return name;
-    refuse("", fmt::format("{} '{}' is not replicated on every rank: choose one of {}", item, name,
-                           fmt::join(names, ", ")));
+    refuse("", fmt::format("{} '{}' is not {}: choose one of {}", item, name,
+                           item == "layer" ? "in the network" : "replicated on every rank", fmt::join(names, ", ")));
   }
 };
 
@@ -96,6 +106,15 @@ void read_steps(Fault& fault, std::string_view word, std::string_view value) {
   if (is_range) fault.last_step = parse_number(word, value, fault.first_step, kMaxNumber, wanted);
 }
 
+// The enumerator with this name, if it is one of the names.
+template <class Enum, std::size_t n>
+Enum named(std::string_view word, std::string_view name, const std::array<std::string_view, n>& names) {
+  if (std::ranges::find(names, name) == names.end()) {
+    refuse(word, fmt::format("{} is one of {}", word.substr(0, word.find('=')), fmt::join(names, ", ")));
+  }
+  return *value_named<Enum>(name);
+}
+
 void read_field(Request& request, std::string_view word, std::string_view key, std::string_view value) {
   const auto number = [&](auto low, auto high) {
     return parse_number(word, value, low, high, fmt::format("give {} to {}", low, high));
@@ -109,11 +128,7 @@ void read_field(Request& request, std::string_view word, std::string_view key, s
   if (key == "seed") request.seed = number(std::uint64_t{0}, ~std::uint64_t{0});
   if (key == "rank") fault.rank = static_cast<int>(number(std::int64_t{0}, kMaxNumber));
   if (key == "step" || key == "steps") read_steps(fault, word, value);
-  if (key == "phase") {
-    const auto phase = value_named<Phase>(value);
-    if (!phase) refuse(word, fmt::format("phase is one of {}", fmt::join(enum_names(Phase{}), ", ")));
-    fault.phase = *phase;
-  }
+  if (key == "phase") fault.phase = named<Phase>(word, value, enum_names(Phase{}));
   if (key == "seconds") fault.seconds = positive(kMaxSeconds);
   if (key == "ms") fault.seconds = positive(1000 * kMaxSeconds) / 1000;
   if (key == "mbps") fault.mbps = positive(kMaxSeconds);
@@ -122,6 +137,10 @@ void read_field(Request& request, std::string_view word, std::string_view key, s
   if (key == "element") fault.flip.element = number(std::int64_t{0}, std::int64_t{1} << 40);
   if (key == "bit") fault.flip.bit = number(0, 31);
   if (key == "bucket") fault.bucket = number(std::int64_t{0}, kMaxNumber);
+  if (key == "layer") fault.wrong.layer = text();
+  if (key == "position") fault.wrong.position = number(std::int64_t{0}, kMaxNumber);
+  if (key == "pass") fault.phase = named<Phase>(word, value, kPasses);
+  if (key == "kind") fault.wrong.kind = named<WrongKind>(word, value, enum_names(WrongKind{}));
   request.given.insert(key == "steps" ? "step" : key == "ms" ? "seconds" : key);
 }
 
@@ -138,7 +157,7 @@ Request parse_fault(std::string_view text, std::size_t index) {
                               fmt::join(enum_names(FaultKind{}), ", ")));
     }
     fault.kind = *kind;
-    request.given.insert("kind");
+    request.given.insert("fault");
     std::string_view rest = kKeys.at(static_cast<std::size_t>(*kind));
     while (!rest.empty()) keys.push_back(take_until(rest, ' '));
   }
@@ -151,7 +170,9 @@ Request parse_fault(std::string_view text, std::size_t index) {
     }
     read_field(request, word, key, trimmed(value));
   }
-  if (fault.first_step != fault.last_step && fault.kind != FaultKind::delay && fault.kind != FaultKind::slow_link) {
+  const bool lasts =
+      fault.kind == FaultKind::delay || fault.kind == FaultKind::slow_link || fault.kind == FaultKind::wrong;
+  if (fault.first_step != fault.last_step && !lasts) {
     refuse(all, "happens once: give one step");
   }
   if (fault.phase == Phase::starting && request.has("step")) {
@@ -204,6 +225,15 @@ void plan_flip(Request& request, const Tensors& tensors) {
   if (!request.has("bit")) flip.bit = static_cast<int>(request.draw("bit", 0, 31));
 }
 
+void plan_wrong(Request& request, const std::vector<std::string>& layers) {
+  WrongResult& wrong = request.fault.wrong;
+  wrong.layer = request.among("layer", wrong.layer, layers);
+  if (!request.has("pass")) request.fault.phase = request.draw("pass", 0, 1) == 0 ? Phase::forward : Phase::backward;
+  if (!request.has("kind")) wrong.kind = static_cast<WrongKind>(request.draw("wrong kind", 0, 2));
+  wrong.element = request.has("element") ? request.fault.flip.element : request.draw("element", 0, kMaxNumber);
+  wrong.bit = request.has("bit") ? request.fault.flip.bit : static_cast<int>(request.draw("bit", 0, 31));
+}
+
 void plan_steps(Request& request, const StepRange& steps) {
   std::int64_t& first = request.fault.first_step;
   std::int64_t& last = request.fault.last_step;
@@ -220,9 +250,9 @@ void plan_steps(Request& request, const StepRange& steps) {
 Fault plan_fault(Request request, const RehearsedRun& run) {
   if (run.steps.last < run.steps.first) refuse("", "no steps are left in which a fault could be injected");
   Fault& fault = request.fault;
-  if (!request.has("kind")) fault.kind = static_cast<FaultKind>(request.draw("kind", 0, std::ssize(kKeys) - 1));
+  if (!request.has("fault")) fault.kind = static_cast<FaultKind>(request.draw("kind", 0, kDrawnKinds - 1));
   fault.rank = static_cast<int>(request.below("rank", fault.rank, run.ranks, "this job"));
-  if (!request.has("phase")) {
+  if (!request.has("phase") && fault.kind != FaultKind::wrong) {
     fault.phase = kDrawnPhases.at(static_cast<std::size_t>(request.draw("phase", 0, std::ssize(kDrawnPhases) - 1)));
   }
   plan_steps(request, run.steps);
@@ -231,6 +261,7 @@ Fault plan_fault(Request request, const RehearsedRun& run) {
     fault.seconds = static_cast<double>(request.draw("seconds", 1, 20)) / 10;
   }
   if (fault.kind == FaultKind::flip) plan_flip(request, run.tensors);
+  if (fault.kind == FaultKind::wrong) plan_wrong(request, run.layers);
   if (fault.kind == FaultKind::drop_bucket) {
     fault.bucket = request.below("bucket", fault.bucket, run.buckets, "the exchange");
   }
@@ -240,10 +271,13 @@ Fault plan_fault(Request request, const RehearsedRun& run) {
   return fault;
 }
 
+std::string steps_text(const Fault& fault) {
+  return fault.first_step == fault.last_step ? fmt::format("step {}", fault.first_step)
+                                             : fmt::format("steps {} to {}", fault.first_step, fault.last_step);
+}
+
 std::string moment_of(const Fault& fault) {
-  const std::string steps = fault.first_step == fault.last_step
-                                ? fmt::format("step {}", fault.first_step)
-                                : fmt::format("steps {} to {}", fault.first_step, fault.last_step);
+  const std::string steps = steps_text(fault);
   switch (fault.phase) {
     case Phase::starting:
     case Phase::ending:
@@ -259,6 +293,24 @@ std::string moment_of(const Fault& fault) {
 }  // namespace
 
 void validate_rehearsal(const std::string& text) { parse(text); }
+
+bool rehearses_wrong_results(const std::string& text) {
+  return std::ranges::any_of(parse(text),
+                             [](const Request& request) { return request.fault.kind == FaultKind::wrong; });
+}
+
+std::uint32_t wrong_word(const WrongResult& wrong, std::uint32_t word) {
+  constexpr std::uint32_t kStuck = 0x3F803F80;  // two values in bf16, or one in fp32, near 1
+  switch (wrong.kind) {
+    case WrongKind::bit:
+      return word ^ (std::uint32_t{1} << wrong.bit);
+    case WrongKind::scale:
+      return std::bit_cast<std::uint32_t>(2 * std::bit_cast<float>(word));
+    case WrongKind::stuck:
+      return kStuck;
+  }
+  return word;
+}
 
 std::vector<Fault> plan_faults(const std::string& text, const RehearsedRun& run) {
   std::vector<Fault> faults;
@@ -286,6 +338,12 @@ std::string text_of(const Fault& fault) {
                          fault.mbps > 0 ? fmt::format("{} Mbit/s", fault.mbps)
                                         : fmt::format("{} ms per collective", 1000 * fault.seconds),
                          fault.first_step, fault.last_step);
+    case FaultKind::wrong:
+      return fmt::format(
+          "{} computes the {} pass of {} wrong {} {}: {} value {} {}", rank, name_of(fault.phase), fault.wrong.layer,
+          fault.first_step == fault.last_step ? "once at" : "always at", steps_text(fault),
+          fault.wrong.kind == WrongKind::bit ? fmt::format("bit {} of", fault.wrong.bit) : "its", fault.wrong.element,
+          std::array{"is flipped", "is doubled", "is stuck"}.at(static_cast<std::size_t>(fault.wrong.kind)));
   }
   return rank;
 }

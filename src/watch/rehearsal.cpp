@@ -104,15 +104,18 @@ std::unique_ptr<Communicator> FaultInjector::wrap(std::unique_ptr<Communicator> 
 void FaultInjector::begin(const std::vector<Fault>& faults, Flip flip) {
   flip_ = std::move(flip);
   for (const Fault& fault : faults) {
-    if (fault.rank == log_.rank()) planned_.push_back({.fault = fault});
+    if (fault.rank != log_.rank()) continue;
+    (fault.kind == FaultKind::wrong ? wrong_ : planned_).push_back({.fault = fault});
   }
   on_begin({});
 }
 
 std::vector<Fault> FaultInjector::untriggered() const {
   std::vector<Fault> untriggered;
-  for (const Planned& planned : planned_) {
-    if (!planned.last_injected) untriggered.push_back(planned.fault);
+  for (const auto* faults : {&planned_, &wrong_}) {
+    for (const Planned& planned : *faults) {
+      if (!planned.last_injected) untriggered.push_back(planned.fault);
+    }
   }
   return untriggered;
 }
@@ -128,6 +131,7 @@ bool FaultInjector::is_due(const Planned& planned, const StepPhase& at) {
 }
 
 void FaultInjector::on_begin(const StepPhase& at) {
+  step_ = at.step;
   if (at.phase == Phase::data) {
     collectives_ = 0;
     dropped_.reset();
@@ -163,6 +167,8 @@ void FaultInjector::inject(const Fault& fault) {
     case FaultKind::slow_link:
       slow_link_ = &fault;
       break;
+    case FaultKind::wrong:
+      break;  // falsify() injects it
   }
 }
 

@@ -194,6 +194,23 @@ TEST(ProgramOnGpus, FindsABitThatFlipsInADevicesMemory) {
   }
 }
 
+TEST(ProgramOnGpus, AuditsPartsWithoutAChangeOfBits) {
+  Launch launch = kLenet;
+  launch.ranks = 2;
+  launch.words = with(launch.words, {"--parts", "5", "--comm", "nccl"});
+  EXPECT_EQ(weights(launch, {"--audit-every", "1"}), weights(launch, {}));
+}
+
+TEST(ProgramOnGpus, NamesTheGpuThatComputesAWrongResult) {
+  const ChildResult result = run_trainer(
+      3, with(kLenet.words,
+              words_of("--batch-size 16 --lr 0.01 --epochs 3 --parts 3 --comm nccl --device cuda --audit-every 1 "
+                       "--rehearse wrong:rank=2,steps=5-18,layer=conv2,pass=forward,kind=stuck,element=9")));
+  EXPECT_EQ(result.status, 87) << result.err;
+  EXPECT_NE(result.err.find(" multiprocessors), GPU 2) computed part "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(", first in the forward pass of conv2;"), std::string::npos) << result.err;
+}
+
 constexpr const char* kTrainLenet =
     "exec \"$T\" --model lenet --data synthetic:88x1x16x16:4 --lr 0.01 --batch-size 16 --epochs 1 --device cuda ";
 
@@ -273,6 +290,13 @@ TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpu) {
     EXPECT_NE(flipped.err.find(" differs from all others in parameters/dense2/bias;"), std::string::npos)
         << flipped.err;
   }
+}
+
+TEST(ProgramOnGpus, IsAuditedByRanksOfItsKindOnly) {
+  const ChildResult result = train_on_mixed_ranks("--exchange exact --allow-mixed-processors --audit-every 1");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count(result.err, "no other rank has the processor of rank 1, which therefore audits itself"), 1)
+      << result.err;
 }
 
 TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {

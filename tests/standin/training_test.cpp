@@ -68,6 +68,7 @@ struct Training {
   int steps_ahead = 1;
   bool records = true;
   bool stored = true;         // the images are in device memory
+  bool audits = false;        // a part of every step is computed twice
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -86,6 +87,7 @@ std::vector<Training> trainings() {
        .max_workers = 2,
        .stored = false},
       {.name = "resnet", .model = tiny_resnet(), .data = kColored, .parts = 2, .orders = 25},
+      {.name = "resnet_audited", .model = tiny_resnet(), .data = kColored, .parts = 3, .audits = true, .orders = 10},
       {.name = "resnet_of_many_blocks",
        .model = tiny_resnet(),
        .data = "synthetic:48x3x8x8:3",
@@ -110,6 +112,10 @@ TrainerOptions options_of(const Training& training) {
   options.epochs = 2;
   options.learning_rate.base = 0.01;
   options.bucket_bytes = 4096;
+  if (training.audits) {
+    options.exchange.kind = Exchange::exact;
+    options.safeguards.audit_every_steps = 1;
+  }
   return options;
 }
 

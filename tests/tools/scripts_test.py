@@ -302,6 +302,38 @@ class SlurmJob(Jobs):
     def test_is_requeued_three_times_when_the_replicas_differed(self):
         self.assertEqual([(87, "requeue 7\n")] * 3 + [(87, "")], [self.train("exit 87") for _ in range(4)])
 
+    def found_wrong(self, right_at):
+        """An audit has found wrong results on hosts n3 and n5."""
+        record = f'{{"status":87,"rank":2,"reason":"r","exclude":["n3.cluster","n5"],"right_at":{right_at}}}'
+        return f"echo '{record}' >runs/tutti-7/exit.json; exit 143"
+
+    def test_excludes_the_hosts_that_computed_wrong_results(self):
+        for job, hosts in (("ExcNodeList=(null)\n", "n3,n5"), ("ExcNodeList=n[1-2]\n", "n3,n5,n[1-2]")):
+            with self.subTest(job):
+                self.assertEqual((87, f"requeue 7\nupdate JobId=7 ExcNodeList={hosts}\n"),
+                                 self.train(self.found_wrong(0), job))
+        self.assertEqual((87, "requeue 7\n"), self.train("exit 87"))
+
+    def test_in_a_chain_excludes_them_from_the_jobs_after_it(self):
+        self.program("squeue", "echo '8 afternotok:7(unfulfilled)'; echo '10 afternotok:77(unfulfilled)'")
+        self.assertEqual((87, "update JobId=8 ExcNodeList=n3,n5\n"),
+                         self.train(self.found_wrong(0), "Requeue=0", TUTTI_CHAIN="1"))
+
+    def test_sets_checkpoints_aside_that_may_be_wrong_if_an_older_one_is_left(self):
+        folder = self.root / "runs/tutti-7/checkpoints"
+        folder.mkdir(parents=True)
+        files = [f"step-0000{step}{ending}" for step in ("0008", "0009", "0010") for ending in (".json", ".h5")]
+        for right_at, left in ((7, files), (9, files[:4]), (8, files[:2])):
+            for file in files:
+                (folder / file).touch()
+            shutil.rmtree(folder / "suspect", ignore_errors=True)
+            with self.subTest(right_at):
+                self.assertEqual(87, self.train(self.found_wrong(right_at))[0])
+                self.assertEqual(sorted(left), sorted(file.name for file in folder.glob("step-*")))
+                moved = sorted(file.name for file in folder.glob("suspect/*"))
+                self.assertEqual(sorted(set(files) - set(left)), moved)
+                shutil.rmtree(folder / "suspect", ignore_errors=True)
+
     def test_takes_mpirun_where_srun_cannot_connect_the_ranks(self):
         self.program("mpirun", 'kill -TERM $$; echo "mpirun $1 $2" >>calls')  # as scancel does, with all processes
         unset = {"TUTTI_LAUNCHER": "", "SLURM_NTASKS": "4"}

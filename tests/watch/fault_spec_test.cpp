@@ -21,7 +21,8 @@ RehearsedRun run_of(int ranks) {
                       {"statistics", "norm1/mean", 20},
                       {"gradients", "conv1/weight", 500},
                       {"gradients", "norm1/mean", 20},
-                      {"velocity", "conv1/weight", 500}}};
+                      {"velocity", "conv1/weight", 500}},
+          .layers = {"conv1", "norm1", "head"}};
 }
 
 std::string planned(const std::string& text) {
@@ -47,6 +48,10 @@ TEST(FaultSpec, HappensAsItIsWritten) {
             "rank 1 has bit 0 of element 0 of gradients norm1/mean flipped after the exchange of step 8");
   EXPECT_EQ(planned("drop-bucket:rank=0,step=40,bucket=3"), "rank 0 drops bucket 3 of step 40");
   EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,mbps=100"), "rank 0 has a link of 100 Mbit/s in steps 4 to 6");
+  EXPECT_EQ(planned("wrong:rank=2,step=30,layer=conv1,pass=backward,kind=bit,element=7,bit=5"),
+            "rank 2 computes the backward pass of conv1 wrong once at step 30: bit 5 of value 7 is flipped");
+  EXPECT_EQ(planned("wrong:rank=2,steps=30-40,layer=head,pass=forward,kind=stuck,element=0"),
+            "rank 2 computes the forward pass of head wrong always at steps 30 to 40: its value 0 is stuck");
   EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,ms=2.5"), "rank 0 has a link of 2.5 ms per collective in steps 4 to 6");
 }
 
@@ -86,6 +91,9 @@ TEST(FaultSpec, IsRefusedWithTheWrongWordAndTheAllowedOnes) {
   expect("flip:tensor=conv1/bias,of=velocity", "of 'velocity' is not replicated on every rank: choose one of weights");
   expect("flip:tensor=conv1/bias,element=20", "element 20 does not exist: conv1/bias has element 0 to 19");
   expect("drop-bucket:bucket=4", "bucket 4 does not exist: the exchange has bucket 0 to 3");
+  expect("wrong:layer=conv9", "layer 'conv9' is not in the network: choose one of conv1, norm1, head");
+  expect("wrong:pass=update", "--rehearse pass=update: pass is one of forward, backward");
+  expect("wrong:kind=flip", "--rehearse kind=flip: kind is one of bit, scale, stuck");
   expect("seed=7,rank=2", "'rank' is not one of seed");
 }
 
@@ -103,6 +111,9 @@ TEST(FaultSpec, FitsTheRunWhateverTheSeed) {
       EXPECT_TRUE(it.flip.bit >= 0 && it.flip.bit < 32);
       EXPECT_EQ(it.seconds > 0, it.kind == FaultKind::delay);
       EXPECT_EQ(it.mbps > 0, it.kind == FaultKind::slow_link);
+      const Fault wrong = plan_faults("wrong:seed=" + std::to_string(seed), run).front();
+      EXPECT_TRUE(wrong.phase == Phase::forward || wrong.phase == Phase::backward);
+      EXPECT_EQ(std::ranges::count(run.layers, wrong.wrong.layer), 1);
       if (it.kind == FaultKind::flip) {
         const auto tensor = std::ranges::find_if(
             run.tensors, [&](const FlipTarget& t) { return t.block == it.flip.block && t.name == it.flip.tensor; });

@@ -44,6 +44,23 @@ struct StepBatches {
   std::vector<Batch> batches;       // one per part of this rank, in order
 };
 
+// Reads the batch of any part of any step in the calling thread, for a rank that computes a part of another.
+class PartReader {
+ public:
+  ~PartReader();
+  PartReader(const PartReader&) = delete;
+  PartReader& operator=(const PartReader&) = delete;
+
+  // As BatchLoader::next; valid until the next call.
+  const StepBatches& read(Stream& stream, int part, std::int64_t epoch, std::int64_t step);
+
+ private:
+  friend class BatchLoader;
+  struct Pipeline;
+  explicit PartReader(std::unique_ptr<Pipeline> pipeline);
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
 class BatchLoader {
  public:
   // `data` and `backend` are borrowed.
@@ -64,6 +81,9 @@ class BatchLoader {
   // Returns the next step's batches, ordered before the work enqueued in `stream` from now on. The stream must be the
   // same at every call. Epochs follow each other indefinitely. Rethrows errors from reading the data.
   const StepBatches& next(Stream& stream);
+
+  // It borrows this loader's copy of the data on a GPU.
+  std::unique_ptr<PartReader> make_part_reader() const;
 
  private:
   class Prefetcher;

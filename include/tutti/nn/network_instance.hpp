@@ -85,6 +85,10 @@ class NetworkInstance {
   // borrowed until the work is done. Asynchronous.
   void train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks);
 
+  // Computes the same pass layer by layer, without graphs, and digests what each layer writes: the outputs of all
+  // layers, the gradient of the loss, and the gradients of all layers, the last layer first. Slow. Waits.
+  std::vector<std::uint64_t> trace(Stream& stream, const TrainPass& pass);
+
   // The following compute a training pass piece by piece, or evaluate.
 
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
@@ -101,6 +105,7 @@ class NetworkInstance {
   const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
   void set_batch_position(Stream& stream, const BatchPosition& place) const;
   void run_forward(Stream& stream, const Tensor& images);
+  void run_layer(Stream& stream, std::size_t layer);
   // The graphs of such a pass, or null while there are none.
   struct PassGraphs;
   const PassGraphs* graphs_of(Stream& stream, const TrainPass& pass, std::span<const std::int64_t> bucket_ends);
@@ -114,6 +119,9 @@ class NetworkInstance {
     UnfinishedGradients* unfinished = nullptr;
   };
   void run_backward(Stream& stream, std::size_t layer, const GradientTarget& target);
+  // The digest of a layer's output, or of a gradient of it.
+  std::uint64_t digest_of_activation(Stream& stream, std::size_t layer, std::size_t block);
+  std::uint64_t digest_of_gradients(Stream& stream, std::size_t layer, const Tensor& block);
 
   const Network& network_;
   NetworkWeights& weights_;

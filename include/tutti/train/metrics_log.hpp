@@ -8,15 +8,20 @@
 //                               first, and again after every resume: what runs, and the number of steps done before;
 //                               startup_seconds: since the start of its process
 //   {"event":"epoch","epoch":1,"step":235,"train_loss":..,"train_acc":..,"test_loss":..,"test_acc":..,"seconds":..,
-//    "test_seconds":..,"images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1}
+//    "test_seconds":..,"images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1,
+//    "audits":2}
 //                               test figures are null without a test set, a loss where it is not finite; redone_steps:
-//                               steps computed again on a coarser grid (--exchange exact)
+//                               steps computed again on a coarser grid (--exchange exact);
+//                               audits: parts audited in this launch, with --audit-every; none of them was wrong
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}
 //                               averages over the steps since the previous record or resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
 //   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"]}
 //                                                  equal_after is null if they were never shown to be equal
+//   {"event":"audit","step":30,"part":5,"ranks":[2],"decided":true,"layer":"conv1","pass":"backward","repeats":true,
+//    "right_at":20}             a part that these ranks computed wrong; if not decided, any of them; repeats: again,
+//                               when repeated; right_at: the last step in which an audit confirmed the first, or 0
 //   {"event":"time","epoch":1,"step":235,"seconds":..,"data":..,"compute":..,"communication":..,"waiting":..,
 //    "evaluation":..,"checkpoint":..,"other":..,"worst":{"rank":2,"host":"n1","phase":"data","seconds":..},
 //    "ranks":[{"data":..,..},..]}     the time since the last such record, in seconds: means over the ranks, and each
@@ -51,6 +56,7 @@ class MetricsLog final : public RunObserver {
   void on_interval(const IntervalReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_divergence(const DivergenceReport& report) override;
+  void on_wrong_part(const WrongPartReport& report) override;
   void on_skipped(const SkippedReport& report) override;
   // Appends the time since the previous such record, by phase.
   void on_time(const EpochEnd& end, const TimeReport& time);

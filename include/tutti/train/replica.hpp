@@ -24,6 +24,7 @@ class FiniteCheck;
 class GradientExchange;
 class GradientAccumulator;
 class Ownership;
+class PartAudit;
 class PartBalancer;
 class PartWorkers;
 class ReplicaVerifier;
@@ -69,11 +70,13 @@ struct StepRequest {
 struct StepResult {
   std::optional<std::uint64_t> gradients_digest{};  // if it was requested and the step was not skipped
   std::optional<SkippedReport> skipped{};
-  std::int64_t repetitions = 0;  // on a coarser grid (exact)
+  std::optional<WrongPartReport> wrong_part{};  // the state is then lost
+  std::int64_t repetitions = 0;                 // on a coarser grid (exact)
 };
 
-// After the exchange: the gradients are valid, or the step must be repeated on a coarser grid, or it is skipped.
-enum class StepOutcome { valid, repeat, skipped };
+// After the exchange: the gradients are valid, or the step must be repeated on a coarser grid, or it is skipped, or an
+// audit found a wrong part.
+enum class StepOutcome { valid, repeat, skipped, wrong };
 
 class Replica {
  public:
@@ -179,6 +182,7 @@ class Replica {
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<RecordedWork> recorded_updates_;
+  std::unique_ptr<PartAudit> audit_;  // null: no parts are audited
 };
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/storage/train_state.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -27,6 +28,7 @@ struct EpochReport {
   std::uint64_t weights_digest = 0;
   // Steps repeated because a gradient was too large for its grid (--exchange exact).
   std::int64_t redone_steps = 0;
+  std::optional<std::int64_t> audits{};  // parts audited by this launch, if it audits any
 
   double images_per_second() const { return seconds > 0 ? static_cast<double>(train.samples) / seconds : 0; }
 };
@@ -81,6 +83,19 @@ struct DivergenceReport {
   std::string text;                           // the same as a sentence
 };
 
+// A part that was computed twice with different results. The step was not applied.
+struct WrongPartReport {
+  std::int64_t step = 0;  // counted from 1
+  int part = 0;
+  std::vector<int> ranks{};  // those whose result was wrong
+  bool is_decided = false;   // else either of `ranks` may be
+  std::string layer{};       // the first in which the results differ, in this pass
+  Phase pass = Phase::forward;
+  bool repeats = false;       // a repetition was wrong, too, and shows layer and pass exactly
+  std::int64_t right_at = 0;  // the last step in which an audit confirmed the first of `ranks`; 0: none of this launch
+  std::string text{};         // the same as a sentence
+};
+
 // A step that was skipped because a loss or gradient in it was not finite.
 struct SkippedReport {
   std::int64_t step = 0;
@@ -108,8 +123,9 @@ class RunObserver {
   virtual void on_interval(const IntervalReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
-  // The run ends after it.
+  // The run ends after these two.
   virtual void on_divergence(const DivergenceReport&) {}
+  virtual void on_wrong_part(const WrongPartReport&) {}
   // The state holds only the arrays of TrainerOptions::file_shard. Copying them took `copy_seconds`.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
   // No work is pending on the device.

@@ -107,6 +107,7 @@ class Trainer {
   LrSchedule learning_rate_;
   std::vector<SplitBatchSampler> report_samplers_;  // one per part; empty unless samples are reported
   TrainProgress progress_;
+  std::int64_t audits_ = 0;               // of this epoch, in this launch
   LossSums logged_;                       // the epoch's sums when the last interval was reported
   LossSums sums_at_last_rank_loss_;       // this rank's sums when rank_loss() was last called
   StepResult done_;                       // of the last step

@@ -66,6 +66,7 @@ constexpr std::array<std::string_view, 2> enum_names(OnNotFinite) { return {"sto
 struct Safeguards {
   std::int64_t verify_every_steps = 0;  // weights, statistics and optimizer state are compared; 0: never
   OnNotFinite on_not_finite = OnNotFinite::stop;
+  std::int64_t audit_every_steps = 0;  // a part is computed by another rank, too, and compared (exact); 0: never
 };
 
 // For TrainerOptions::schedule_epochs: the schedule ends where the launch does, --steps included. Old runs, whose
@@ -115,8 +116,11 @@ struct TrainerContext {
   const Dataset& train;
   const Dataset* test = nullptr;
   RankStatus* rank_status = nullptr;
-  std::vector<std::string> hosts{};  // by rank, for messages; empty: unknown
+  std::vector<std::string> hosts{};    // by rank, for messages; empty: unknown
+  std::vector<std::string> devices{};  // the processor of each rank; empty: all of one kind
 };
+// The kind of a processor, which decides the bits, of a text such as Backend::description().
+inline std::string processor_kind(const std::string& device) { return device.substr(0, device.find(',')); }
 
 // What goes into checkpoints besides the trainer's own state.
 struct RunMetadata {

@@ -113,6 +113,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
       PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks).parts_of(request.rank).size();
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.batches = (options.steps_ahead + 1) * batch;
+  if (options.safeguards.audit_every_steps > 0) estimate.batches += batch / parts;
   estimate.copies = 2 * block + estimate.batches;
   if (request.shard) estimate.file = estimate.checkpoint / request.shard->files;
   estimate.copies += 2 * estimate.file;  // the copy of the state, and the file made from it

@@ -36,7 +36,7 @@ class Run:
     stretches: list[dict] = dataclasses.field(default_factory=list)  # means over --log-every steps
     times: list[dict] = dataclasses.field(default_factory=list)
     checkpoints: list[dict] = dataclasses.field(default_factory=list)
-    incidents: list[dict] = dataclasses.field(default_factory=list)  # divergences and skipped steps
+    incidents: list[dict] = dataclasses.field(default_factory=list)  # divergences, wrong parts and skipped steps
     damaged: list[int] = dataclasses.field(default_factory=list)  # lines of metrics.jsonl that are not records
     is_cut_off: bool = False  # the last line is half written
     options_text: str = ""  # config.toml
@@ -179,7 +179,7 @@ def _take_lines(run: Run, data: bytes) -> None:
             if event in ("epoch", "time"):
                 record["epoch"] = whole(record, "epoch")
             latest[event][record["step"]] = record
-        elif event in ("divergence", "skipped"):
+        elif event in ("audit", "divergence", "skipped"):
             for name in ("unix_time", "hash"):
                 record.pop(name, None)
             incidents[json.dumps(record, sort_keys=True)] = record

@@ -297,6 +297,9 @@ def _all_events(run: Run) -> list[tuple[int, str, str, bool]]:
         if one["event"] == "skipped":
             found.append((one["step"], "step skipped",
                           f"{fact(one, 'tensor')} was not finite at rank {fact(one, 'rank')}", True))
+        elif one["event"] == "audit":
+            found.append((one["step"], "wrong result", f"rank {_listed(one, 'ranks')} in part {fact(one, 'part')}, "
+                          f"{fact(one, 'pass')} pass of {fact(one, 'layer')}; the run ended", True))
         else:
             then = f"all ranks went back to step {fact(one, 'equal_after')}" \
                 if one.get("heals") is True else "the run ended"

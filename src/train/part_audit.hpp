@@ -1,0 +1,118 @@
+#pragma once
+// Computes a part a second time on another rank, before the update, and compares what both contribute to the sums of
+// the step: digests of the whole numbers of each tensor, which include the batch norm statistics, and the loss sums.
+// The part, and the ranks that compute it again, are drawn from seed and step. The bits of a run do not change.
+
+#include "tutti/train/run_observer.hpp"
+#include "tutti/train/trainer_options.hpp"
+
+#include "part_workers.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// The part of a step that is audited, and the ranks that do it: others with the owner's kind of processor. The owner
+// audits itself if there are none.
+struct AuditDraw {
+  int part = 0;
+  int owner = 0;
+  int auditor = 0;
+  std::optional<int> third{};  // decides who was wrong
+  std::vector<int> ranks() const;
+};
+// The same on all ranks. `devices` as in TrainerContext.
+AuditDraw draw_audit(std::uint64_t seed, std::int64_t step, std::int64_t global_samples, const PartMap& map,
+                     const std::vector<std::string>& devices);
+
+// All borrowed.
+struct AuditedReplica {
+  const TrainerContext& trainer;
+  const TrainerOptions& options;
+  const RankContext& rank;
+  const BatchLoader& loader;
+  const ParameterArena& arena;
+  NetworkWeights& weights;
+  PartWorkers& workers;
+  ExactAccumulator* exact;  // null: refused
+};
+
+class PartAudit final : private PartObserver {
+ public:
+  // The weights must be the initial ones: some parts of the first step are computed as a reference for wrong_ranks().
+  // Throws a usage error without an exact exchange.
+  explicit PartAudit(const AuditedReplica& replica);
+
+  // Prepares the audit of a step before its parts are computed: returns them with the observer, if this rank has the
+  // audited part. Does nothing in a step that is not audited.
+  PartsOfStep observed(const PartsOfStep& parts, const PartMap& map);
+  // Computes the audited part if this rank is to audit it. Call it before the step's own parts are computed, each time
+  // they are.
+  void compute(const PartsOfStep& parts);
+  // Compares the two. Call it before the step's gradients are used, each time they were computed; on a difference the
+  // weights are lost. Collective. Waits.
+  std::optional<WrongPartReport> compare(const PartsOfStep& parts);
+
+ private:
+  // The computations of a part of which this rank records what they contribute.
+  enum Record : std::int64_t { kOwn, kAudit, kAgain, kRecords };
+  // The digests of the tensors, then the fields of LossSums.
+  using Contribution = std::vector<std::int64_t>;
+
+  void on_added(Stream& stream, IndexRange elements) override;
+  void on_losses(Stream& stream, const Tensor& before, const Tensor& sums) override;
+
+  Tensor record(std::int64_t first, std::int64_t elements) const;
+  std::vector<Contribution> read_records();
+  // Digests of what each layer writes for this part with the current weights. Records its contribution as kAgain.
+  std::vector<std::int64_t> trace(const PartsOfStep& part);
+  // The same of some parts of the first step with the initial weights, which must be the current ones.
+  std::vector<std::int64_t> trace_known_parts();
+  struct Repetition {
+    Contribution contribution{};
+    std::vector<std::int64_t> trace{};
+    bool has_changed = false;  // as AuditedRank::has_changed
+  };
+  // Replaces the weights with the initial ones, unless a third rank decides.
+  Repetition repeat(const PartsOfStep& parts);
+  // Collective.
+  WrongPartReport decide(const PartsOfStep& parts, const std::vector<Contribution>& recorded);
+  std::string name_of_rank(int rank) const;
+  std::string text_of(const WrongPartReport& report, const std::vector<int>& others) const;
+
+  const RankContext& rank_;
+  const Network& network_;
+  NetworkWeights& weights_;
+  PartWorkers& workers_;
+  ExactAccumulator& exact_;
+  Tensor block_;  // of the weights
+  Initializer initializer_;
+  std::uint64_t seed_;
+  std::int64_t every_;
+  int num_parts_;
+  std::vector<std::string> hosts_;
+  std::vector<std::string> devices_;
+  std::unique_ptr<PartReader> reader_;
+  OwnedTensor records_;  // i64 [kRecords, slices + twice the fields of LossSums]: digests, sums before, sums after
+  Record recording_ = kOwn;
+  std::optional<AuditDraw> draw_;  // of the current step, if it is audited
+  std::vector<std::int64_t> known_parts_;
+  std::vector<std::int64_t> right_at_;  // by rank, the last step in which an audit confirmed it; 0: none
+};
+
+// What a rank computed for an audited part.
+struct AuditedRank {
+  std::vector<std::vector<std::int64_t>> first{};  // contributions: of the owner and of the auditor
+  std::vector<std::int64_t> again{};               // the same once more
+  bool has_changed = false;                        // computes the known parts differently than at its start
+};
+// The ranks whose first contribution was wrong: those that differ from what two ranks computed; else those that do not
+// repeat their own; else those that have changed. Empty: this cannot be decided.
+std::vector<int> wrong_ranks(const std::map<int, AuditedRank>& ranks);
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+// A layer that computes wrong values in a running program: its audit ends it and names the host, and a resume without
+// the fault ends with the bits of an uninterrupted run.
+
+#include "tutti/base/process.hpp"
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+Words words(const std::string& out, const std::string& more) {
+  return with(words_of("--data synthetic:300x1x12x12:4 --model mlp --batch-size 48 --epochs 2 --parts 6 "
+                       "--checkpoint-every 4steps --keep-checkpoints 0 --out " +
+                       out),
+              words_of(more));
+}
+
+void expect_in(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
+}
+
+TEST(AuditedParts, EndTheJobWithTheHostToExcludeAndResumeToTheBitsOfARunWithoutFaults) {
+  const ScratchFolder wrong;
+  const ScratchFolder whole;
+  const ChildResult result =
+      run_trainer(3, words(wrong.path(),
+                           "--audit-every 1 --rehearse "
+                           "wrong:rank=1,steps=6-14,layer=dense1,pass=backward,kind=stuck,element=9"));
+  EXPECT_EQ(result.status, 87) << result.err;
+  const std::string what = "rank 1 on " + host_name() + " (cpu: ";
+  expect_in(result.err, "the audit of step ");
+  expect_in(result.err, what);
+  expect_in(result.err, "wrong, unlike rank ");
+  expect_in(result.err, ", first in the backward pass of dense1; the step was not applied, but checkpoints of ");
+  const std::string record = read_text(wrong.path() + "/exit.json");
+  expect_in(record, R"({"status":87,"rank":1,"host":")" + host_name() + R"(","reason":"the audit of step )");
+  expect_in(record, R"("exclude":[")" + host_name() + R"("],"right_at":)");
+  expect_in(record, R"("phase":"backward","step":6})");
+  const std::string metrics = read_text(wrong.path() + "/metrics.jsonl");
+  expect_in(metrics, R"({"event":"audit","step":)");
+  expect_in(metrics, R"("ranks":[1],"decided":true,"layer":"dense1","pass":"backward","repeats":true,)");
+
+  const ChildResult resumed = run_trainer(2, words(wrong.path(), "--audit-every 3 --resume"));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  const ChildResult unbroken = run_trainer(3, words(whole.path(), ""));
+  EXPECT_EQ(unbroken.status, 0) << unbroken.err;
+  EXPECT_EQ(last_word(resumed.err, "weights "), last_word(unbroken.err, "weights "));
+}
+
+TEST(AuditedParts, OfTwoRanksAreDecidedByWhatEachComputedAtItsStart) {
+  const ScratchFolder folder;
+  const ChildResult result =
+      run_trainer(2, words(folder.path(),
+                           "--audit-every 2 --rehearse "
+                           "wrong:rank=1,steps=3-14,layer=dense2,pass=forward,kind=stuck,element=2"));
+  EXPECT_EQ(result.status, 87) << result.err;
+  expect_in(result.err, "found that rank 1 on ");
+  expect_in(result.err, ", first in the forward pass of dense2; ");
+}
+
+TEST(AuditedParts, NeedAnExactExchangeAndOneRankIsToldWhatItCannotFind) {
+  const ChildResult refused = run_trainer(words_of("--audit-every 2 --exchange ring --steps 2"));
+  EXPECT_EQ(refused.status, 64) << refused.err;
+  expect_in(refused.err, "--audit-every 2 compares what parts add to an exact sum, and this run has --exchange ring: ");
+  const ChildResult alone = run_trainer(words_of("--audit-every 1 --parts 2 --steps 3"));
+  EXPECT_EQ(alone.status, 0) << alone.err;
+  expect_in(alone.err, "--audit-every: no other rank has the processor of rank 0, which therefore audits itself: ");
+}
+
+}  // namespace
+}  // namespace tutti::test
