@@ -343,4 +343,8 @@ std::string PartAudit::text_of(const WrongPartReport& report, const std::vector<
   return text + "; resume (--resume) " + (report.is_decided ? "without that host" : "on other hosts");
 }
 
+std::unique_ptr<PartAudit> make_part_audit(const AuditedReplica& replica) {
+  return replica.options.safeguards.audit_every_steps > 0 ? std::make_unique<PartAudit>(replica) : nullptr;
+}
+
 }  // namespace tutti

@@ -105,6 +105,9 @@ class PartAudit final : private PartObserver {
   std::vector<std::int64_t> right_at_;  // by rank, the last step in which an audit confirmed it; 0: none
 };
 
+// Null without audits.
+std::unique_ptr<PartAudit> make_part_audit(const AuditedReplica& replica);
+
 // What a rank computed for an audited part.
 struct AuditedRank {
   std::vector<std::vector<std::int64_t>> first{};  // contributions: of the owner and of the auditor

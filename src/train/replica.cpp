@@ -113,10 +113,7 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
   workers_->collect_gradients(total(), balancer_->max_parts(), ends);
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
-  if (options.safeguards.audit_every_steps > 0) {
-    audit_ = std::make_unique<PartAudit>(
-        AuditedReplica{context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get()});
-  }
+  audit_ = make_part_audit({context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get()});
 }
 
 Replica::~Replica() = default;

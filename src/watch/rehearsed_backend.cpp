@@ -90,6 +90,7 @@ class RehearsedBackend final : public Backend {
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override {
     inner_.blend(stream, to, from, share);
   }
+  void convert(Stream& stream, const Tensor& to, const Tensor& from) override { inner_.convert(stream, to, from); }
   void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override {
     inner_.to_fixed_point(stream, grid, request);
   }
