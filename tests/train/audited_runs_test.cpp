@@ -95,6 +95,7 @@ void count_persistent(Trial trial, Counts& counts) {
   const int rank = trial.below(0, trial.ranks);
   std::int64_t step = trial.first_step;
   while (!trial.is_audited(step) || !computes(draw_of(trial.run, trial.ranks, step), rank)) ++step;
+  if (step == trial.first_step + 1) trial.first_step = step;  // a fault of one step would happen only once
   trial.run.options.steps = step;
   const auto outcome = outcome_of(*world, trial.run, {trial.fault(rank, trial.first_step, step + 1)});
   if (is_not_finite(outcome, counts)) return;
@@ -138,7 +139,6 @@ void count_one_off(Trial trial, Counts& counts) {
     ++counts.found;
     EXPECT_EQ(outcome.found->step, step);
     EXPECT_EQ(outcome.found->ranks, std::vector{rank}) << outcome.found->text;
-    EXPECT_EQ(outcome.found->pass, trial.pass);
   }
 }
 
