@@ -1,5 +1,6 @@
 """trainer replay and trainer audit: honest runs are confirmed, and broken chains of records are found."""
 
+import functools
 import json
 import os
 import pathlib
@@ -8,11 +9,13 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 TRAINER = os.environ["TUTTI_TRAINER"]
 MPIEXEC = os.environ["TUTTI_MPIEXEC"]
+COMPANIONS = pathlib.Path(__file__).resolve().parents[2] / "tools/companions"
 STEP = 10  # steps between two checkpoints
 STEPS = 60
 MODEL = "--model mlp --parts 2 --batch-size 20 --test-every 1".split()
@@ -54,17 +57,23 @@ def records_of(folder):
     return records
 
 
+@functools.cache
+def honest_run():
+    """Returns a folder for all trainings of the module, with the data and an honest run in it."""
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    root = pathlib.Path(folder.name)
+    data = write_images(root / "data")
+    return root, data, train(root / "honest", "--data", data, *MODEL, *SAVING, "--epochs", "3")
+
+
 class Audited(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.data = write_images(cls.root / "data")
-        cls.honest = train(cls.root / "honest", "--data", cls.data, *MODEL, *SAVING, "--epochs", "3")
+        cls.root, cls.data, cls.honest = honest_run()
 
-    def copy(self, name="copy"):
-        folder = self.root / name
+    def copy(self):
+        folder = self.root / "copy"
         shutil.rmtree(folder, ignore_errors=True)
         return pathlib.Path(shutil.copytree(self.honest, folder))
 
@@ -88,6 +97,18 @@ class Replays(Audited):
         run(TRAINER, "replay", self.honest, "--to", "61", status=64)
         run(TRAINER, "replay", self.honest, "--to", "0", status=64)
         run(TRAINER, "replay", self.honest, "--to", "5", "--out", self.data, status=64)
+
+    def test_do_not_accuse_a_run_if_the_trainer_is_killed_or_cannot_be_started(self):
+        fake = self.root / "fake"
+        for command, status in (("kill -KILL $$", 137), ("exit 1", 65)):
+            with self.subTest(command):
+                fake.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+                fake.chmod(0o755)
+                ran = subprocess.run([sys.executable, COMPANIONS / "trainer-replay", self.honest, "--to", "37"],
+                                     env={**os.environ, "TUTTI_TRAINER": str(fake)}, capture_output=True, text=True,
+                                     check=False, timeout=240)
+                self.assertEqual((status, ""), (ran.returncode, ran.stdout), ran.stderr)
+                self.assertRegex(ran.stderr, r"^fake: steps 30 to 37 cannot be replayed: \w")
 
 
 class HonestRuns(Audited):

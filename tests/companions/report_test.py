@@ -223,14 +223,16 @@ class Page(unittest.TestCase):
         self.put("exit.json", '{"status":88,"rank":1,"host":"n1","reason":"the loss is not finite"}')
         diverged = {"event": "divergence", "step": 80, "ranks": [2], "tensors": ["w"]}
         wrong = {"event": "audit", "step": 82, "part": 5, "ranks": [2], "layer": "conv1", "pass": "forward"}
+        undecided = {**wrong, "step": 83, "ranks": [0, 2], "decided": False}
         skipped = {"event": "skipped", "step": 85, "rank": 0, "tensor": "conv1/weight"}
         root = self.page(START, checkpoint(50), checkpoint(60, failure="disk full"), checkpoint(90), skipped, epoch(1),
-                         START | {"ranks": 3}, diverged, wrong, skipped, epoch(1, 0.4), tail="no record\n")
+                         START | {"ranks": 3}, diverged, wrong, undecided, skipped, epoch(1, 0.4), tail="no record\n")
         section = root.section("events")
         self.assertEqual([["0", "started", "4 ranks, cpu"], ["50", "resumed", "3 ranks, cpu"],
                           ["60", "checkpoint failed", "disk full"],
                           ["80", "replicas diverged", "rank 2 in w; the run ended"],
                           ["82", "wrong result", "rank 2 in part 5, forward pass of conv1; the run ended"],
+                          ["83", "wrong result", "one of ranks 0, 2 in part 5, forward pass of conv1; the run ended"],
                           ["85", "step skipped", "conv1/weight was not finite at rank 0"],
                           ["100", "ended with status 88", "the loss is not finite (rank 1 on n1)"]], section.rows()[1:])
         self.assertIn("1 damaged line of metrics.jsonl was skipped.", section.text)

@@ -1,6 +1,7 @@
 """Starts the trainer on ranks for a companion: with the launcher of the companion, or else with srun or mpirun."""
 
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -74,6 +75,28 @@ def stop(process):
     except ProcessLookupError:
         pass
     process.wait()
+
+
+def reason_in(errors, folder=None):
+    """The reason why a training failed: its own message, or else the launcher's."""
+    if folder:
+        try:
+            return json.loads((folder / "exit.json").read_text(encoding="utf-8"))["reason"]
+        except (OSError, ValueError, KeyError):
+            pass
+    text = errors.decode("utf-8", "replace").replace("\r", "\n")
+    name = re.escape(pathlib.PurePath(program.trainer()).name)
+    for pattern in (rf"^{name}: (.*)", r"^.*(exited on signal .*?)\.?$", r"^\s*([^-\s\[].*)"):
+        found = re.search(pattern, text, re.MULTILINE)
+        if found:
+            return found[1].strip()
+    return ""
+
+
+def ask(*words):
+    """Runs a command of the program to its end, without a launcher."""
+    return subprocess.run([program.trainer(), *map(str, words)], env=environment_without_ranks(),
+                          stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
 
 def find_launcher(requested, most_ranks, words):

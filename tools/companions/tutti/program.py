@@ -95,6 +95,10 @@ def printable(text):
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
+def plural(count, noun):
+    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+
+
 def print_note(text):
     """Prints a line to stderr, which may be full or closed."""
     try:

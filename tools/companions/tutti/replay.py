@@ -40,6 +40,7 @@ class Launch:
 class Claims:
     """What a run has recorded, without the steps that a later launch has computed again."""
     folder: pathlib.Path
+    records: list[dict] = dataclasses.field(default_factory=list)  # all, with their lines
     launches: list[Launch] = dataclasses.field(default_factory=list)
     results: dict[tuple[int, str], dict] = dataclasses.field(default_factory=dict)  # by step and event
     checkpoints: dict[int, dict] = dataclasses.field(default_factory=dict)  # manifests by step
@@ -65,8 +66,8 @@ class Claims:
 
 
 def read(folder: str) -> Claims:
-    claims = Claims(pathlib.Path(folder).resolve())
-    for record in MetricsFile(folder).read():
+    claims = Claims(pathlib.Path(folder).resolve(), MetricsFile(folder).read())
+    for record in claims.records:
         step, event = record.get("step", 0), record["event"]
         if event == "run":
             claims.launches = [one for one in claims.launches if one.begin < step] + [Launch(step, record)]
@@ -150,16 +151,17 @@ class Replayer:
             words += ["--time-limit", str(max(1, round(limit)))]
         process = self.launcher.start(self.ranks, [program.trainer(), *words])
         try:
-            errors = process.communicate()[1].decode("utf-8", "replace")
+            errors = process.communicate()[1]
         except BaseException:
             launch.stop(process)
             raise
         (out / "replay.toml").unlink()
-        if process.returncode not in (program.DONE, STOPPED):
-            record = out / "exit.json"
-            reason = json.loads(text_of(record))["reason"] if record.exists() else errors.strip()
-            raise Failure(max(process.returncode, 1), f"steps {begin} to {until} cannot be replayed: {reason}")
-        return process.returncode == program.DONE
+        status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        if status not in (program.DONE, STOPPED):
+            reason = launch.reason_in(errors, out) or f"the launcher ended with status {status}"
+            raise Failure(status if status > program.NO else BAD_INPUT,
+                          f"steps {begin} to {until} cannot be replayed: {reason}")
+        return status == program.DONE
 
     def _configuration(self, one: Launch, out: pathlib.Path) -> str:
         """The options of a launch. Early versions recorded them only in its checkpoints and, of the last launch, in
@@ -177,9 +179,8 @@ class Replayer:
                                  "no checkpoint with its options is left")
 
     def _ask(self, *words) -> subprocess.CompletedProcess:
-        """Runs a command of the program, without a launcher."""
-        answer = subprocess.run([program.trainer(), *words], env=launch.environment_without_ranks(), check=False,
-                                stdin=subprocess.DEVNULL, capture_output=True)
+        """Runs a command of the program. Its status 1 is an answer, and higher ones are failures."""
+        answer = launch.ask(*words)
         if answer.returncode not in (program.DONE, program.NO):
             raise Failure(answer.returncode, answer.stderr.decode("utf-8", "replace").strip().partition(": ")[2])
         return answer
@@ -198,7 +199,7 @@ class Replayer:
             held, confirmed = step, confirmed + 1
         if of_state:
             raise Mismatch(f"step {end}: {of_state}")
-        text = f"{confirmed} record{'' if confirmed == 1 else 's'}"
+        text = program.plural(confirmed, "record")
         return (end, text + " and its checkpoint") if has_state else (held, text)
 
     def _check_conditions(self, here: dict) -> None:
@@ -227,11 +228,3 @@ class Replayer:
         if diff.returncode == program.DONE and not re.search(r"^  (--|the networks)", found, re.MULTILINE):
             return ""
         return f"the checkpoint of step {step} (A) and its replay (B) differ:\n{found.rstrip()}"
-
-
-def keep_only(step: int, out: pathlib.Path) -> None:
-    """Removes the other checkpoints of a replay."""
-    for file in (out / "checkpoints").iterdir():
-        if not file.name.startswith(f"step-{step:08}."):
-            file.unlink()
-

@@ -36,7 +36,7 @@ class Run:
     stretches: list[dict] = dataclasses.field(default_factory=list)  # means over --log-every steps
     times: list[dict] = dataclasses.field(default_factory=list)
     checkpoints: list[dict] = dataclasses.field(default_factory=list)
-    incidents: list[dict] = dataclasses.field(default_factory=list)  # divergences, wrong parts and skipped steps
+    incidents: list[dict] = dataclasses.field(default_factory=list)  # divergences, wrong results and skipped steps
     damaged: list[int] = dataclasses.field(default_factory=list)  # lines of metrics.jsonl that are not records
     is_cut_off: bool = False  # the last line is half written
     options_text: str = ""  # config.toml

@@ -7,8 +7,9 @@ import base64
 import dataclasses
 import pathlib
 
+from tutti.program import plural
 from tutti.report import markup
-from tutti.report.markup import Html, count, element, joined, percent, plural
+from tutti.report.markup import Html, count, element, percent
 
 MATRIX_CLASSES = 24  # more could not be read
 TABLE_CLASSES = 1000

@@ -62,10 +62,6 @@ def folded(title: str, content: Html) -> Html:
     return element("details", element("summary", title), content)
 
 
-def plural(count: object, noun: str) -> str:
-    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
-
-
 def percent(share: float) -> str:
     """Prints 0 % and 100 % only for exactly these shares."""
     if share in (0, 1):

@@ -8,8 +8,9 @@ import pathlib
 import shlex
 
 from tutti import program
+from tutti.program import plural
 from tutti.report import charts, markup
-from tutti.report.markup import Html, count, decimal, element, joined, percent, plural, seconds, short, table
+from tutti.report.markup import Html, count, decimal, element, percent, seconds, short, table
 from tutti.run_folder import Run, figure, whole, words
 
 MOST_EVENTS = 200
@@ -298,7 +299,8 @@ def _all_events(run: Run) -> list[tuple[int, str, str, bool]]:
             found.append((one["step"], "step skipped",
                           f"{fact(one, 'tensor')} was not finite at rank {fact(one, 'rank')}", True))
         elif one["event"] == "audit":
-            found.append((one["step"], "wrong result", f"rank {_listed(one, 'ranks')} in part {fact(one, 'part')}, "
+            whose = "one of ranks" if one.get("decided") is False else "rank"
+            found.append((one["step"], "wrong result", f"{whose} {_listed(one, 'ranks')} in part {fact(one, 'part')}, "
                           f"{fact(one, 'pass')} pass of {fact(one, 'layer')}; the run ended", True))
         else:
             then = f"all ranks went back to step {fact(one, 'equal_after')}" \
