@@ -58,6 +58,8 @@ newest_checkpoint() {
   echo "${manifests[-1]}"
 }
 
+exit_record_has() { [[ -r $out/exit.json && $(<"$out/exit.json") =~ $1 ]]; } # REGEX
+
 # Runs a training in the folder `out` and sets its `status`, which launchers may hide, and `saved` if it stopped after
 # saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed after a warning gets status
 # 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure, such as a
@@ -73,7 +75,7 @@ train() { # OPTIONS
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
   status=0
   wait "$run" || status=$?
-  if ((status)) && [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"status\":([0-9]+) ]]; then
+  if ((status)) && exit_record_has '"status":([0-9]+)'; then
     status=${BASH_REMATCH[1]}
     if ((status == 75)); then saved=1; fi
   fi
@@ -87,12 +89,11 @@ has_progressed() {
   if [[ $(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) =~ \"step\":([0-9]+) ]]; then
     done=${BASH_REMATCH[1]}
   fi
-  [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"step\":([0-9]+) ]] && ((BASH_REMATCH[1] > done + 1))
+  exit_record_has '"step":([0-9]+)' && ((BASH_REMATCH[1] > done + 1))
 }
 
 # Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a
-# bit flip on one rank (87: the replicas differed; each checkpoint was verified before it was saved; or an audit found a
-# wrong result), or the launcher.
+# fault of one rank (87: replicas differed, or an audit found a wrong result), or the launcher.
 # Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
 may_retry() {
   ((status == 70 || status == 86 || status == 87 || status > 128)) || return
@@ -111,7 +112,7 @@ may_retry() {
 # The hosts that an audit found to compute wrong results, with those that the job excludes already; empty: none.
 wrong_hosts() {
   local hosts
-  [[ $status == 87 && -r $out/exit.json && $(<"$out/exit.json") =~ \"exclude\":\[([^]]+)\] ]] || return 0
+  if ((status != 87)) || ! exit_record_has '"exclude":\[([^]]+)\]'; then return; fi
   hosts=$(sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}") # short names, as Slurm's
   if [[ $job =~ ExcNodeList=([^[:space:]]+) && ${BASH_REMATCH[1]} != '(null)' ]]; then hosts+=,${BASH_REMATCH[1]}; fi
   echo "$hosts"
@@ -129,7 +130,7 @@ exclude_hosts() { # HOSTS JOB...
 # Moves checkpoints aside that may contain wrong results, if an older one is left to resume from.
 set_wrong_checkpoints_aside() {
   local manifest step right_at older='' wrong=()
-  [[ $status == 87 && -r $out/exit.json && $(<"$out/exit.json") =~ \"right_at\":([0-9]+) ]] || return 0
+  if ((status != 87)) || ! exit_record_has '"right_at":([0-9]+)'; then return; fi
   right_at=${BASH_REMATCH[1]}
   for manifest in "$out"/checkpoints/step-*.json; do
     step=${manifest##*/step-}
@@ -156,10 +157,10 @@ train_and_requeue() { # OPTIONS
   out=$folder$element
   choose_launcher
   train "$@"
+  set_wrong_checkpoints_aside # also after the last crash: somebody may resume the training
   ((status == 75)) || may_retry || give_up "$status"
   local end="status $status"
   if [[ $saved ]]; then end=saved; elif ((status == 75)); then end='stopped before it had saved'; fi
-  set_wrong_checkpoints_aside
   job=$(scontrol show job "$task") || true
   hosts=$(wrong_hosts)
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then

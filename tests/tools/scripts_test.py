@@ -323,16 +323,17 @@ class SlurmJob(Jobs):
         folder = self.root / "runs/tutti-7/checkpoints"
         folder.mkdir(parents=True)
         files = [f"step-0000{step}{ending}" for step in ("0008", "0009", "0010") for ending in (".json", ".h5")]
-        for right_at, left in ((7, files), (9, files[:4]), (8, files[:2])):
+        for right_at, left, crashes in ((7, files, 0), (9, files[:4], 1), (8, files[:2], 2), (8, files[:2], 3)):
             for file in files:
                 (folder / file).touch()
             shutil.rmtree(folder / "suspect", ignore_errors=True)
-            with self.subTest(right_at):
-                self.assertEqual(87, self.train(self.found_wrong(right_at))[0])
+            (self.root / "runs/tutti-7/crashes").write_text("crash\n" * crashes, encoding="utf-8")
+            with self.subTest(right_at=right_at, crashes=crashes):
+                status, calls = self.train(self.found_wrong(right_at))
+                self.assertEqual((87, crashes < 3), (status, "requeue 7\n" in calls))
                 self.assertEqual(sorted(left), sorted(file.name for file in folder.glob("step-*")))
                 moved = sorted(file.name for file in folder.glob("suspect/*"))
                 self.assertEqual(sorted(set(files) - set(left)), moved)
-                shutil.rmtree(folder / "suspect", ignore_errors=True)
 
     def test_takes_mpirun_where_srun_cannot_connect_the_ranks(self):
         self.program("mpirun", 'kill -TERM $$; echo "mpirun $1 $2" >>calls')  # as scancel does, with all processes
