@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 
 namespace tutti::test {
@@ -20,10 +19,6 @@ Words words(const std::string& out, const std::string& more) {
                        "--checkpoint-every 4steps --keep-checkpoints 0 --out " +
                        out),
               words_of(more));
-}
-
-void expect_in(const std::string& text, const std::string& words) {
-  EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
 }
 
 TEST(AuditedParts, EndTheJobWithTheHostToExcludeAndResumeToTheBitsOfARunWithoutFaults) {

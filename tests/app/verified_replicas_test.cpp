@@ -21,10 +21,6 @@ Words words(const std::string& out, const std::string& more) {
 }
 constexpr const char* kFlip = " --rehearse flip:rank=1,step=4,of=velocity,tensor=dense1/weight,element=7,bit=20";
 
-void expect_in(const std::string& text, const std::string& words) {
-  EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
-}
-
 TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndSaveNoDivergedState) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(3, words(folder.path(), kFlip));

@@ -20,57 +20,33 @@ template <> inline constexpr auto kCudnnType<cudnnGenStatsMode_t> = CUDNN_TYPE_G
 
 namespace {
 
-// A convolution of square images, padded by half of the kernel.
-struct Convolution {
-  std::int64_t channels;
-  std::int64_t outputs;
-  std::int64_t extent;
-  std::int64_t stride = 1;
-  std::int64_t kernel = 3;
-};
+// Of 256 square images, with 3x3 filters.
+ConvolutionShape convolution(std::int64_t channels, std::int64_t outputs, std::int64_t extent,
+                             std::int64_t stride = 1) {
+  return {.samples = 256,
+          .channels = channels,
+          .height = extent,
+          .width = extent,
+          .outputs = outputs,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .stride = stride,
+          .padding = 1};
+}
 
 // A graph of a convolution's pass and what is computed before and after it. Virtual tensors are not in memory.
 class Fusion {
  public:
-  Fusion(cudnnDataType_t type, const Convolution& convolution) : type_(type), convolution_(convolution) {}
+  Fusion(cudnnDataType_t type, const ConvolutionShape& shape) : type_(type), shape_(shape) {}
 
   CudnnDescriptor input() { return input_image(type_, false); }
   CudnnDescriptor output() { return output_image(type_, false); }
   CudnnDescriptor virtual_input() { return input_image(CUDNN_DATA_FLOAT, true); }
   CudnnDescriptor virtual_output() { return output_image(CUDNN_DATA_FLOAT, true); }
 
-  void forward(const CudnnDescriptor& x, const CudnnDescriptor& y) {
-    CudnnDescriptor& pass = add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, filters());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, window());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0f);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.0f);
-    pass.finalize();
-  }
-
-  void input_gradient(const CudnnDescriptor& dx) {
-    CudnnDescriptor& pass = add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, filters());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, output());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, window());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1.0f);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0f);
-    pass.finalize();
-  }
-
-  void weight_gradient(const CudnnDescriptor& x) {
-    CudnnDescriptor& pass = add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, filters());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, output());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, window());
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1.0f);
-    pass.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0.0f);
-    pass.finalize();
-  }
+  void forward(const CudnnDescriptor& x, const CudnnDescriptor& y) { convolve(ConvolutionPass::forward, x, y); }
+  void input_gradient(const CudnnDescriptor& dx) { convolve(ConvolutionPass::input_gradient, dx, output()); }
+  void weight_gradient(const CudnnDescriptor& x) { convolve(ConvolutionPass::weight_gradient, x, output()); }
 
   // y = x + factor * b or x * b.
   void combine(cudnnPointwiseMode_t mode, const CudnnDescriptor& x, const CudnnDescriptor& b, const CudnnDescriptor& y,
@@ -103,8 +79,8 @@ class Fusion {
     const CudnnDescriptor scaled = virtual_input();
     const CudnnDescriptor shifted = virtual_input();
     CudnnDescriptor rectified = input_image(type_, true);
-    combine(CUDNN_POINTWISE_MUL, input(), channel_values(convolution_.channels, type_), scaled);
-    combine(CUDNN_POINTWISE_ADD, scaled, channel_values(convolution_.channels, type_), shifted);
+    combine(CUDNN_POINTWISE_MUL, input(), channel_values(shape_.channels, type_), scaled);
+    combine(CUDNN_POINTWISE_ADD, scaled, channel_values(shape_.channels, type_), shifted);
     relu(shifted, rectified);
     return rectified;
   }
@@ -115,8 +91,8 @@ class Fusion {
     work.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
     work.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
     work.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
-    work.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, channel_values(convolution_.outputs));
-    work.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, channel_values(convolution_.outputs));
+    work.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, channel_values(shape_.outputs));
+    work.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, channel_values(shape_.outputs));
     work.finalize();
   }
 
@@ -124,9 +100,9 @@ class Fusion {
   // the gradient of the batch norm.
   void relu_gradient_and_sums(const CudnnDescriptor& dx) {
     const CudnnDescriptor x = input();
-    const CudnnDescriptor mean = channel_values(convolution_.channels);
-    const CudnnDescriptor inverse = channel_values(convolution_.channels);
-    const CudnnDescriptor scale = channel_values(convolution_.channels);
+    const CudnnDescriptor mean = channel_values(shape_.channels);
+    const CudnnDescriptor inverse = channel_values(shape_.channels);
+    const CudnnDescriptor scale = channel_values(shape_.channels);
     const CudnnDescriptor apart = virtual_input();
     const CudnnDescriptor normal = virtual_input();
     const CudnnDescriptor scaled = virtual_input();
@@ -135,7 +111,7 @@ class Fusion {
     combine(CUDNN_POINTWISE_ADD, x, mean, apart, -1);
     combine(CUDNN_POINTWISE_MUL, apart, inverse, normal);
     combine(CUDNN_POINTWISE_MUL, normal, scale, scaled);
-    combine(CUDNN_POINTWISE_ADD, scaled, channel_values(convolution_.channels), shifted);
+    combine(CUDNN_POINTWISE_ADD, scaled, channel_values(shape_.channels), shifted);
     relu_gradient(dx, shifted, gradient);
     CudnnDescriptor& work = add(CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR);
     work.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_DATA_FLOAT);
@@ -148,11 +124,11 @@ class Fusion {
          {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC,
           CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC,
           CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS})
-      work.set(result, channel_values(convolution_.channels));
+      work.set(result, channel_values(shape_.channels));
     work.finalize();
   }
 
-  CudnnDescriptor output_values() { return channel_values(convolution_.outputs); }
+  CudnnDescriptor output_values() { return channel_values(shape_.outputs); }
 
   // The number of deterministic configurations in cuDNN's lists whose engines are not compiled at run time. All of them
   // can be built. Whether cuDNN proposes others depends on whether there is a driver.
@@ -182,8 +158,7 @@ class Fusion {
 
  private:
   static bool is_compiled_or_random(const CudnnDescriptor& configuration) {
-    const CudnnDescriptor engine =
-        std::move(configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
+    const CudnnDescriptor engine = engine_of(configuration);
     const auto behavior = engine.values<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, 32);
     const auto numerical = engine.values<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 32);
     return std::ranges::count(behavior, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) > 0 ||
@@ -202,30 +177,18 @@ class Fusion {
     return work;
   }
 
-  CudnnDescriptor window() const {
-    const std::vector<std::int64_t> padding(2, convolution_.kernel / 2);
-    CudnnDescriptor descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding);
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding);
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<std::int64_t>(2, convolution_.stride));
-    descriptor.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<std::int64_t>(2, 1));
-    descriptor.finalize();
-    return descriptor;
+  void convolve(ConvolutionPass pass, const CudnnDescriptor& input, const CudnnDescriptor& output) {
+    operations_.push_back(convolution_operation(pass, shape_, {input, filters(), output}));
   }
 
   CudnnDescriptor input_image(cudnnDataType_t type, bool is_virtual) {
-    return tensor({kSamples, convolution_.channels, convolution_.extent, convolution_.extent}, type, is_virtual);
+    return tensor({shape_.samples, shape_.channels, shape_.height, shape_.width}, type, is_virtual);
   }
   CudnnDescriptor output_image(cudnnDataType_t type, bool is_virtual) {
-    const std::int64_t extent = (convolution_.extent - 1) / convolution_.stride + 1;
-    return tensor({kSamples, convolution_.outputs, extent, extent}, type, is_virtual);
+    return tensor({shape_.samples, shape_.outputs, shape_.output_height(), shape_.output_width()}, type, is_virtual);
   }
   CudnnDescriptor filters() {
-    return tensor({convolution_.outputs, convolution_.channels, convolution_.kernel, convolution_.kernel}, type_,
-                  false);
+    return tensor({shape_.outputs, shape_.channels, shape_.kernel_height, shape_.kernel_width}, type_, false);
   }
   CudnnDescriptor channel_values(std::int64_t channels, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     return tensor({1, channels, 1, 1}, type, false);
@@ -244,9 +207,8 @@ class Fusion {
     return descriptor;
   }
 
-  static constexpr std::int64_t kSamples = 256;
   cudnnDataType_t type_;
-  Convolution convolution_;
+  ConvolutionShape shape_;
   std::int64_t tensors_ = 0;
   std::vector<CudnnDescriptor> operations_;
 };
@@ -305,11 +267,11 @@ const std::vector<FusionCase>& fusions() {
 // The fewest configurations for any of ResNet-18's convolutions of 1x28x28 that are followed by a batch norm.
 int fewest_precompiled(const CudnnTarget& gpu, cudnnDataType_t type, const FusionCase& fusion) {
   int fewest = 1000;
-  for (const Convolution& convolution :
-       {Convolution{8, 64, 28}, Convolution{64, 64, 28}, Convolution{64, 128, 28, 2}, Convolution{128, 128, 14},
-        Convolution{128, 256, 14, 2}, Convolution{256, 256, 7}, Convolution{256, 512, 7, 2},
-        Convolution{512, 512, 4}}) {
-    Fusion graph(type, convolution);
+  for (const ConvolutionShape& shape :
+       {convolution(8, 64, 28), convolution(64, 64, 28), convolution(64, 128, 28, 2), convolution(128, 128, 14),
+        convolution(128, 256, 14, 2), convolution(256, 256, 7), convolution(256, 512, 7, 2),
+        convolution(512, 512, 4)}) {
+    Fusion graph(type, shape);
     fusion.build(graph);
     fewest = std::min(fewest, graph.precompiled(gpu));
   }

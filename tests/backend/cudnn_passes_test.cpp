@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <future>
 #include <iterator>
@@ -114,8 +113,7 @@ struct Offer {
 template <class Note>
 std::string notes_of(const CudnnEngine& engine, cudnnBackendAttributeName_t name,
                      std::initializer_list<std::pair<Note, std::string_view>> texts) {
-  const auto descriptor =
-      std::move(engine.configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
+  const auto descriptor = engine_of(engine.configuration);
   const auto notes = descriptor.values<Note>(name, 32);
   std::string text;
   for (const auto& [note, words] : texts) {

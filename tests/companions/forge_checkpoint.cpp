@@ -1,4 +1,4 @@
-// Forges a checkpoint for audit_test.py, with all checksums as the program would have written them:
+// Forges a checkpoint for forged_runs_test.py, with all checksums as the program would have written them:
 //
 //   forge_checkpoint CHECKPOINT OPTIONS POSITION NUDGE METRICS_HASH FOLDER
 //

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import pathlib
 import random
 import re
 import shutil
@@ -94,8 +93,8 @@ class Forger:
                         record["weights" if record["event"] == "digest" else "digest"] = weights
         return self.folder
 
-    def step(self, first=STEP, last=STEPS):
-        return self.draw.randrange(first, last + 1, STEP)
+    def step(self, last=STEPS):
+        return self.draw.randrange(STEP, last + 1, STEP)
 
     # The kinds of forgeries: each returns the intervals that do not hold.
 
@@ -106,8 +105,8 @@ class Forger:
 
     def another_rate(self):
         begin = self.step(last=STEPS - STEP)
-        options = self.test.donor("--data", self.test.data, "--lr", "0.06")
-        self.train_on(begin, begin + STEP, options)
+        other = self.test.trained("--lr", "0.06", "--steps", "1")
+        self.train_on(begin, begin + STEP, checkpoint(other, 1))
         if begin + STEP < STEPS:
             self.train_on(begin + STEP, STEPS)
         return {begin + STEP}
@@ -115,7 +114,8 @@ class Forger:
     def relabelled_or_dropped_samples(self):
         begin = self.step(last=STEPS - STEP)
         data = self.draw.choice([self.test.relabelled, self.test.dropped])
-        self.train_on(begin, STEPS, self.test.donor("--data", data), words=["--data", data])
+        other = self.test.trained("--steps", "1", data=data)
+        self.train_on(begin, STEPS, checkpoint(other, 1), words=["--data", data])
         return set(range(begin + STEP, STEPS + 1, STEP))
 
     def skipped_steps(self):
@@ -125,7 +125,7 @@ class Forger:
 
     def checkpoint_of_another_run(self):
         step = self.step()
-        self.sources[step] = self.test.other_run("--seed", "5")
+        self.sources[step] = self.test.trained("--seed", "5")
         return {step, step + STEP}
 
     def edited_accuracies(self):
@@ -141,12 +141,12 @@ class Forger:
         return {one["step"] + STEP // 2, other["step"] + STEP // 2}
 
     def another_seed(self):
-        self.take(self.test.other_run("--seed", str(self.draw.randrange(1, 4))), range(1, STEPS + 1))
+        self.take(self.test.trained("--seed", str(self.draw.randrange(1, 4))), range(1, STEPS + 1))
         return set(self.sources)
 
     def changed_options(self):
         options = self.draw.choice(["--momentum 0.8", "--weight-decay 1e-3", "--label-smoothing 0.05"])
-        self.take(self.test.other_run(*options.split()), range(1, STEPS + 1))
+        self.take(self.test.trained(*options.split()), range(1, STEPS + 1))
         return set(self.sources)
 
     def truncated_log(self):
@@ -169,18 +169,12 @@ class Forgeries(Audited):
         cls.dropped = write_images(cls.root / "dropped", lambda labels: labels[:-5])
         cls.made = {}
 
-    def other_run(self, *words):
+    def trained(self, *words, data=None):
+        """Another run, with these options."""
+        words = ("--data", data or self.data, *words)
         if words not in self.made:
-            self.made[words] = train(self.root / f"other-{len(self.made)}", "--data", self.data, *MODEL, *SAVING,
-                                     "--epochs", "3", *words)
+            self.made[words] = train(self.root / f"other-{len(self.made)}", *MODEL, *SAVING, "--epochs", "3", *words)
         return self.made[words]
-
-    def donor(self, *words):
-        """A checkpoint with these options."""
-        if words not in self.made:
-            self.made[words] = train(self.root / f"donor-{len(self.made)}", *MODEL, "--epochs", "3", "--steps", "1",
-                                     *words)
-        return checkpoint(self.made[words], 1)
 
     def forgery(self, number):
         """A forged run, and its intervals that do not hold; none if its records do not."""

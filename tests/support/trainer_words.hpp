@@ -23,6 +23,10 @@ inline Words with(Words words, const Words& more) {
   return words;
 }
 
+inline void expect_in(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
+}
+
 // The text after the last occurrence of `word`, up to a comma or the end of the line.
 inline std::string last_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);

@@ -58,18 +58,12 @@ struct AuditedRun {
 };
 
 // What one rank has seen.
-struct AuditedOutcome {
+struct AuditedOutcome final : Recorder {
+  void on_wrong_part(const WrongPartReport& report) override { found = report; }
+
   std::optional<WrongPartReport> found;
   std::string not_finite;  // why the run ended in a step that was not audited
-  std::int64_t steps = 0;
-  std::vector<DigestReport> digests;
-  std::vector<EpochReport> epochs;
-};
-
-class AuditRecorder final : public Recorder {
- public:
-  void on_wrong_part(const WrongPartReport& report) override { found = report; }
-  std::optional<WrongPartReport> found;
+  std::int64_t steps_done = 0;
 };
 
 // Collective over the world.
@@ -89,22 +83,18 @@ inline AuditedOutcome outcome_of(World& world, const AuditedRun& run, const std:
                          .rank_status = &rank_status,
                          .devices = run.devices};
   for (int rank = 0; rank < world.size(); ++rank) context.hosts.push_back(fmt::format("n{}", rank));
-  AuditRecorder recorder;
   AuditedOutcome outcome;
   Trainer trainer(context, run.options, {});
   rank_status.add(injector);
   injector.begin(faults, {});
   try {
-    trainer.run(recorder);
+    trainer.run(outcome);
   } catch (const Error& error) {
     EXPECT_EQ(error.scope(), ErrorScope::all_ranks) << error.what();
-    EXPECT_EQ(error.exit_status(), recorder.found ? ExitStatus::diverged : ExitStatus::not_finite) << error.what();
-    if (!recorder.found) outcome.not_finite = error.what();
+    EXPECT_EQ(error.exit_status(), outcome.found ? ExitStatus::diverged : ExitStatus::not_finite) << error.what();
+    if (!outcome.found) outcome.not_finite = error.what();
   }
-  outcome.found = recorder.found;
-  outcome.steps = trainer.steps_done();
-  outcome.digests = recorder.digests;
-  outcome.epochs = recorder.epochs;
+  outcome.steps_done = trainer.steps_done();
   return outcome;
 }
 
@@ -113,6 +103,8 @@ inline AuditDraw draw_of(const AuditedRun& run, int ranks, std::int64_t step) {
   return draw_audit(run.options.seed, step - 1, run.options.batch_size,
                     PartMap::chosen(run.options.part_map.parts_by_rank, run.options.num_parts, ranks), run.devices);
 }
+
+inline bool computes(const AuditDraw& draw, int rank) { return draw.owner == rank || draw.auditor == rank; }
 
 inline Fault wrong(int rank, std::int64_t first_step, std::int64_t last_step, const std::string& layer, Phase pass,
                    const WrongResult& result = {}) {

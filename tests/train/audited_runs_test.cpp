@@ -20,8 +20,6 @@ int number(const char* name, int otherwise) {
   return given == nullptr ? otherwise : std::stoi(given);
 }
 
-bool computes(const AuditDraw& draw, int rank) { return draw.owner == rank || draw.auditor == rank; }
-
 // The same on all ranks.
 struct Trial {
   explicit Trial(unsigned seed) : random(seed) {
@@ -200,7 +198,7 @@ TEST(AuditedRuns, ReportNothingWithoutAFault) {
     if (!world) continue;
     const auto outcome = outcome_of(*world, run, {});
     EXPECT_FALSE(outcome.found) << outcome.found->text;
-    EXPECT_EQ(outcome.steps, options.steps);
+    EXPECT_EQ(outcome.steps_done, options.steps);
   }
 }
 

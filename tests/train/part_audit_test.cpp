@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::int64_t kForever = 1000;
 
-bool computes(const AuditDraw& draw, int rank) { return draw.owner == rank || draw.auditor == rank; }
-
 // The first step from `step` on in whose audit the rank computes.
 std::int64_t found_at(const AuditedRun& run, int rank, std::int64_t step) {
   while (!computes(draw_of(run, test_world().size(), step), rank)) ++step;
@@ -51,7 +49,7 @@ TEST(PartAudit, NamesRankLayerAndPassOfAFaultThatPersistsAtTheNextAuditThatDraws
         outcome_of(test_world(), run, {wrong(each.rank, 4, kForever, each.layer, each.pass, each.result)});
     ASSERT_TRUE(outcome.found);
     EXPECT_EQ(outcome.found->step, found_at(run, each.rank, 4));
-    EXPECT_EQ(outcome.steps, outcome.found->step - 1);
+    EXPECT_EQ(outcome.steps_done, outcome.found->step - 1);
     EXPECT_EQ(outcome.found->part, draw_of(run, test_world().size(), outcome.found->step).part);
     EXPECT_EQ(outcome.found->ranks, std::vector{each.rank}) << outcome.found->text;
     EXPECT_TRUE(outcome.found->is_decided && outcome.found->repeats);

@@ -29,7 +29,6 @@ std::uint64_t bytes_of_steps(Wire wire) {
 }
 
 TEST(Bf16Gradients, HaveHalfTheBytes) {
-  const OwnedData data = open_small("synthetic:640x1x28x28:10");
   const Network network(built_in_model("lenet"), Shape{1, 28, 28}, 10);
   const auto steps_elements = static_cast<std::uint64_t>(10 * network.layout().block_elements());
   const std::uint64_t in_fp32 = bytes_of_steps(Wire::fp32);

@@ -83,21 +83,13 @@ const OperationNames& names_of(ConvolutionPass pass) {
 }
 
 CudnnDescriptor operation(ConvolutionPass pass, const ConvolutionShape& shape) {
-  const OperationNames& names = names_of(pass);
-  CudnnDescriptor descriptor(names.type);
-  descriptor.set(names.input,
-                 tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision));
-  descriptor.set(
-      names.filters,
-      tensor(kFilterTensor, {shape.outputs, shape.channels, shape.kernel_height, shape.kernel_width}, shape.precision));
-  descriptor.set(names.output,
-                 tensor(kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()},
-                        shape.precision));
-  descriptor.set(names.window, window(shape));
-  descriptor.set(names.result_factor, 1.0f);
-  descriptor.set(names.former_factor, 0.0f);
-  descriptor.finalize();
-  return descriptor;
+  return convolution_operation(
+      pass, shape,
+      {.input = tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision),
+       .filters = tensor(kFilterTensor, {shape.outputs, shape.channels, shape.kernel_height, shape.kernel_width},
+                         shape.precision),
+       .output = tensor(kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()},
+                        shape.precision)});
 }
 
 CudnnDescriptor graph_of(const CudnnTarget& target, const CudnnDescriptor& operation) {
@@ -106,10 +98,6 @@ CudnnDescriptor graph_of(const CudnnTarget& target, const CudnnDescriptor& opera
   target.apply_to(graph);
   graph.finalize();
   return graph;
-}
-
-CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
-  return std::move(configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
 }
 
 bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
@@ -128,6 +116,24 @@ EngineChoice choice_in(const CudnnDescriptor& configuration) {
 }
 
 }  // namespace
+
+CudnnDescriptor convolution_operation(ConvolutionPass pass, const ConvolutionShape& shape,
+                                      const ConvolutionOperands& tensors) {
+  const OperationNames& names = names_of(pass);
+  CudnnDescriptor descriptor(names.type);
+  descriptor.set(names.input, tensors.input);
+  descriptor.set(names.filters, tensors.filters);
+  descriptor.set(names.output, tensors.output);
+  descriptor.set(names.window, window(shape));
+  descriptor.set(names.result_factor, 1.0f);
+  descriptor.set(names.former_factor, 0.0f);
+  descriptor.finalize();
+  return descriptor;
+}
+
+CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
+  return std::move(configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
+}
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) : type_(type) {
   cudnnBackendDescriptor_t descriptor = nullptr;
