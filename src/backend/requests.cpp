@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace tutti {
@@ -119,18 +118,17 @@ void require_shape(std::string_view what, const Tensor& tensor, const Shape& sha
           shape.text());
 }
 
-std::array<float, 8> factors_of(const AdamWStep& step) {
+AdamWFactors factors_of(const AdamWStep& step) {
   const double first_bias = 1 - std::pow(step.beta1, static_cast<double>(step.step));
   const double second_bias = 1 - std::pow(step.beta2, static_cast<double>(step.step));
-  return std::bit_cast<std::array<float, 8>>(
-      AdamWFactors{.decay_factor = static_cast<float>(1 - step.learning_rate * step.weight_decay),
-                   .rate = static_cast<float>(step.learning_rate / first_bias),
-                   .beta1 = static_cast<float>(step.beta1),
-                   .beta2 = static_cast<float>(step.beta2),
-                   .one_minus_beta1 = static_cast<float>(1 - step.beta1),
-                   .one_minus_beta2 = static_cast<float>(1 - step.beta2),
-                   .inverse_root = static_cast<float>(1 / std::sqrt(second_bias)),
-                   .epsilon = static_cast<float>(step.epsilon)});
+  return {.decay_factor = static_cast<float>(1 - step.learning_rate * step.weight_decay),
+          .rate = static_cast<float>(step.learning_rate / first_bias),
+          .beta1 = static_cast<float>(step.beta1),
+          .beta2 = static_cast<float>(step.beta2),
+          .one_minus_beta1 = static_cast<float>(1 - step.beta1),
+          .one_minus_beta2 = static_cast<float>(1 - step.beta2),
+          .inverse_root = static_cast<float>(1 / std::sqrt(second_bias)),
+          .epsilon = static_cast<float>(step.epsilon)};
 }
 
 }  // namespace tutti

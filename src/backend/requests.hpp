@@ -49,17 +49,4 @@ void require_images(const ImageSet& images);
 // Throws unless a tensor of an ImageGather has this shape.
 void require_shape(std::string_view what, const Tensor& tensor, const Shape& shape);
 
-// factors_of() an AdamW step, by name. Passed to kernels by value.
-struct AdamWFactors {
-  float decay_factor;  // 1 - learning_rate * weight_decay
-  float rate;
-  float beta1;
-  float beta2;
-  float one_minus_beta1;
-  float one_minus_beta2;
-  float inverse_root;
-  float epsilon;
-};
-static_assert(sizeof(AdamWFactors) == sizeof(decltype(factors_of(AdamWStep{}))));
-
 }  // namespace tutti

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <span>
@@ -225,7 +227,7 @@ class AdamW final : public FlatOptimizer {
     std::vector<float> numbers;
     for (const bool exempt : {false, true}) {
       step_.weight_decay = weight_decay(exempt);
-      std::ranges::copy(factors_of(step_), std::back_inserter(numbers));
+      std::ranges::copy(std::bit_cast<std::array<float, 8>>(factors_of(step_)), std::back_inserter(numbers));
     }
     set_values(stream, std::move(numbers));
   }

@@ -3,7 +3,6 @@
 
 #include "tutti/backend/tensor.hpp"
 
-#include <array>
 #include <cstdint>
 
 namespace tutti {
@@ -46,8 +45,18 @@ struct AdamWStep {
   Tensor gradient_factor{};
   Tensor factors{};
 };
-// All that the step's numbers amount to for one element.
-std::array<float, 8> factors_of(const AdamWStep& step);
+// What the numbers of an AdamW step amount to for one element.
+struct AdamWFactors {
+  float decay_factor;  // 1 - learning_rate * weight_decay
+  float rate;
+  float beta1;
+  float beta2;
+  float one_minus_beta1;
+  float one_minus_beta2;
+  float inverse_root;
+  float epsilon;
+};
+AdamWFactors factors_of(const AdamWStep& step);
 
 // For each of n tensors: factor = trust * |w| / (|g| * gradient_factor + weight_decay * |w|), 1 where either norm is 0.
 struct TrustFactors {

@@ -1,13 +1,12 @@
-#include "tutti/base/bf16.hpp"
 #include "tutti/base/error.hpp"
 
 #include "backend/cpu/backend.hpp"
+#include "backend/cpu/element.hpp"
 #include "backend/requests.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -67,6 +66,14 @@ double sum_block(std::span<const float> values) {
   return std::accumulate(std::begin(lanes), std::end(lanes), 0.0);
 }
 
+template <class To, class From>
+void convert_each(const Tensor& to, const Tensor& from) {
+  auto* const results = static_cast<To*>(to.data);
+  const auto* const values = static_cast<const From*>(from.data);
+  const std::int64_t elements = to.elements();
+  for (std::int64_t i = 0; i < elements; ++i) set(results[i], to_float(values[i]));
+}
+
 }  // namespace
 
 void CpuBackend::copy(Stream&, const Tensor& to, const Tensor& from) {
@@ -92,16 +99,7 @@ void CpuBackend::convert(Stream&, const Tensor& to, const Tensor& from) {
   require_host(to);
   require_host(from);
   require_conversion(to, from);
-  const std::int64_t elements = to.elements();
-  if (to.type == ElementType::bf16) {
-    auto* const rounded = static_cast<Bf16*>(to.data);
-    const auto* const values = static_cast<const float*>(from.data);
-    for (std::int64_t i = 0; i < elements; ++i) rounded[i] = to_bf16(values[i]);
-  } else {
-    auto* const values = static_cast<float*>(to.data);
-    const auto* const rounded = static_cast<const Bf16*>(from.data);
-    for (std::int64_t i = 0; i < elements; ++i) values[i] = to_float(rounded[i]);
-  }
+  to.type == ElementType::bf16 ? convert_each<Bf16, float>(to, from) : convert_each<float, Bf16>(to, from);
 }
 
 void CpuBackend::sgd_step(Stream&, const SgdStep& step) {
@@ -125,7 +123,7 @@ void CpuBackend::adamw_step(Stream&, const AdamWStep& step) {
   for (const std::size_t size : {gradients.size(), first.size(), second.size()}) {
     require_equal_sizes("a gradient step over", weights.size(), size);
   }
-  const auto of = std::bit_cast<AdamWFactors>(factors_of(step));
+  const AdamWFactors of = factors_of(step);
   const float factor = factor_of(step.gradient_factor);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const float gradient = gradients[i] * factor;

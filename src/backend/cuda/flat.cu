@@ -6,8 +6,8 @@
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
 #include "flat.cuh"
+#include "floats.cuh"
 
-#include <bit>
 #include <cstring>
 #include <initializer_list>
 #include <vector>
@@ -28,14 +28,10 @@ struct BlendElements {
   float share;
 };
 
-struct RoundElements {
-  __nv_bfloat16* to;
-  const float* from;
-};
-
-struct WidenElements {
-  float* to;
-  const __nv_bfloat16* from;
+template <class To, class From>
+struct ConvertElements {
+  To* to;
+  const From* from;
 };
 
 struct SearchElements {
@@ -106,19 +102,11 @@ __device__ void step(const BlendElements& work, std::int64_t at) {
   store(work.to, at, to);
 }
 
-template <int kSize>
-__device__ void step(const RoundElements& work, std::int64_t at) {
-  const FloatVec<kSize> from = load<kSize>(work.from, at);
-  Vec<__nv_bfloat16, kSize> to;
-  for (int i = 0; i < kSize; ++i) to.values[i] = __float2bfloat16_rn(from.values[i]);
-  store(work.to, at, to);
-}
-
-template <int kSize>
-__device__ void step(const WidenElements& work, std::int64_t at) {
-  const Vec<__nv_bfloat16, kSize> from = load<kSize>(work.from, at);
-  FloatVec<kSize> to;
-  for (int i = 0; i < kSize; ++i) to.values[i] = __bfloat162float(from.values[i]);
+template <int kSize, class To, class From>
+__device__ void step(const ConvertElements<To, From>& work, std::int64_t at) {
+  const Vec<From, kSize> from = load<kSize>(work.from, at);
+  Vec<To, kSize> to;
+  for (int i = 0; i < kSize; ++i) set(to.values[i], to_float(from.values[i]));
   store(work.to, at, to);
 }
 
@@ -281,10 +269,11 @@ void CudaBackend::convert(Stream& stream, const Tensor& to, const Tensor& from) 
   const FlatExtent extent = extent_of("converting", {to, from});
   if (to.type == ElementType::bf16) {
     return launch_steps(native(as_cuda_stream(stream)),
-                        RoundElements{reinterpret_cast<__nv_bfloat16*>(device_bf16(to)), device_f32(from)}, extent);
+                        ConvertElements<Bf16, float>{reinterpret_cast<Bf16*>(device_bf16(to)), device_f32(from)},
+                        extent);
   }
   launch_steps(native(as_cuda_stream(stream)),
-               WidenElements{device_f32(to), reinterpret_cast<const __nv_bfloat16*>(device_bf16(from))}, extent);
+               ConvertElements<float, Bf16>{device_f32(to), reinterpret_cast<const Bf16*>(device_bf16(from))}, extent);
 }
 
 void CudaBackend::find_all_not_finite(Stream& stream, std::span<const NotFiniteSearch> searches) {
@@ -333,7 +322,7 @@ void CudaBackend::adamw_steps(Stream& stream, std::span<const AdamWStep> steps) 
                       .gradients = device_f32(step.gradients),
                       .first = device_f32(step.first_moment),
                       .second = device_f32(step.second_moment),
-                      .of = std::bit_cast<AdamWFactors>(factors_of(step)),
+                      .of = factors_of(step),
                       .factors = step.factors.data == nullptr
                                      ? nullptr
                                      : reinterpret_cast<const AdamWFactors*>(device_f32(step.factors)),

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 namespace tutti::cuda {
 namespace {
@@ -148,9 +147,7 @@ void launch_unpack(cudaStream_t stream, std::span<const PackedFilters> layers) {
   launch_for(stream, layers, unpack_filters<Bf16>, unpack_filters<float>);
 }
 
-void PackedGradients::finish(Stream& stream) {
-  launch_unpack(native(as_cuda_stream(stream)), std::exchange(gradients_, {}));
-}
+void PackedGradients::finish(Stream& stream) { launch_unpack(native(as_cuda_stream(stream)), gradients_); }
 
 CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values)
     : device_(processor.device), type_(processor.type), spec_(spec), values_(values.begin(), values.end()) {

@@ -69,6 +69,15 @@ void prepare_shared_device(const World& world) {
   for (const Setting& setting : kSettings) set(setting.name, setting.value, false);
 }
 
+// Makes NCCL log its choices to memory, unless NCCL_DEBUG is set. Call it before the first NCCL call, too.
+void begin_log() {
+  const std::string path = log_path();
+  if (std::getenv("NCCL_DEBUG") != nullptr || path.empty()) return;
+  set("NCCL_DEBUG", "INFO", true);
+  set("NCCL_DEBUG_SUBSYS", "INIT,GRAPH", true);
+  set("NCCL_DEBUG_FILE", path, true);
+}
+
 }  // namespace
 
 void check(ncclResult_t result, std::source_location where) {

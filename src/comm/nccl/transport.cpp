@@ -1,6 +1,5 @@
 #include "transport.hpp"
 
-#include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
 
 #include <fmt/format.h>
@@ -9,10 +8,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <set>
 #include <string_view>
-#include <utility>
 
 namespace tutti::nccl {
 namespace {
@@ -38,17 +35,19 @@ std::string link_of(std::string_view path) {
   return path == "C2C" ? "NVLink-C2C" : fmt::format("PCIe ({})", path);
 }
 
+// Without empty texts. Collective.
+std::set<std::string> of_all_ranks(World& world, const std::string& mine) {
+  const auto all = all_gather_text(world, mine);
+  std::set<std::string> texts(all.begin(), all.end());
+  texts.erase("");
+  return texts;
+}
+
 }  // namespace
 
-void begin_log() {
-  const std::string path = fmt::format("/proc/self/fd/{}", log_file().get());
-  if (std::getenv("NCCL_DEBUG") != nullptr || ::access(path.c_str(), W_OK) != 0) return;
-  for (const auto& [name, value] : {std::pair("NCCL_DEBUG", "INFO"), std::pair("NCCL_DEBUG_SUBSYS", "INIT,GRAPH"),
-                                    std::pair("NCCL_DEBUG_FILE", path.c_str())}) {
-    if (::setenv(name, value, 1) != 0) {
-      throw Error(ErrorSource::internal, fmt::format("cannot set {} in the environment", name));
-    }
-  }
+std::string log_path() {
+  std::string path = fmt::format("/proc/self/fd/{}", log_file().get());
+  return ::access(path.c_str(), W_OK) == 0 ? path : "";
 }
 
 std::string read_log() {
@@ -71,15 +70,10 @@ Transport transport_in(const std::string& log) {
 }
 
 std::string transport_text(World& world, const Transport& mine) {
-  const bool has_hosts = !world.all_true(world.local_size() == world.size());
-  std::set<std::string> within;
-  std::set<std::string> between;
-  for (const std::string& link : all_gather_text(world, mine.within_host)) within.insert(link);
-  for (const std::string& network : all_gather_text(world, mine.between_hosts)) between.insert(network);
-  within.erase("");
-  between.erase("");
+  const std::set<std::string> within = of_all_ranks(world, mine.within_host);
+  const std::set<std::string> between = of_all_ranks(world, mine.between_hosts);
   std::string text = fmt::format("{}", fmt::join(within, " and "));
-  if (has_hosts && !between.empty()) {
+  if (world.local_size() < world.size() && !between.empty()) {
     text += fmt::format("{}{} between hosts", text.empty() ? "" : ", ", fmt::join(between, " and "));
   }
   return text;

@@ -7,9 +7,8 @@
 
 namespace tutti::nccl {
 
-// Makes NCCL write its choices to memory, unless NCCL_DEBUG is set. To be called before the first NCCL call of the
-// process, since NCCL reads its environment once.
-void begin_log();
+// The path by which NCCL can write its log to memory; empty if it cannot.
+std::string log_path();
 // What NCCL has written; empty if it writes elsewhere.
 std::string read_log();
 
