@@ -280,8 +280,8 @@ std::int64_t Assembly::busy_cores(const World& world) const {
   return workers * config.threads * world.local_size();
 }
 
-TrainerContext Assembly::trainer_context() const {
-  return {.backend = *backend,
+TrainerContext Assembly::trainer_context(Backend& computing) const {
+  return {.backend = computing,
           .communicator = *communicator,
           .network = *network,
           .train = *data.train,

@@ -52,7 +52,8 @@ struct Assembly {
   TrainerOptions options;
   std::uint64_t data_digest = 0;
 
-  TrainerContext trainer_context() const;
+  // `computing` is the backend, or passes its calls on to it.
+  TrainerContext trainer_context(Backend& computing) const;
   // The number of cores that the ranks of this host keep busy.
   std::int64_t busy_cores(const World& world) const;
 };

@@ -186,19 +186,17 @@ void TrainRun::build(const Invocation& invocation) {
     if (rehearses_wrong_results(config.rehearse)) rehearsed_backend_ = fault_injector_->wrap(*assembly_.backend);
   }
   hosts_ = all_gather_text(world_, world_.host());
-  const auto devices = all_gather_text(world_, device_text());
-  if (config.audit_every > 0) log_lone_audits(devices);
+  std::vector<std::string> devices;
+  if (config.audit_every > 0) {
+    devices = all_gather_text(world_, device_text());
+    log_lone_audits(devices);
+  }
   std::vector<std::string> drawn;
   build_with_shared_choices(world_, config, *assembly_.backend, [&] {
-    const TrainerContext borrowed = assembly_.trainer_context();
-    const TrainerContext context{.backend = rehearsed_backend_ ? *rehearsed_backend_ : borrowed.backend,
-                                 .communicator = borrowed.communicator,
-                                 .network = borrowed.network,
-                                 .train = borrowed.train,
-                                 .test = borrowed.test,
-                                 .rank_status = &rank_status_,
-                                 .hosts = hosts_,
-                                 .devices = devices};
+    TrainerContext context = assembly_.trainer_context(rehearsed_backend_ ? *rehearsed_backend_ : *assembly_.backend);
+    context.rank_status = &rank_status_;
+    context.hosts = hosts_;
+    context.devices = devices;
     trainer_.emplace(context, assembly_.options, facts);
     if (start_.resumed) trainer_->restore(start_.resumed->state);
     if (start_.weights) drawn = start_from_weights();
@@ -219,12 +217,9 @@ void TrainRun::build(const Invocation& invocation) {
 
 // Ranks are audited by others with the same kind of processor.
 void TrainRun::log_lone_audits(const std::vector<std::string>& devices) const {
-  std::vector<std::size_t> alone;
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const auto same = [&](const std::string& device) {
-      return processor_kind(device) == processor_kind(devices[rank]);
-    };
-    if (std::ranges::count_if(devices, same) == 1) alone.push_back(rank);
+  std::vector<int> alone;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    if (peers_of(rank, world_.size(), devices).size() == 1) alone.push_back(rank);
   }
   if (alone.empty()) return;
   log_.info(

@@ -51,7 +51,15 @@ LayerPass place_in_contribution(const Network& network, const std::vector<std::i
   return {};
 }
 
-// The ranks with its kind of processor, itself included.
+ExactAccumulator& require(ExactAccumulator* exact) {
+  if (exact != nullptr) return *exact;
+  throw Error(ErrorSource::usage, "parts are audited with --exchange exact only: without it their sum is not compared");
+}
+
+std::uint64_t digest_of(const std::vector<std::int64_t>& contribution) { return digest("contribution", contribution); }
+
+}  // namespace
+
 std::vector<int> peers_of(int rank, int ranks, const std::vector<std::string>& devices) {
   const auto kind = [&](int of) {
     return devices.empty() ? "" : processor_kind(devices.at(static_cast<std::size_t>(of)));
@@ -62,15 +70,6 @@ std::vector<int> peers_of(int rank, int ranks, const std::vector<std::string>& d
   }
   return peers;
 }
-
-ExactAccumulator& require(ExactAccumulator* exact) {
-  if (exact != nullptr) return *exact;
-  throw Error(ErrorSource::usage, "parts are audited with --exchange exact only: without it their sum is not compared");
-}
-
-std::uint64_t digest_of(const std::vector<std::int64_t>& contribution) { return digest("contribution", contribution); }
-
-}  // namespace
 
 std::vector<int> wrong_ranks(const std::map<int, AuditedRank>& ranks) {
   std::map<std::vector<std::int64_t>, std::set<int>> holders;

@@ -121,6 +121,8 @@ struct TrainerContext {
 };
 // The kind of a processor, which decides the bits, of a text such as Backend::description().
 inline std::string processor_kind(const std::string& device) { return device.substr(0, device.find(',')); }
+// The ranks with the same kind of processor, itself included. `devices` as in TrainerContext.
+std::vector<int> peers_of(int rank, int ranks, const std::vector<std::string>& devices);
 
 // What goes into checkpoints besides the trainer's own state.
 struct RunMetadata {

@@ -97,7 +97,7 @@ PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankSt
                           .versions = versions_text(*assembly.backend, world),
                           .data_digest = assembly.data_digest};
   build_with_shared_choices(world, assembly.config, *assembly.backend, [&] {
-    TrainerContext context = assembly.trainer_context();
+    TrainerContext context = assembly.trainer_context(*assembly.backend);
     context.rank_status = rank_status;
     trainer.emplace(context, assembly.options, facts);
   });
