@@ -4,8 +4,8 @@ import json
 import shutil
 
 from gpu_day.session import PartResult, Session
-from peers.tables import number
 from gpu_day.training import on_random_images, on_ranks, records_of, run_folder, trainer
+from peers.tables import number
 
 STOP, END = 6, 12  # steps
 

@@ -1,8 +1,8 @@
 """The part that checks the guarantees of the gradient exchanges, over NCCL with ranks that share the GPU."""
 
 from gpu_day.session import PartResult, Session
-from peers.tables import number
 from gpu_day.training import next_losses, on_random_images, on_ranks, train, trainer
+from peers.tables import number
 
 RING = "ring"
 # Reduce-scatter has no tree algorithm, and NCCL fails if only trees are allowed.
