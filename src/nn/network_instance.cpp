@@ -116,7 +116,8 @@ const void* NetworkInstance::values_of(int layer) const {
 void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_batch_position(stream, pass.place);
-  if (const PassGraphs* const graphs = graphs_of(stream, pass, callbacks.bucket_ends)) {
+  const PassGraphs* const graphs = whole_batch_ == nullptr ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
+  if (graphs != nullptr) {
     callbacks.before_backward();
     for (const auto& [graph, final_elements] : graphs->pieces) {
       graph->launch(stream);
@@ -187,7 +188,8 @@ void NetworkInstance::run_forward(Stream& stream, const Tensor& images) {
     current_->layers[i]->forward(stream,
                                  {.input = values_of(layer.from),
                                   .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
-                                  .output = address(current_->activations->blocks(i).output)});
+                                  .output = address(current_->activations->blocks(i).output),
+                                  .whole_batch = whole_batch_});
     layer_done_();
   }
 }
@@ -230,7 +232,8 @@ void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const Tens
                      .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
                      .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
                      .gradients = gradients,
-                     .sample_fraction = sample_fraction});
+                     .sample_fraction = sample_fraction,
+                     .whole_batch = whole_batch_});
   layer_done_();
 }
 

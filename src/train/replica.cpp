@@ -94,15 +94,18 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
       loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
-      workers_(
-          std::make_unique<PartWorkers>(WorkersRequest{.network = context.network,
-                                                       .weights = weights_,
-                                                       .backend = backend_,
-                                                       .stream = *stream_,
-                                                       .workers = std::min(options.max_workers, balancer_->max_parts()),
-                                                       .threads = options.threads,
-                                                       .label_smoothing = options.label_smoothing,
-                                                       .rank_status = context_->status})),
+      norm_sums_(options.batch_norm == BatchNorm::global
+                     ? std::make_unique<NormSums>(context.network, *context_, context.norm_communicator)
+                     : nullptr),
+      workers_(std::make_unique<PartWorkers>(WorkersRequest{.network = context.network,
+                                                            .weights = weights_,
+                                                            .backend = backend_,
+                                                            .stream = *stream_,
+                                                            .workers = options.workers(balancer_->max_parts()),
+                                                            .threads = options.threads,
+                                                            .label_smoothing = options.label_smoothing,
+                                                            .rank_status = context_->status,
+                                                            .norm_sums = norm_sums_.get()})),
       float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)

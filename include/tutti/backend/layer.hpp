@@ -57,10 +57,22 @@ struct BatchPosition {
   std::uint32_t first_position = 0;  // of the batch's first sample in the global batch
 };
 
+// The meeting of the parts of a global batch, whose passes run side by side: adds up what a layer has measured on each.
+class WholeBatchSum {
+ public:
+  virtual ~WholeBatchSum() = default;
+  // Replaces the values, f64 [n] in the processor's memory, by their sums over all parts of the batch. The passes over
+  // all parts call it equally often, in the same order and with the same n. The bits do not depend on the order in
+  // which the parts arrive. Waits for the stream and for the other parts.
+  virtual void sum(Stream& stream, const Tensor& values) = 0;
+};
+
 struct LayerForward {
   const void* input = nullptr;
   const void* residual = nullptr;
   void* output = nullptr;
+  // In training, batch norm takes the statistics of all its parts. Borrowed; null: those of this batch alone.
+  WholeBatchSum* whole_batch = nullptr;
 };
 
 struct LayerBackward {
@@ -74,7 +86,8 @@ struct LayerBackward {
   // Canonical, in the order of parameters(); overwritten, not accumulated. For mean and (unbiased) variance they
   // receive the batch statistics times sample_fraction instead.
   std::span<const Tensor> gradients;
-  float sample_fraction = 1;  // this batch's share of the samples of the global batch
+  float sample_fraction = 1;             // this batch's share of the samples of the global batch
+  WholeBatchSum* whole_batch = nullptr;  // that of the last forward()
 };
 
 class Layer {

@@ -12,6 +12,7 @@
 #include "tutti/train/optimizer.hpp"
 #include "tutti/watch/rank_status.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -50,6 +51,11 @@ struct PartMapOptions {
 // the ranks or the parts.
 std::vector<int> max_parts_by_rank(const PartMapOptions& options, int num_parts, int num_ranks);
 
+// Of which samples batch norm takes the statistics in training: of each part, or of all parts of a step, whose passes
+// then run side by side and wait for each other.
+enum class BatchNorm { part, global };
+constexpr std::array<std::string_view, 2> enum_names(BatchNorm) { return {"part", "global"}; }
+
 // What happens when a value is no longer finite.
 enum class OnNotFinite {
   stop,
@@ -69,6 +75,7 @@ inline constexpr std::int64_t kScheduleOfInvocation = -1;
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
+  BatchNorm batch_norm = BatchNorm::part;
   ExchangeOptions exchange{};
   PartMapOptions part_map{};  // which rank computes which parts
   int threads = 1;            // of each part
@@ -99,6 +106,9 @@ struct TrainerOptions {
   std::optional<FileShard> file_shard = FileShard{};
   Safeguards safeguards{};
   bool reports_samples = false;
+
+  // The workers of a rank with at most this many parts.
+  int workers(int parts) const { return batch_norm == BatchNorm::global ? parts : std::clamp(max_workers, 1, parts); }
 };
 
 // All borrowed; the pointers may be null.
@@ -109,7 +119,8 @@ struct TrainerContext {
   const Dataset& train;
   const Dataset* test = nullptr;
   RankStatus* rank_status = nullptr;
-  std::vector<std::string> hosts{};  // by rank, for messages; empty: unknown
+  Communicator* norm_communicator = nullptr;  // a second one, on host memory; for BatchNorm::global on several ranks
+  std::vector<std::string> hosts{};           // by rank, for messages; empty: unknown
 };
 
 // What goes into checkpoints besides the trainer's own state.

@@ -43,6 +43,16 @@ struct NormGradients {
   float* shift_gradient = nullptr;
   float* mean = nullptr;      // times the share, as is
   float* variance = nullptr;  // the unbiased one
+  double* totals = nullptr;   // of this part, like NormTotals::totals; or null
+};
+
+// The same from the totals of the whole batch, for the slope and the gradient offset alone.
+struct NormSlopes {
+  const double* totals = nullptr;
+  std::int64_t channels = 0;
+  const float* scale = nullptr;
+  double epsilon = 0;
+  NormChannels of;
 };
 
 struct NormPropagation {
@@ -136,7 +146,27 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
   for (int k = 0; k < kSize; ++k) to[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
 }
 
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)). Returns the gradient of
+// the channel's scale.
+__device__ double prepare_propagation(const NormChannels& of, int c, double scale, double epsilon,
+                                      const double (&sums)[2]) {
+  const double inverse = 1 / sqrt(of.variance[c] + epsilon);
+  const double factor = scale * inverse;
+  const double beside = of.mean[c] - of.rounded_mean[c];
+  const double product = sums[1] - beside * sums[0];
+  const double slope = factor * inverse * inverse * product / *of.count;
+  of.slope[c] = static_cast<float>(slope);
+  of.gradient_offset[c] = static_cast<float>(factor * sums[0] / *of.count - slope * beside);
+  return product * inverse;
+}
+
+__global__ void norm_slopes(NormSlopes work) {
+  const ChannelOfThread at = channel_of_thread();
+  if (at.row != 0 || at.channel >= work.channels) return;
+  const double sums[2] = {work.totals[2 * at.channel], work.totals[2 * at.channel + 1]};
+  prepare_propagation(work.of, at.channel, work.scale[at.channel], work.epsilon, sums);
+}
+
 __global__ void norm_gradients(NormGradients work, int padded_channels) {
   const ChannelOfThread at = channel_of_thread();
   double sums[2] = {0, 0};
@@ -148,19 +178,16 @@ __global__ void norm_gradients(NormGradients work, int padded_channels) {
   add_rows({kChannels, kHeight}, sums);
   const int c = at.channel;
   if (at.row != 0 || c >= work.channels) return;
-  const auto n = static_cast<double>(work.grid.rows);
-  const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
-  const double factor = work.scale[c] * inverse;
-  const double beside = work.of.mean[c] - work.of.rounded_mean[c];
-  const double product = sums[1] - beside * sums[0];
-  const double slope = factor * inverse * inverse * product / n;
-  work.of.slope[c] = static_cast<float>(slope);
-  work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
-  work.scale_gradient[c] = static_cast<float>(product * inverse);
+  work.scale_gradient[c] = static_cast<float>(prepare_propagation(work.of, c, work.scale[c], work.epsilon, sums));
   work.shift_gradient[c] = static_cast<float>(sums[0]);
   work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
+  const double n = *work.of.count;
   const double unbiased = n > 1 ? n / (n - 1) : 1;
   work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
+  if (work.totals == nullptr) return;
+  work.totals[2 * c] = sums[0];
+  work.totals[2 * c + 1] = sums[1];
+  if (c == 0) work.totals[2 * work.channels] = static_cast<double>(work.grid.rows);
 }
 
 template <class T>
@@ -228,10 +255,13 @@ class BatchNormLayer final : public CudaLayer {
         gradient_sums_grid_(share_rows(layout_, type_, sum_blocks(norm_gradient_sums_of(type_, {}), processor.device))),
         elementwise_grid_(share_rows(layout_, type_, elementwise_blocks(processor.device))) {
     const auto channels = static_cast<std::size_t>(layout_.padded_channels);
-    channel_memory_ = allocate_cuda(processor.device, channels * (2 * sizeof(double) + 5 * sizeof(float)));
+    channel_memory_ =
+        allocate_cuda(processor.device, channels * (4 * sizeof(double) + 5 * sizeof(float)) + 2 * sizeof(double));
     channels_.mean = static_cast<double*>(channel_memory_.data());
     channels_.variance = channels_.mean + channels;
-    channels_.rounded_mean = reinterpret_cast<float*>(channels_.variance + channels);
+    channels_.count = channels_.variance + channels;
+    totals_ = channels_.count + 1;
+    channels_.rounded_mean = reinterpret_cast<float*>(totals_ + 2 * channels + 1);
     channels_.factor = channels_.rounded_mean + channels;
     channels_.offset = channels_.factor + channels;
     channels_.slope = channels_.offset + channels;
@@ -248,12 +278,19 @@ class BatchNormLayer final : public CudaLayer {
     const cudaStream_t cuda = native(as_cuda_stream(stream));
     const bool trains = mode_ == LayerMode::training;
     const int channels = static_cast<int>(layout_.padded_channels);
+    const bool meets = trains && pass.whole_batch != nullptr;
     if (trains) {
       launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials()});
     }
+    if (meets) {
+      launch(norm_totals, grid_over_channels(channels), cuda,
+             NormTotals{sums_grid_, partials(), layout_.channels, totals_}, channels);
+      pass.whole_batch->sum(stream, totals());
+    }
     launch(norm_statistics, grid_over_channels(channels), cuda,
            NormStatistics{.grid = sums_grid_,
-                          .partials = trains ? partials() : nullptr,
+                          .partials = trains && !meets ? partials() : nullptr,
+                          .totals = meets ? totals_ : nullptr,
                           .channels = layout_.channels,
                           .scale = values_of(weights_, 0),
                           .shift = values_of(weights_, 1),
@@ -292,6 +329,11 @@ class BatchNormLayer final : public CudaLayer {
                             .partials = partials()});
     const int channels = static_cast<int>(layout_.padded_channels);
     launch(norm_gradients, grid_over_channels(channels), cuda, gradients_of_channels(pass), channels);
+    if (pass.whole_batch != nullptr) {
+      pass.whole_batch->sum(stream, totals());
+      launch(norm_slopes, grid_over_channels(channels), cuda,
+             NormSlopes{totals_, layout_.channels, values_of(weights_, 0), BatchNormSpec::kEpsilon, channels_});
+    }
     if (!wants_input_gradient_) return;
     launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(elementwise_grid_), cuda,
            NormPropagation{.grid = elementwise_grid_,
@@ -304,6 +346,7 @@ class BatchNormLayer final : public CudaLayer {
 
  private:
   float2* partials() const { return static_cast<float2*>(partials_.data()); }
+  Tensor totals() const { return {totals_, Shape{2 * layout_.channels + 1}, ElementType::f64, MemorySpace::cuda}; }
   std::uint8_t* positive() const { return static_cast<std::uint8_t*>(positive_.data()); }
 
   NormGradients gradients_of_channels(const LayerBackward& pass) const {
@@ -318,7 +361,8 @@ class BatchNormLayer final : public CudaLayer {
             .scale_gradient = gradient(0),
             .shift_gradient = gradient(1),
             .mean = gradient(2),
-            .variance = gradient(3)};
+            .variance = gradient(3),
+            .totals = pass.whole_batch == nullptr ? nullptr : totals_};
   }
 
   BatchNormSpec spec_;
@@ -329,6 +373,7 @@ class BatchNormLayer final : public CudaLayer {
   RowGrid elementwise_grid_;
   Buffer channel_memory_;
   NormChannels channels_;  // within that memory
+  double* totals_;         // too
   Buffer partials_;
   Buffer positive_;  // of the last output; empty without ReLU
 };

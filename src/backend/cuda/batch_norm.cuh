@@ -11,6 +11,7 @@ namespace tutti::cuda {
 struct NormChannels {
   double* mean = nullptr;  // the statistics of the last forward pass, followed by the variance
   double* variance = nullptr;
+  double* count = nullptr;  // one for all: the values of a channel from which the statistics are
   float* rounded_mean = nullptr;
   float* factor = nullptr;  // y = (x - rounded mean) * factor + offset
   float* offset = nullptr;
@@ -25,9 +26,19 @@ struct NormSums {
   float2* partials = nullptr;
 };
 
+// The sums of each channel's values and of their squares, in turn, and then the number of values: f64 [2 * channels + 1].
+struct NormTotals {
+  RowGrid grid;
+  const float2* partials = nullptr;
+  std::int64_t channels = 0;
+  double* totals = nullptr;
+};
+
 struct NormStatistics {
   RowGrid grid;
-  const float2* partials = nullptr;  // null: from the running mean and variance
+  // All null: from the running mean and variance.
+  const float2* partials = nullptr;
+  const double* totals = nullptr;  // of the whole batch
   std::int64_t channels = 0;
   const float* scale = nullptr;
   const float* shift = nullptr;
@@ -117,26 +128,48 @@ __device__ inline ChannelOfThread channel_of_thread() {
   return {static_cast<int>(blockIdx.x) * kChannels + thread % kChannels, thread / kChannels};
 }
 
+// Adds the partial sums of all chunks; the threads of row 0 get the result.
+__device__ inline void add_chunks(const RowGrid& grid, const float2* partials, const ChannelOfThread& at,
+                                  int padded_channels, double (&sums)[2]) {
+  for (int chunk = at.row; chunk < grid.chunks; chunk += kHeight) {
+    const float2 part = partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
+    const double mean = part.x;
+    const double sum = mean * static_cast<double>(rows_of_chunk(grid, chunk));
+    sums[0] += sum;
+    sums[1] += part.y + sum * mean;
+  }
+  add_rows({kChannels, kHeight}, sums);
+}
+
+__global__ inline void norm_totals(NormTotals work, int padded_channels) {
+  const ChannelOfThread at = channel_of_thread();
+  double sums[2] = {0, 0};
+  add_chunks(work.grid, work.partials, at, padded_channels, sums);
+  if (at.row != 0 || at.channel >= work.channels) return;
+  work.totals[2 * at.channel] = sums[0];
+  work.totals[2 * at.channel + 1] = sums[1];
+  if (at.channel == 0) work.totals[2 * work.channels] = static_cast<double>(work.grid.rows);
+}
+
 __global__ inline void norm_statistics(NormStatistics work, int padded_channels) {
   const ChannelOfThread at = channel_of_thread();
   double sums[2] = {0, 0};
-  if (work.partials != nullptr) {
-    for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
-      const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
-      const double mean = part.x;
-      const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, chunk));
-      sums[0] += sum;
-      sums[1] += part.y + sum * mean;
-    }
-    add_rows({kChannels, kHeight}, sums);
-  }
+  if (work.partials != nullptr) add_chunks(work.grid, work.partials, at, padded_channels, sums);
   if (at.row != 0) return;
   const int c = at.channel;
   const bool real = c < work.channels;
   double mean = 0;
   double variance = 0;
-  if (work.partials != nullptr) {
-    const auto rows = static_cast<double>(work.grid.rows);
+  auto rows = static_cast<double>(work.grid.rows);
+  if (work.totals != nullptr) {
+    rows = work.totals[2 * work.channels];
+    if (real) {
+      sums[0] = work.totals[2 * c];
+      sums[1] = work.totals[2 * c + 1];
+    }
+  }
+  if (c == 0) *work.result.count = rows;
+  if (work.partials != nullptr || work.totals != nullptr) {
     mean = sums[0] / rows;
     variance = sums[1] / rows - mean * mean;
     variance = variance < 0 ? 0 : variance;
