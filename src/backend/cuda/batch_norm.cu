@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
   for (int k = 0; k < kSize; ++k) to[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
 }
 
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)). Returns the gradient of
-// the channel's scale.
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)). Returns the gradient
+// of the channel's scale.
 __device__ double prepare_propagation(const NormChannels& of, int c, double scale, double epsilon,
                                       const double (&sums)[2]) {
   const double inverse = 1 / sqrt(of.variance[c] + epsilon);

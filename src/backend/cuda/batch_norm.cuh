@@ -26,7 +26,8 @@ struct NormSums {
   float2* partials = nullptr;
 };
 
-// The sums of each channel's values and of their squares, in turn, and then the number of values: f64 [2 * channels + 1].
+// Two sums of each channel in turn, of its values and of their squares, and then the number of values:
+// f64 [2 * channels + 1].
 struct NormTotals {
   RowGrid grid;
   const float2* partials = nullptr;
