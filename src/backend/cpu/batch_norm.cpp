@@ -105,7 +105,7 @@ class BatchNormLayer final : public PlannedLayer {
     const bool trains = mode_ == LayerMode::training;
     if (trains && pass.whole_batch != nullptr) {
       for_each_group([&](Group group) { sum_moments(ours, group, input); });
-      add_up(ours, *pass.whole_batch);
+      count_ = add_up(ours, *pass.whole_batch);
     }
     for_each_group([&](Group group) {
       if (trains && pass.whole_batch == nullptr) sum_moments(ours, group, input);
@@ -222,8 +222,8 @@ class BatchNormLayer final : public PlannedLayer {
     count_ = values_per_channel();
   }
 
-  // Replaces both sums of each channel by those over the whole batch, and count_ by the number of its values.
-  void add_up(CpuStream& stream, WholeBatchSum& whole_batch) {
+  // Replaces both sums of each channel by those over the whole batch, and returns the number of its values.
+  double add_up(CpuStream& stream, WholeBatchSum& whole_batch) {
     std::vector<double> values;
     for_each_channel([&](std::int64_t block, std::int64_t c) {
       values.insert(values.end(), {sums_.first(block)[c], sums_.second(block)[c]});
@@ -235,7 +235,7 @@ class BatchNormLayer final : public PlannedLayer {
       sums_.first(block)[c] = *value++;
       sums_.second(block)[c] = *value++;
     });
-    count_ = *value;
+    return *value;
   }
 
   void take_statistics(Group group) {
