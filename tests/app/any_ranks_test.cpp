@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <regex>
 #include <string>
 #include <vector>
@@ -74,9 +75,9 @@ TEST(AnyRanks, ResumeOnAnotherProcessorOnlyWhereThatIsAllowed) {
   EXPECT_EQ(count(allowed.err, "was computed with SSE4.1"), 1) << allowed.err;
 }
 
-Words small(const std::string& out, const Words& more = {}) {
+Words small(const std::string& out, const Words& more = {}, const std::string& model = "mlp") {
   Words words{"--data",       "synthetic:500x1x12x12:4",
-              "--model",      "mlp",
+              "--model",      model,
               "--parts",      "8",
               "--epochs",     "2",
               "--batch-size", "60",
@@ -102,6 +103,36 @@ TEST(AnyRanks, ResumeFromEachOthersCheckpointsToTheSameResult) {
   const std::string last = "/checkpoints/step-00000016.h5";
   const ChildResult files = run_trainer({"diff", whole + last, broken + last});
   EXPECT_EQ(files.status, 0) << files.out << files.err;
+}
+
+TEST(AnyRanks, HaveTheSameResultWithBatchNormOverTheWholeBatchAlsoIfKilledAndResumed) {
+  const ScratchFolder folder;
+  const std::string model = folder.path() + "/normed.toml";
+  std::ofstream(model) << R"(
+name = "normed"
+layer = [
+  {name = "conv", type = "conv2d", channels = 8, kernel = 3, bias = false},
+  {name = "norm", type = "batch-norm", relu = true},
+  {name = "head", type = "linear", units = "classes"},
+]
+)";
+  const std::string whole = folder.path() + "/whole";
+  const std::string broken = folder.path() + "/broken";
+  const Words global{"--batch-norm", "global", "--digest-every", "1"};
+  train(1, small(whole, global, model), {});
+  Words killed = small(broken, global, model);
+  killed.insert(killed.end(), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
+  EXPECT_NE(run_trainer(4, killed).status, 0);
+  const Words resume{"--resume", "--out", broken, "--quiet"};
+  Words other = resume;
+  other.insert(other.end(), {"--batch-norm", "part"});
+  const ChildResult refused = run_trainer(3, other);
+  EXPECT_EQ(refused.status, 65);
+  EXPECT_EQ(count(refused.err, "--batch-norm \"part\" contradicts the checkpoint"), 1) << refused.err;
+  train(3, resume, {"--steps", "12"});
+  train(2, resume, {"--steps", "0"});
+  const ChildResult runs = run_trainer(2, {"diff", whole, broken});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
 }
 
 TEST(AnyRanks, DivergeWithoutTheExactExchangeAndDiffNamesTheStep) {

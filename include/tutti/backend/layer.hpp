@@ -57,10 +57,22 @@ struct BatchPosition {
   std::uint32_t first_position = 0;  // of the batch's first sample in the global batch
 };
 
+// The sums that a layer needs over all parts of a global batch, whose passes run concurrently.
+class WholeBatchSum {
+ public:
+  virtual ~WholeBatchSum() = default;
+  // Replaces the values, f64 [n] in the processor's memory, by their sums over all parts of the batch. The passes over
+  // all parts call it equally often, in the same order and with the same n. The bits do not depend on the order in
+  // which the parts arrive. Waits for the stream and for the other parts.
+  virtual void sum(Stream& stream, const Tensor& values) = 0;
+};
+
 struct LayerForward {
   const void* input = nullptr;
   const void* residual = nullptr;
   void* output = nullptr;
+  // In training, batch norm uses the statistics of all parts. Borrowed; null: those of this batch alone.
+  WholeBatchSum* whole_batch = nullptr;
 };
 
 // Parameter gradients in the layout and type of the layers, of which finish() makes the canonical ones.
@@ -85,6 +97,7 @@ struct LayerBackward {
   float sample_fraction = 1;  // this batch's share of the samples of the global batch
   // Borrowed. If given, `gradients` may be incomplete until its finish().
   UnfinishedGradients* unfinished = nullptr;
+  WholeBatchSum* whole_batch = nullptr;  // that of the last forward()
 };
 
 class Layer {

@@ -45,7 +45,8 @@ struct LinearSpec {
 };
 
 // y = (x - mean) / sqrt(variance + 1e-5) * scale + shift for each channel, then + residual when add, then max(0, y)
-// when relu. In training mean and variance are the batch's (variance over n); in evaluation the running ones.
+// when relu. In training mean and variance are the batch's (variance over n), or those of the global batch
+// (WholeBatchSum); in evaluation the running ones.
 struct BatchNormSpec {
   static constexpr double kEpsilon = 1e-5;
   static constexpr double kMomentum = 0.1;  // weight of the batch statistics, as in PyTorch
