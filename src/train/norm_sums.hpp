@@ -1,17 +1,19 @@
 #pragma once
-// The sums of batch norm over the whole batch: the passes of all parts, on all ranks, wait for each other at every batch
-// norm. Each value is split into digits, which are added as integers, so that the bits of a sum depend on the parts
-// alone: neither on the ranks that compute them nor on the order in which they arrive.
+// The sums of batch norm over the whole batch: the passes of all parts, on all ranks, wait for each other at every
+// batch norm. Each value is split into digits, which are added as integers, so that the bits of a sum depend on the
+// parts alone: neither on the ranks that compute them nor on the order in which they arrive.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/train/trainer_options.hpp"
 
 #include "rank_context.hpp"
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -87,5 +89,9 @@ class NormSums final : public WholeBatchSum {
   std::uint64_t sums_done_ = 0;
   bool abandoned_ = false;
 };
+
+// Null with BatchNorm::part.
+std::unique_ptr<NormSums> make_norm_sums(const TrainerContext& context, const TrainerOptions& options,
+                                         const RankContext& rank);
 
 }  // namespace tutti

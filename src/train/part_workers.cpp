@@ -24,7 +24,9 @@ TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& s
 }
 
 PartWorkers::PartWorkers(const WorkersRequest& request)
-    : backend_(request.backend), status_(request.rank_status), restores_sums_(request.restores_sums),
+    : backend_(request.backend),
+      status_(request.rank_status),
+      restores_sums_(request.restores_sums),
       norm_sums_(request.norm_sums) {
   for (std::size_t index = 0; index < static_cast<std::size_t>(std::max(1, request.workers)); ++index) {
     if (index > 0) streams_.push_back(backend_.make_stream());

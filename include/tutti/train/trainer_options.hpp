@@ -127,8 +127,8 @@ struct TrainerContext {
   const Dataset* test = nullptr;
   RankStatus* rank_status = nullptr;
   Communicator* norm_communicator = nullptr;  // a second one, on host memory; for BatchNorm::global on several ranks
-  std::vector<std::string> hosts{};    // by rank, for messages; empty: unknown
-  std::vector<std::string> devices{};  // the processor of each rank; empty: all of one kind
+  std::vector<std::string> hosts{};           // by rank, for messages; empty: unknown
+  std::vector<std::string> devices{};         // the processor of each rank; empty: all of one kind
 };
 // The kind of a processor, which decides the bits, of a text such as Backend::description().
 inline std::string processor_kind(const std::string& device) { return device.substr(0, device.find(',')); }
