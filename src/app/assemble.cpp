@@ -191,7 +191,7 @@ void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
   run_or_throw_on_all(world, [&] {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
     if (assembly.config.batch_norm == BatchNorm::global && world.size() > 1) {
-      assembly.norm_communicator = make_mpi_communicator(world, {});
+      assembly.norm_communicator = make_mpi_library_communicator(world);
     }
   });
   assembly.has_core_for_communication = spare_core || assembly.processor.is_gpu();

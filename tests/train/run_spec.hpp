@@ -77,7 +77,7 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
   auto communicator = make_mpi_communicator(world, {.helper_thread = spec.helper_thread});
   if (spec.wrap) communicator = spec.wrap(world, std::move(communicator));
   const bool norms_globally = spec.options.batch_norm == BatchNorm::global;
-  const auto norm_communicator = norms_globally ? make_mpi_communicator(world, {}) : nullptr;
+  const auto norm_communicator = norms_globally ? make_mpi_library_communicator(world) : nullptr;
   const Network network(spec.model, data.train->info().image, data.train->info().classes);
   TrainerOptions options = spec.options;
   options.digest_every_steps = spec.digest_every;
