@@ -27,7 +27,7 @@ class PartAudit : public ::testing::TestWithParam<BatchNorm> {
   PartAudit() { run.options.batch_norm = GetParam(); }
   AuditedRun run;
 };
-INSTANTIATE_TEST_SUITE_P(, PartAudit, ::testing::Values(BatchNorm::part, BatchNorm::global),
+INSTANTIATE_TEST_SUITE_P(BatchNorm, PartAudit, ::testing::Values(BatchNorm::part, BatchNorm::global),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 struct Case {
