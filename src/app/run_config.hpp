@@ -96,7 +96,10 @@ struct RunConfig {
   std::int64_t epochs = 5;
   std::int64_t steps = 0;
   std::int64_t batch_size = 128;
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer;  // its factors are in the next two
+  ParsedOption<parse_lr_factors> lr_factors;
+  ParsedOption<parse_decay_factors> decay_factors;
+  std::string freeze;
   double label_smoothing = 0;
   LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
   std::int64_t schedule_epochs = 0;

@@ -208,7 +208,7 @@ StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> b
 void Replica::update_at_once(const StepRequest& request, std::span<const Batch> batches) {
   context_->status.enter(Phase::update);
   exchange_->finish(*stream_);
-  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1);
+  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1, request.epoch);
   recorded_updates_->run(*stream_, finite_check_->key(batches), [&] {
     finite_check_->find(workers_->bad_losses(), batches);
     finite_check_->copy_findings();
@@ -220,8 +220,7 @@ void Replica::update_at_once(const StepRequest& request, std::span<const Batch> 
 void Replica::update_owned() {
   optimizer_->apply(*stream_, arena_);
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
-  const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
+  for (const IndexRange& own : ownership_->owned_statistics()) {
     backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
                    static_cast<float>(BatchNormSpec::kMomentum));
   }
@@ -232,7 +231,7 @@ void Replica::update_owned() {
 void Replica::update(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.enter(Phase::update);
-  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1);
+  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1, request.epoch);
   if (gathers_weights()) {
     update_owned();
     clock.end(&StepTimes::update);

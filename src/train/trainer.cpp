@@ -144,6 +144,7 @@ void Trainer::step() {
   throttle_->begin_step();
   const double rate = learning_rate();
   done_ = replica_.step({.step = progress_.step,
+                         .epoch = progress_.epoch,
                          .updates = progress_.step - progress_.skipped_steps,
                          .learning_rate = rate,
                          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),

@@ -31,11 +31,11 @@ OptimizerOptions optimizer(unsigned number) {
     case 0:
       return {.weight_decay = 5e-4};
     case 1:
-      return {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};
+      return {.kind = OptimizerKind::adamw, .weight_decay = 1e-2, .lr_factors = {{"*/bias", 0, 2}, {"*/bias", 2, 0}}};
     case 2:
       return {.kind = OptimizerKind::lars, .weight_decay = 5e-4};
     default:
-      return {.weight_decay = 5e-4, .nesterov = true, .exempts_norms_and_biases = true, .clip_norm = 0.5};
+      return {.weight_decay = 5e-4, .nesterov = true, .clip_norm = 0.5, .decay_factors = {{"*/bias", 0, 0.5}}};
   }
 }
 

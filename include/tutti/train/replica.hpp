@@ -60,6 +60,7 @@ struct StepTimes {
 
 struct StepRequest {
   std::int64_t step = 0;     // of the run, from 0
+  std::int64_t epoch = 0;    // that contains it
   std::int64_t updates = 0;  // steps before it that were not skipped
   double learning_rate = 0;
   bool digests_gradients = false;

@@ -77,6 +77,7 @@ class BatchNormLayer final : public PlannedLayer {
   BatchNormLayer(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
+        measures_(mode_ == LayerMode::training && !request.frozen),
         layout_(desc_of(request.input)),
         loops_(layer_loops<T>()),
         weights_(weights_of(spec, request)),
@@ -97,12 +98,12 @@ class BatchNormLayer final : public PlannedLayer {
     CpuStream& ours = cpu_stream(stream);
     const T* const input = static_cast<const T*>(pass.input);
     const void* residual = residual_ ? residual_->load(ours, pass.residual) : nullptr;
-    if (mode_ == LayerMode::evaluation) {
+    if (!measures_) {
       for (std::size_t c = 0; c < statistics_.size(); ++c)
         statistics_[c] = {weights_.canonical(2)[c], weights_.canonical(3)[c]};
     }
     for_each_group([&](Group group) {
-      if (mode_ == LayerMode::training) measure(ours, group, input);
+      if (measures_) measure(ours, group, input);
       for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
       // Segments are visited in reverse order, since the last ones are still in the cache.
       for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
@@ -214,7 +215,8 @@ class BatchNormLayer final : public PlannedLayer {
     }
   }
 
-  // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+  // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)), or, with running
+  // statistics, factor * dy.
   void prepare_backward(std::int64_t block, const LayerBackward& pass) {
     const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
     const double n = values_per_channel();
@@ -229,8 +231,8 @@ class BatchNormLayer final : public PlannedLayer {
       const double sum = sums_.first(block)[c];
       const double product = sums_.second(block)[c] - beside * sum;
       const double slope = factor * inverse * inverse * product / n;
-      slope_.set(block, c, static_cast<float>(slope));
-      offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
+      slope_.set(block, c, measures_ ? static_cast<float>(slope) : 0.0f);
+      offset_.set(block, c, measures_ ? static_cast<float>(factor * sum / n - slope * beside) : 0.0f);
       gradient(0)[channel] = static_cast<float>(product * inverse);
       gradient(1)[channel] = static_cast<float>(sum);
       gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_fraction);
@@ -239,6 +241,7 @@ class BatchNormLayer final : public PlannedLayer {
   }
 
   BatchNormSpec spec_;
+  bool measures_;  // the statistics of the batch
   ChannelLayout layout_;
   const LayerLoops<T>& loops_;
   const CpuWeights& weights_;  // scale, shift, mean, variance

@@ -25,7 +25,8 @@ struct NormGradients {
   const float* scale = nullptr;
   double epsilon = 0;
   double sample_fraction = 1;
-  NormChannels of;  // slope and gradient offset are written
+  bool frozen = false;  // the statistics do not depend on the batch
+  NormChannels of;      // slope and gradient offset are written
   float* scale_gradient = nullptr;
   float* shift_gradient = nullptr;
   float* mean = nullptr;      // times the share, as is
@@ -94,7 +95,8 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
   });
 }
 
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)), or, with running
+// statistics, factor * dy.
 __device__ inline void set_gradients(const NormGradients& work, int c, double n, const double (&sums)[2]) {
   if (c >= work.channels) return;
   const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
@@ -102,8 +104,8 @@ __device__ inline void set_gradients(const NormGradients& work, int c, double n,
   const double beside = work.of.mean[c] - work.of.rounded_mean[c];
   const double product = sums[1] - beside * sums[0];
   const double slope = factor * inverse * inverse * product / n;
-  work.of.slope[c] = static_cast<float>(slope);
-  work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
+  work.of.slope[c] = work.frozen ? 0.0f : static_cast<float>(slope);
+  work.of.gradient_offset[c] = work.frozen ? 0.0f : static_cast<float>(factor * sums[0] / n - slope * beside);
   work.scale_gradient[c] = static_cast<float>(product * inverse);
   work.shift_gradient[c] = static_cast<float>(sums[0]);
   work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
@@ -222,6 +224,7 @@ class BatchNormLayer final : public CudaLayer {
   BatchNormLayer(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request)
       : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
+        frozen_(request.frozen),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),
         sums_grid_(
@@ -254,7 +257,7 @@ class BatchNormLayer final : public CudaLayer {
                                     .shift = values_of(weights_, 1),
                                     .epsilon = BatchNormSpec::kEpsilon,
                                     .result = channels_};
-    if (mode_ == LayerMode::training) {
+    if (mode_ == LayerMode::training && !frozen_) {
       launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials(), statistics});
     } else {
       const int channels = static_cast<int>(layout_.padded_channels);
@@ -311,6 +314,7 @@ class BatchNormLayer final : public CudaLayer {
             .scale = values_of(weights_, 0),
             .epsilon = BatchNormSpec::kEpsilon,
             .sample_fraction = pass.sample_fraction,
+            .frozen = frozen_,
             .of = channels_,
             .scale_gradient = gradient(0),
             .shift_gradient = gradient(1),
@@ -319,6 +323,7 @@ class BatchNormLayer final : public CudaLayer {
   }
 
   BatchNormSpec spec_;
+  bool frozen_;
   ImageLayout layout_;
   const CudaWeights& weights_;
   RowGrid sums_grid_;
