@@ -163,6 +163,12 @@ std::vector<RunOption> training_options(RunConfig& c) {
        parsed(c.decay_factors)},
       {"freeze", training, "layers that are not trained (stem*,layer1*); their batch norms use the running statistics",
        fixed, text(c.freeze)},
+      {"ema", training, "decay per step of an average of the weights, which is evaluated and kept; 0: none", fixed,
+       real(c.average.decay)},
+      {"lookahead", training,
+       "average the weights every N steps, with a decay that grows to that of --ema, and go on from the average; 0: "
+       "off",
+       fixed, whole(c.average.lookahead, 0, kMillion)},
       {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, real(c.optimizer.clip_norm)},
       {"label-smoothing", training, "label smoothing of the training loss", fixed,
        number<double>(

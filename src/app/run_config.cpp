@@ -211,6 +211,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .steps = config.steps,
                          .schedule_epochs = config.schedule_epochs,
                          .optimizer = optimizer_options(config),
+                         .average = config.average,
                          .label_smoothing = config.label_smoothing,
                          .learning_rate = lr_plan(config),
                          .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),

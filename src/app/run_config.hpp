@@ -100,6 +100,7 @@ struct RunConfig {
   ParsedOption<parse_lr_factors> lr_factors;
   ParsedOption<parse_decay_factors> decay_factors;
   std::string freeze;
+  AverageOptions average;
   double label_smoothing = 0;
   LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
   std::int64_t schedule_epochs = 0;

@@ -315,6 +315,15 @@ bool is_finite(const NamedArray& array) {
   return max < kInfinity;
 }
 
+void use_averages(TrainState& state) {
+  for (NamedArray& average : std::exchange(state.averages, {})) {
+    for (auto* const arrays : {&state.parameters, &state.statistics}) {
+      const auto found = std::ranges::find(*arrays, average.name, &NamedArray::name);
+      if (found != arrays->end()) *found = std::move(average);
+    }
+  }
+}
+
 std::string fault_of_format(std::int64_t version) {
   if (version == kCheckpointFormat) return {};
   const char* remedy = version < kCheckpointFormat

@@ -1,9 +1,5 @@
 #include "tutti/train/replica.hpp"
 
-#include "tutti/base/digest.hpp"
-#include "tutti/base/error.hpp"
-#include "tutti/watch/rehearsal.hpp"
-
 #include "exchange.hpp"
 #include "finite_check.hpp"
 #include "part_audit.hpp"
@@ -14,8 +10,7 @@
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 #include "step_timer.hpp"
-
-#include <fmt/format.h>
+#include "weight_average.hpp"
 
 #include <algorithm>
 
@@ -48,13 +43,12 @@ std::unique_ptr<OwnedTensor> make_rounded_gradients(const TrainerContext& contex
                                        ElementType::bf16);
 }
 
-}  // namespace
+// Whether a step may be repeated or skipped after its losses have been summed.
+bool may_drop_steps(const TrainerOptions& options) {
+  return options.exchange.kind == Exchange::exact || options.safeguards.on_not_finite == OnNotFinite::skip;
+}
 
-struct Replica::LocalTensor {
-  FlipTarget target;
-  std::string array;  // its name in checkpoints, with its group; empty: they do not contain it
-  Tensor values;
-};
+}  // namespace
 
 Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
     : backend_(initialize_thread_of(context.backend, options.threads)),
@@ -68,17 +62,16 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
       loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
-      workers_(std::make_unique<PartWorkers>(
-          WorkersRequest{.network = context.network,
-                         .weights = weights_,
-                         .backend = backend_,
-                         .stream = *stream_,
-                         .workers = std::min(options.max_workers, balancer_->max_parts()),
-                         .threads = options.threads,
-                         .label_smoothing = options.label_smoothing,
-                         .restores_sums = options.exchange.kind == Exchange::exact ||
-                                          options.safeguards.on_not_finite == OnNotFinite::skip,
-                         .rank_status = context_->status})),
+      workers_(
+          std::make_unique<PartWorkers>(WorkersRequest{.network = context.network,
+                                                       .weights = weights_,
+                                                       .backend = backend_,
+                                                       .stream = *stream_,
+                                                       .workers = std::min(options.max_workers, balancer_->max_parts()),
+                                                       .threads = options.threads,
+                                                       .label_smoothing = options.label_smoothing,
+                                                       .restores_sums = may_drop_steps(options),
+                                                       .rank_status = context_->status})),
       float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
@@ -103,7 +96,8 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
                                                                       .rounded = rounded_->values,
                                                                       .backend = &backend_})),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())),
-      recorded_updates_(std::make_unique<RecordedWork>(backend_)) {
+      recorded_updates_(std::make_unique<RecordedWork>(backend_)),
+      average_(make_weight_average(options.average, backend_, arena_.weights())) {
   stream_->set_wait_callback([this] {
     context_->communicator.progress();
     timeline_->poll();
@@ -112,11 +106,16 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
   const std::vector<std::int64_t> ends = is_alone() ? std::vector<std::int64_t>{} : bucket_ends();
   workers_->collect_gradients(total(), balancer_->max_parts(), ends);
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
-  weights_.refresh(*stream_);
+  begin_with_weights();
   audit_ = make_part_audit({context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get()});
 }
 
 Replica::~Replica() = default;
+
+void Replica::begin_with_weights() {
+  weights_.refresh(*stream_);
+  if (average_) average_->reset(*stream_);
+}
 
 StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
@@ -214,7 +213,23 @@ void Replica::update_at_once(const StepRequest& request, std::span<const Batch> 
     finite_check_->copy_findings();
     update_owned();
   });
+  add_to_average(request);
   finite_check_->check(request.step + 1);
+}
+
+void Replica::add_to_average(const StepRequest& request) {
+  if (average_ && average_->add(*stream_, request.average_share)) weights_.refresh(*stream_);
+}
+
+void Replica::with_average(const std::function<void()>& work) {
+  const auto swap = [this] {
+    if (!average_) return;
+    average_->swap(*stream_);
+    weights_.refresh(*stream_);
+  };
+  swap();
+  work();
+  swap();
 }
 
 void Replica::update_owned() {
@@ -242,6 +257,7 @@ void Replica::update(const StepRequest& request) {
   } else {
     recorded_updates_->run(*stream_, {}, [this] { update_owned(); });
   }
+  add_to_average(request);
   clock.end(&StepTimes::update);
 }
 
@@ -252,11 +268,14 @@ void Replica::gather_weights() {
 
 void Replica::copy_state_to(TrainState& state, const std::optional<FileShard>& shard) {
   const ParameterLayout& layout = arena_.layout();
-  ShardSelector selector(shard, layout, *optimizer_);
+  ShardSelector selector(shard, layout, *optimizer_, average_ != nullptr);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.statistics()), "");
   const auto gather = [&] { return gather_state(optimizer_context(), *stream_, *optimizer_, selector); };
   state.optimizer = gathers_weights() ? context_->status.wait_for_ranks(gather) : gather();
+  if (average_) {
+    state.averages = arrays_of(backend_, *stream_, average_->values(), selector.select_next(layout.slices()), "");
+  }
   if (exact_ && shard && shard->file == 0) state.exchange = exact_->state();
 }
 
@@ -264,87 +283,14 @@ void Replica::restore(const TrainState& state) {
   fill_weights(backend_, *stream_, arena_.weights(), arena_.layout(), state);
   restore_state(optimizer_context(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
+  if (average_) fill_slices(backend_, *stream_, average_->values(), arena_.layout().slices(), state.averages);
   if (exact_) exact_->restore(state.exchange);
 }
 
 std::vector<std::string> Replica::initialize_from(const TrainState& state) {
   auto left = fill_except_head(backend_, *stream_, arena_, state);
-  weights_.refresh(*stream_);
+  begin_with_weights();
   return left;
-}
-
-std::optional<std::uint64_t> Replica::statistics_digest() {
-  const auto statistics = arena_.layout().statistics();
-  if (statistics.empty()) return std::nullopt;
-  return digest_of(backend_, *stream_, arena_.weights(), statistics);
-}
-
-std::uint64_t Replica::gradients_digest() { return owned_digest({{"", arena_.gradients()}}, &OwnedPiece::elements); }
-
-std::uint64_t Replica::optimizer_digest() { return owned_digest(optimizer_->slots(), &OwnedPiece::packed); }
-
-std::uint64_t Replica::owned_digest(const std::vector<OptimizerSlot>& blocks, IndexRange OwnedPiece::*where) {
-  const auto slices = arena_.layout().trained();
-  std::vector<DigestedTensor> pieces;
-  for (const auto& [name, block] : blocks) {
-    const std::string prefix = name.empty() ? "" : name + "/";
-    for (const OwnedPiece& piece : ownership_->pieces_of(ranges_of(slices))) {
-      const ParameterSlice& slice = slices[piece.range];
-      const auto first = static_cast<std::uint64_t>(piece.elements.begin - slice.offset);
-      pieces.push_back({elements_of(block, piece.*where), digest_start(prefix + slice.name, first)});
-    }
-  }
-  const std::uint64_t sum = digest_of(backend_, *stream_, pieces);
-  return gathers_weights() ? context_->all_reduce(sum) : sum;
-}
-
-std::vector<Replica::LocalTensor> Replica::whole_tensors() const {
-  const ParameterLayout& layout = arena_.layout();
-  std::vector<LocalTensor> tensors;
-  const auto add = [&](const OptimizerSlot& of, const std::string& group, std::span<const ParameterSlice> slices) {
-    for (const ParameterSlice& slice : slices) {
-      tensors.push_back({.target = {of.name, slice.name, slice.elements()},
-                         .array = group.empty() ? "" : group + slice.name,
-                         .values = slice_of(of.block, slice)});
-    }
-  };
-  add({"weights", arena_.weights()}, "parameters/", layout.trained());
-  add({"statistics", arena_.weights()}, "statistics/", layout.statistics());
-  if (gathers_weights()) return tensors;
-  add({"gradients", arena_.gradients()}, "", layout.slices());
-  for (const OptimizerSlot& slot : optimizer_->slots()) add(slot, "optimizer/" + slot.name + "/", layout.trained());
-  return tensors;
-}
-
-std::vector<ReplicatedTensor> Replica::replicated() const {
-  std::vector<ReplicatedTensor> tensors;
-  for (const LocalTensor& local : whole_tensors()) {
-    if (!local.array.empty()) tensors.push_back({local.array, local.values});
-  }
-  if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
-  return tensors;
-}
-
-std::vector<FlipTarget> Replica::local_tensors() const {
-  std::vector<FlipTarget> targets;
-  for (const LocalTensor& local : whole_tensors()) targets.push_back(local.target);
-  return targets;
-}
-
-void Replica::flip(const BitFlip& flip) {
-  for (const auto& [target, array, values] : whole_tensors()) {
-    if (target.block != flip.block || target.name != flip.tensor || flip.element >= target.elements) continue;
-    const Tensor element = elements_of(values, {flip.element, flip.element + 1});
-    std::uint32_t bits = 0;
-    const Tensor on_host{&bits, Shape{1}, ElementType::f32, MemorySpace::host};
-    backend_.copy(*stream_, on_host, element);
-    stream_->synchronize();
-    bits ^= std::uint32_t{1} << flip.bit;
-    backend_.copy(*stream_, element, on_host);
-    stream_->synchronize();
-    return weights_.refresh(*stream_);
-  }
-  throw Error(ErrorSource::internal, fmt::format("no element {} of {} {}", flip.element, flip.block, flip.tensor));
 }
 
 OptimizerContext Replica::optimizer_context() const {
@@ -357,10 +303,6 @@ bool Replica::is_alone() const { return context_->communicator.size() == 1; }
 
 bool Replica::gathers_weights() const { return ownership_->owners() != Owners::all; }
 
-std::uint64_t Replica::weights_digest() {
-  return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained());
-}
-
 const std::vector<std::int64_t>& Replica::bucket_ends() const { return ownership_->bucket_ends(); }
 
 double Replica::owned_fraction() const {
@@ -370,7 +312,8 @@ double Replica::owned_fraction() const {
 }
 
 std::size_t Replica::memory_bytes() const {
-  return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes();
+  return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes() +
+         (average_ ? average_->bytes() : 0);
 }
 
 std::size_t Replica::exchange_bytes() const {

@@ -10,6 +10,7 @@
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 #include "step_throttle.hpp"
+#include "weight_average.hpp"
 
 #include <fmt/format.h>
 
@@ -34,6 +35,7 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
       throttle_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
       plan_(plan_run(options, context.train.info().samples)),
       learning_rate_(options.learning_rate, plan_.epoch_steps, plan_.schedule_steps) {
+  validate(options.average);
   progress_.planned_steps = plan_.steps;
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
@@ -147,6 +149,9 @@ void Trainer::step() {
                          .epoch = progress_.epoch,
                          .updates = progress_.step - progress_.skipped_steps,
                          .learning_rate = rate,
+                         .average_share = share_in_average(
+                             options_.average, progress_.step - progress_.skipped_steps + 1,
+                             static_cast<double>(progress_.step + 1) / static_cast<double>(plan_.schedule_steps)),
                          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
                          .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
   if (done_.wrong_part) throw Error(ErrorSource::diverged, done_.wrong_part->text).on_all_ranks();
@@ -260,7 +265,8 @@ void Trainer::report_step(RunObserver& observer) {
                         .weights = replica_.weights_digest(),
                         .gradients = *done_.gradients_digest,
                         .optimizer = replica_.optimizer_digest(),
-                        .statistics = replica_.statistics_digest()});
+                        .statistics = replica_.statistics_digest(),
+                        .averages = replica_.averages_digest()});
   }
 }
 
@@ -284,7 +290,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
     context_.status.enter(Phase::evaluation);
     const Stopwatch watch;
-    report.test = evaluator_->run();
+    replica_.with_average([&] { report.test = evaluator_->run(); });
     report.test_seconds = watch.seconds();
     context_.status.enter(Phase::reports);
   }
@@ -318,7 +324,7 @@ void Trainer::refuse_not_finite(const LossSums& sums) const {
 // saved. Each rank has only some of the arrays.
 void Trainer::refuse_not_finite(const TrainState& state) {
   const NamedArray* broken = nullptr;
-  for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer}) {
+  for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer, &state.averages}) {
     const auto found = std::ranges::find_if_not(*arrays, is_finite);
     if (broken == nullptr && found != arrays->end()) broken = &*found;
   }

@@ -131,7 +131,7 @@ def trainer_probabilities(checkpoint: Checkpoint, images: np.ndarray, trainer: p
 
 def in_fp32(checkpoint: Checkpoint, other: pathlib.Path) -> pathlib.Path:
     precision = f'precision = "{checkpoint.option("precision")}"'
-    if precision == FP32:
+    if precision == FP32 and not checkpoint.is_changed:
         return checkpoint.path
     text = checkpoint.text("/run/configuration").replace(f"\n{precision}\n", f"\n{FP32}\n")
     checkpoints.write(Checkpoint(other, checkpoint.values | {"/run/configuration": text}))

@@ -52,6 +52,7 @@ struct TrainState {
   std::vector<NamedArray> statistics;
   std::vector<NamedArray> optimizer;
   std::vector<NamedArray> exchange{};  // the exchange's own state; empty if it has none
+  std::vector<NamedArray> averages{};  // of parameters and statistics over time; empty if none are kept
   std::string configuration;           // resolved, TOML
   std::string command_line{};          // of the process that saved it; informational
   std::string model;                   // the network, TOML
@@ -69,7 +70,10 @@ struct ArrayGroup {
 };
 inline constexpr std::array kArrayGroups{
     ArrayGroup{"parameters", &TrainState::parameters}, ArrayGroup{"statistics", &TrainState::statistics},
-    ArrayGroup{"optimizer", &TrainState::optimizer}, ArrayGroup{"exchange", &TrainState::exchange}};
+    ArrayGroup{"optimizer", &TrainState::optimizer}, ArrayGroup{"exchange", &TrainState::exchange},
+    ArrayGroup{"averages", &TrainState::averages}};
+// Replaces parameters and statistics by their averages, if the state has any.
+void use_averages(TrainState& state);
 
 // Which of a checkpoint's files a rank writes, and so which arrays it needs. All but the largest states fit into one
 // file, which rank 0 writes.

@@ -15,8 +15,8 @@
 //                               audits: parts audited in this launch, with --audit-every; none of them was wrong
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}
 //                               averages over the steps since the previous record or resume
-//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
-//                                                                     statistics only where the network has any
+//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":"..",
+//    "averages":".."}                       statistics only where the network has any; averages only with --ema
 //   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"]}
 //                                                  equal_after is null if they were never shown to be equal
 //   {"event":"audit","step":30,"part":5,"ranks":[2],"decided":true,"layer":"conv1","pass":"backward","repeats":true,

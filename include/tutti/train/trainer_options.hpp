@@ -56,6 +56,12 @@ struct PartMapOptions {
 // the ranks or the parts.
 std::vector<int> max_parts_by_rank(const PartMapOptions& options, int num_parts, int num_ranks);
 
+// The average of the weights over time, which is evaluated.
+struct AverageOptions {
+  double decay = 0;            // for each update; 0: no average
+  std::int64_t lookahead = 0;  // updates after which it is made and copied to the weights; 0: after each, not copied
+};
+
 // What happens when a value is no longer finite.
 enum class OnNotFinite {
   stop,
@@ -88,6 +94,7 @@ struct TrainerOptions {
   std::int64_t steps = 0;            // ends the run even inside an epoch; 0: epochs alone end it
   std::int64_t schedule_epochs = 0;  // length of the learning rate's schedule; 0: epochs
   OptimizerOptions optimizer{};
+  AverageOptions average{};
   double label_smoothing = 0;
   LrPlan learning_rate{};
   std::size_t bucket_bytes = std::size_t{4} << 20;
