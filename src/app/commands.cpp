@@ -76,7 +76,7 @@ bool takes_none(const RunOption&) { return false; }
 // All other options come from the checkpoint.
 bool takes_eval(const RunOption& option) {
   return is_of_watch(option) || option.use == OptionUse::data_source ||
-         is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images"});
+         is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images", "views"});
 }
 
 bool takes_predict(const RunOption& option) { return takes_eval(option) || option.name == "exif"; }

@@ -255,6 +255,14 @@ std::vector<RunOption> watching_options(RunConfig& c) {
   return {
       {"test-every", logging, "evaluate after every N epochs and the last; 0: never", changeable,
        whole(c.test_every, 0, kMany)},
+      {"views", logging,
+       "views of a test image whose mean logits count: none, flip (with its mirror image), shifts (also moved by a "
+       "pixel)",
+       changeable, one_of(c.views)},
+      {"stop-at-accuracy", logging, "end the run after the first evaluation with this accuracy; 0: off", changeable,
+       real(c.early_stop.accuracy)},
+      {"patience", logging, "end the run after N evaluations without a better accuracy; 0: off", changeable,
+       whole(c.early_stop.patience, 0, kMillion)},
       {"log-every", logging, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,
        whole(c.log_every, 0, kMany)},
       {"digest-every", logging, "record digests of weights, gradients and optimizer state every N steps; 0: off",

@@ -217,6 +217,8 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),
                          .steps_ahead = static_cast<int>(config.in_flight),
                          .test_every_epochs = config.test_every,
+                         .views = config.views,
+                         .early_stop = config.early_stop,
                          .log_every_steps = config.log_every,
                          .digest_every_steps = config.digest_every,
                          .checkpoint_every_steps = interval.steps,

@@ -139,6 +139,8 @@ struct RunConfig {
   ParsedOption<parse_time_limit> time_limit;
 
   std::int64_t test_every = 1;
+  Views views = Views::none;
+  EarlyStop early_stop;
   std::int64_t log_every = 0;
   std::int64_t digest_every = 0;
   std::string sample_log;

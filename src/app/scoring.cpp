@@ -26,6 +26,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
   if (invocation.run.given.contains("exif")) config.exif = asked.exif;
+  if (invocation.run.given.contains("views")) config.views = asked.views;
   const bool other_data = invocation.run.given.contains("data");
   const bool other_test_data = invocation.run.given.contains("test-data");
   if (other_data) config.data = asked.data;
@@ -124,6 +125,7 @@ LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
                             .network = *assembly_.network,
                             .data = data,
                             .recipe = assembly_.options.recipe,
+                            .views = assembly_.options.views,
                             .threads = assembly_.options.threads,
                             .max_workers = assembly_.options.max_workers,
                             .rank_status = &rank_status_,

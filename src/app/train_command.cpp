@@ -208,7 +208,7 @@ void TrainRun::build(const Invocation& invocation) {
                           drawn.empty() ? "" : fmt::format("; newly initialized: {}", fmt::join(drawn, ", "))));
   }
   start_.weights.reset();
-  if (trainer_->steps_done() >= trainer_->planned_steps()) {
+  if (trainer_->steps_done() >= trainer_->planned_steps() && trainer_->early_end().empty()) {
     log_.info(fmt::format("nothing left to do: {} done, {} planned; extend the run with --epochs or --steps",
                           plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
@@ -288,7 +288,7 @@ std::string TrainRun::train(const Invocation& invocation) {
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  output->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
+  output->finish(end, *trainer_);
   if (trace) trace->write(output->epochs(), log_);
   if (end == RunEnd::stopped && folder_ == nullptr) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_.reason(),

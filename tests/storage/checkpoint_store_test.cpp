@@ -99,6 +99,7 @@ TEST_F(CheckpointFolder, SavesThePlanChoicesAndTheStateOfTheExchange) {
 
 TEST_F(CheckpointFolder, SavesAveragesWhichCanTakeThePlaceOfTheWeights) {
   TrainState state = sample_state();
+  state.progress.tests_since_best = 2;
   for (const auto* arrays : {&state.parameters, &state.statistics}) {
     for (NamedArray array : *arrays) {
       array.values.assign(array.values.size(), 0.25f);

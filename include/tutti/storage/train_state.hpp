@@ -43,6 +43,7 @@ struct TrainProgress {
   std::int64_t redone_steps = 0;  // of the current epoch, those that were repeated on a coarser grid
   double epoch_seconds = 0;       // training time of the completed steps of the current epoch
   BestTest best;
+  std::int64_t tests_since_best = 0;  // evaluations after it
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };
 

@@ -30,7 +30,8 @@
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               every attempt to save; one that failed has "failure", too, and "given_up":[10,20] lists
 //                               the steps of older ones that were deleted early because the disk was full
-//   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request
+//   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request;
+//                               "reason": why it ended early (--stop-at-accuracy, --patience)
 
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/train/run_observer.hpp"

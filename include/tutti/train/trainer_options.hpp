@@ -8,6 +8,7 @@
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/storage/train_state.hpp"
+#include "tutti/train/evaluation.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/watch/rank_status.hpp"
@@ -62,6 +63,12 @@ struct AverageOptions {
   std::int64_t lookahead = 0;  // updates after which it is made and copied to the weights; 0: after each, not copied
 };
 
+// Ends the run before its planned end, after an evaluation.
+struct EarlyStop {
+  double accuracy = 0;        // the best accuracy so far is at least this; 0: never
+  std::int64_t patience = 0;  // evaluations without a better accuracy; 0: never
+};
+
 // What happens when a value is no longer finite.
 enum class OnNotFinite {
   stop,
@@ -103,6 +110,8 @@ struct TrainerOptions {
   int readers = 1;                     // threads that prepare batches
   ImageRecipe recipe{};                // for training images; test images are only resized to its size
   std::int64_t test_every_epochs = 1;  // and after the last; 0: never
+  Views views = Views::none;           // of test images
+  EarlyStop early_stop{};
   std::int64_t log_every_steps = 0;
   std::int64_t digest_every_steps = 0;
   std::int64_t checkpoint_every_steps = 0;
