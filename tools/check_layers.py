@@ -55,7 +55,8 @@ LIBRARIES = [
 # The C++ library has no dots in its names; the rest is what the operating system and the compiler bring.
 SYSTEM_HEADERS = re.compile(
     r"[a-z_0-9]+|(sys|linux|net|netinet|arpa)/\w+\.h|"
-    r"(dirent|dlfcn|fcntl|glob|ifaddrs|netdb|poll|pthread|pwd|sched|spawn|syscall|termios|time|unistd|utime)\.h|"
+    r"(dirent|dlfcn|fcntl|fnmatch|glob|ifaddrs|netdb|poll|pthread|pwd|sched|spawn|syscall|termios|time|unistd|utime)"
+    r"\.h|"
     r"(cpuid|\w+intrin)\.h")
 
 SOURCES = {".cpp", ".cu", ".inc"}

@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,13 @@ void assemble_data(World& world, Assembly& assembly, const DataRequest& request)
   });
 }
 
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  std::istringstream stream(list);
+  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+  return words;
+}
+
 void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model) {
   const bool on_gpu = assembly.processor.is_gpu();
   run_or_throw_on_all(world, [&] {
@@ -134,7 +143,8 @@ void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model
     assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
     assembly.options.readers =
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
-    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
+    assembly.network =
+        std::make_unique<Network>(model, assembly.options.recipe.image, info.classes, words_of(assembly.config.freeze));
   });
 }
 

@@ -25,6 +25,10 @@ struct EvalRequest {
   std::string mistakes;       // folder for the pictures of the most confident mistakes; empty: none
 };
 
+// The weights of the last step, or their average over time.
+enum class SavedWeights { ema, last };
+constexpr std::array<std::string_view, 2> enum_names(SavedWeights) { return {"ema", "last"}; }
+
 enum class PredictSets { test, train, all };
 constexpr std::array<std::string_view, 3> enum_names(PredictSets) { return {"test", "train", "all"}; }
 
@@ -110,6 +114,7 @@ struct Invocation {
   std::int64_t threads = 0;  // data convert: decoding threads; 0: one per core of this process
   ShowRequest show;
   EvalRequest eval;
+  std::optional<SavedWeights> weights;  // eval, predict; empty: the average if there is one
   InspectRequest inspect;
   PredictRequest predict;
   Compared compared;

@@ -57,6 +57,11 @@ void add_json_option(CLI::App& app, Invocation& invocation) {
   Group{app, "Results"}.text("--json", invocation.json, "also write the results to this file");
 }
 
+void add_weights_option(const Group& group, Invocation& invocation) {
+  group.choice<SavedWeights>("--weights", invocation.weights,
+                             "ema (their average) or last; if omitted: ema if the run has --ema");
+}
+
 void add_ranks_option(const Group& bench, Invocation& invocation) {
   bench.text("--ranks", invocation.ranks, "rank counts to measure, for example 1,2,4; default: 1, 2, 4 .. all");
 }
@@ -71,7 +76,7 @@ bool takes_none(const RunOption&) { return false; }
 // All other options come from the checkpoint.
 bool takes_eval(const RunOption& option) {
   return is_of_watch(option) || option.use == OptionUse::data_source ||
-         is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images"});
+         is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images", "views"});
 }
 
 bool takes_predict(const RunOption& option) { return takes_eval(option) || option.name == "exif"; }
@@ -118,6 +123,7 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
   const Group evaluation{app, "Evaluation"};
   const Group results{app, "Results"};
   evaluation.text("--checkpoint", eval.checkpoint, kCheckpointHelp)->required();
+  add_weights_option(evaluation, invocation);
   evaluation.choice<EvalSet>(
       "--on", eval.on,
       "data set to evaluate: test, train or any (test if there is one); if omitted: test, or all images of "
@@ -134,6 +140,7 @@ void add_predict_options(CLI::App& app, Invocation& invocation) {
   const Group results{app, "Results"};
   app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; if omitted: the images of --data");
   prediction.text("--checkpoint", predict.checkpoint, kCheckpointHelp)->required();
+  add_weights_option(prediction, invocation);
   prediction.choice<PredictSets>("--on", predict.on,
                                  "data sets to classify: test, train or all; if omitted: test if there is one");
   prediction.number("--top", predict.top, positive(), "number of classes per image, the most probable first");

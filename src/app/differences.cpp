@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // In the order in which a step computes them: the first one that differs is the cause of the others.
-constexpr std::array kOfStep{"gradients", "weights", "optimizer", "statistics"};
+constexpr std::array kOfStep{"gradients", "weights", "optimizer", "statistics", "averages"};
 constexpr std::array kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
 // Fields of the run record that options do not determine.
 constexpr std::array kOfRun{"ranks", "device", "communicator", "libraries", "parameters", "data_digest"};

@@ -72,6 +72,13 @@ LrPlan lr_plan(const RunConfig& config) {
   return plan;
 }
 
+OptimizerOptions optimizer_options(const RunConfig& config) {
+  OptimizerOptions options = config.optimizer;
+  options.lr_factors = *config.lr_factors;
+  options.decay_factors = *config.decay_factors;
+  return options;
+}
+
 void refuse_part_map(const RunConfig& config, int ranks) {
   const PartMapOptions& map = *config.part_map;
   PartMap::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
@@ -152,7 +159,7 @@ void refuse_contradictions(const RunConfig& config) {
                 fmt::format("--momentum {} is for sgd and lars, and adamw has its own moments: leave it out",
                             config.optimizer.momentum));
   }
-  validate(config.optimizer);
+  validate(optimizer_options(config));
   validate(lr_plan(config));
 }
 
@@ -204,12 +211,15 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .epochs = config.epochs,
                          .steps = config.steps,
                          .schedule_epochs = config.schedule_epochs,
-                         .optimizer = config.optimizer,
+                         .optimizer = optimizer_options(config),
+                         .average = config.average,
                          .label_smoothing = config.label_smoothing,
                          .learning_rate = lr_plan(config),
                          .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),
                          .steps_ahead = static_cast<int>(config.in_flight),
                          .test_every_epochs = config.test_every,
+                         .views = config.views,
+                         .early_stop = config.early_stop,
                          .log_every_steps = config.log_every,
                          .digest_every_steps = config.digest_every,
                          .checkpoint_every_steps = interval.steps,

@@ -97,7 +97,11 @@ struct RunConfig {
   std::int64_t steps = 0;
   BatchNorm batch_norm = BatchNorm::part;
   std::int64_t batch_size = 128;
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer;  // its factors are in the next two
+  ParsedOption<parse_lr_factors> lr_factors;
+  ParsedOption<parse_decay_factors> decay_factors;
+  std::string freeze;
+  AverageOptions average;
   double label_smoothing = 0;
   LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
   std::int64_t schedule_epochs = 0;
@@ -136,6 +140,8 @@ struct RunConfig {
   ParsedOption<parse_time_limit> time_limit;
 
   std::int64_t test_every = 1;
+  Views views = Views::none;
+  EarlyStop early_stop;
   std::int64_t log_every = 0;
   std::int64_t digest_every = 0;
   std::string sample_log;

@@ -196,13 +196,18 @@ void RunOutput::record_line(const std::string& json) {
   record([&](MetricsLog& metrics) { metrics.on_line(json); });
 }
 
-void RunOutput::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps) {
+void RunOutput::finish(RunEnd end, const Trainer& trainer) {
   if (bar_) bar_->clear();
+  const std::string early = trainer.early_end();
+  if (!early.empty()) log_.info(fmt::format("the run ends early: {}", early));
+  const std::int64_t skipped_steps = trainer.skipped_steps();
   if (skipped_steps > 0) log_.info(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
   if (!assembly_.config.out.empty()) finish_saves();
   print_time();
-  record_line(
-      fmt::format(R"({{"event":"end","step":{},"status":"{}"}})", steps, end == RunEnd::planned ? "done" : "stopped"));
+  nlohmann::ordered_json json{
+      {"event", "end"}, {"step", trainer.steps_done()}, {"status", end == RunEnd::planned ? "done" : "stopped"}};
+  if (!early.empty()) json["reason"] = early;
+  record_line(json_line(json));
 }
 
 // Prints nothing if the only epoch of the run has printed the same.

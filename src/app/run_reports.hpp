@@ -47,7 +47,7 @@ class RunOutput : public RunObserver {
   RunOutput(World& world, const ReportedRun& run);
 
   // To be called after the last step. Throws on all ranks if the last state could not be saved. Collective.
-  void finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps);
+  void finish(RunEnd end, const Trainer& trainer);
 
   BoundaryAction at_boundary(std::int64_t step) override;
   void on_samples(const SampleReport& report) override;

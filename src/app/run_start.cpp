@@ -313,7 +313,10 @@ RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, Pref
   }
   preflight.attempt([&] {
     const bool takes_weights = !start.resumed && !config.init_from.empty();
-    if (takes_weights) start.weights = load_named_checkpoint(world, config.init_from, log);
+    if (takes_weights) {
+      start.weights = load_named_checkpoint(world, config.init_from, log);
+      use_averages(start.weights->state);
+    }
     run_or_throw_on_all(world, [&] {
       if (start.resumed) {
         start.model = parse_model(start.resumed->state.model, "the checkpoint's model");

@@ -26,6 +26,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
   if (invocation.run.given.contains("exif")) config.exif = asked.exif;
+  if (invocation.run.given.contains("views")) config.views = asked.views;
   const bool other_data = invocation.run.given.contains("data");
   const bool other_test_data = invocation.run.given.contains("test-data");
   if (other_data) config.data = asked.data;
@@ -79,13 +80,28 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
   return assemble(world, config, sources, preflight, log);
 }
 
+LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const ScoringRequest& request,
+                             const Log& log) {
+  LoadedCheckpoint loaded = load_named_checkpoint(world, request.checkpoint, log);
+  const bool has_average = !loaded.state.averages.empty();
+  if (invocation.weights == SavedWeights::ema && !has_average) {
+    throw Error(
+        ErrorSource::checkpoint,
+        fmt::format("--weights ema: {} holds no average, since its run has no --ema: leave --weights out", loaded.path))
+        .on_all_ranks();
+  }
+  if (invocation.weights != SavedWeights::last) use_averages(loaded.state);
+  if (has_average && !invocation.weights) log.info("the weights are the average over time; the other: --weights last");
+  return loaded;
+}
+
 }  // namespace
 
 Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
                  const CommandContext& context)
     : world_(world),
       log_(world.rank(), world.host(), invocation.run.quiet),
-      loaded_(load_named_checkpoint(world, request.checkpoint, log_)),
+      loaded_(load_chosen(world, invocation, request, log_)),
       assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
       abort_on_exit_(context.watch, *assembly_.communicator) {
   if (context.watch != nullptr) rank_status_.publish_in(context.watch->status_slot());
@@ -109,6 +125,7 @@ LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
                             .network = *assembly_.network,
                             .data = data,
                             .recipe = assembly_.options.recipe,
+                            .views = assembly_.options.views,
                             .threads = assembly_.options.threads,
                             .max_workers = assembly_.options.max_workers,
                             .rank_status = &rank_status_,

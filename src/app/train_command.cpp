@@ -53,23 +53,22 @@ std::string schedule_end_text(const RunConfig& config) {
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, double rate) {
   const double rate_before = resumed.state.progress.learning_rate;
   const RunConfig before = merge_for_resume({}, resumed.state.configuration, resumed.path);
-  if (config.rate.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
+  if (!has_end(config.rate.schedule) || schedule_end_text(config) == schedule_end_text(before)) return {};
   const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
   const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
   const bool can_keep = !schedule_ends_with_invocation(before) && !is_over && !would_stop;
-  return fmt::format(
-      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
-      schedule_end_text(config), schedule_end_text(before), rate_before, rate,
-      can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
-               : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
+  return fmt::format("the {} schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
+                     name_of(config.rate.schedule), schedule_end_text(config), schedule_end_text(before), rate_before,
+                     rate,
+                     can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
+                              : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
 }
 
-// A note if epochs follow the end of a cosine schedule, at the minimum learning rate; else empty.
+// A note if epochs follow the end of a schedule, at the minimum learning rate; else empty.
 std::string late_schedule_text(const RunConfig& config) {
-  if (config.rate.schedule != Schedule::cosine || config.rate.min == 0 || schedule_epochs(config) >= config.epochs)
-    return {};
-  return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
-                     schedule_end_text(config), config.rate.min, config.epochs);
+  if (!has_end(config.rate.schedule) || config.rate.min == 0 || schedule_epochs(config) >= config.epochs) return {};
+  return fmt::format("the {} schedule ends at {}: the learning rate is {:g} from there to epoch {}",
+                     name_of(config.rate.schedule), schedule_end_text(config), config.rate.min, config.epochs);
 }
 
 RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
@@ -209,7 +208,7 @@ void TrainRun::build(const Invocation& invocation) {
                           drawn.empty() ? "" : fmt::format("; newly initialized: {}", fmt::join(drawn, ", "))));
   }
   start_.weights.reset();
-  if (trainer_->steps_done() >= trainer_->planned_steps()) {
+  if (trainer_->steps_done() >= trainer_->planned_steps() && trainer_->early_end().empty()) {
     log_.info(fmt::format("nothing left to do: {} done, {} planned; extend the run with --epochs or --steps",
                           plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
@@ -289,7 +288,7 @@ std::string TrainRun::train(const Invocation& invocation) {
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  output->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
+  output->finish(end, *trainer_);
   if (trace) trace->write(output->epochs(), log_);
   if (end == RunEnd::stopped && folder_ == nullptr) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_.reason(),

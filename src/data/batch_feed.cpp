@@ -98,13 +98,21 @@ void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
   if (batch.samples.data == nullptr) return write_pixels(rows, batch);
   std::int64_t row = rows.first_row;
   for (const std::int64_t sample : rows.samples) {
-    const ImagePlan plan = plan_image(recipe_, data_.info().image, {.sample = sample, .epoch = rows.epoch});
-    rows_.plan(plan.rows);
-    columns_.plan(plan.columns);
+    const ImagePlan planned = plan(rows, sample, data_.info().image);
+    rows_.plan(planned.rows);
+    columns_.plan(planned.columns);
     *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(sample);
     store_row(rows_, batch.rows, row);
     store_row(columns_, batch.columns, row++);
   }
+}
+
+ImagePlan BatchWriter::plan(const BatchRows& rows, std::int64_t sample, const Shape& image) const {
+  ImagePlan plan = plan_image(recipe_, image, {.sample = sample, .epoch = rows.epoch});
+  plan.rows.shift += rows.view.shift;
+  plan.columns.shift += rows.view.shift;
+  plan.columns.mirrored = plan.columns.mirrored != rows.view.mirrored;
+  return plan;
 }
 
 void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) {
@@ -118,8 +126,8 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
     data_.read(samples, samples_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const ImageView& image = samples_.images[i];
-      const ImagePlan plan = plan_image(recipe_, image.shape, {.sample = samples[i], .epoch = rows.epoch});
-      images_.write(image, plan, values.subspan((first + i) * image_values, image_values));
+      const ImagePlan planned = plan(rows, samples[i], image.shape);
+      images_.write(image, planned, values.subspan((first + i) * image_values, image_values));
       classes[first + i] = samples_.labels[i];
     }
   }

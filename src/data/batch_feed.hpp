@@ -53,6 +53,7 @@ struct BatchRows {
   std::span<const std::int64_t> samples;
   std::int64_t epoch = 0;
   std::int64_t first_row = 0;
+  ChunkView view{};
 };
 
 // Writes samples into host memory as rows of a batch. Not thread-safe.
@@ -66,6 +67,7 @@ class BatchWriter {
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
+  ImagePlan plan(const BatchRows& rows, std::int64_t sample, const Shape& image) const;
 
   const Dataset& data_;
   ImageRecipe recipe_;

@@ -355,7 +355,7 @@ ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecip
 
 ChunkReader::~ChunkReader() = default;
 
-Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) {
+Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count, const ChunkView& view) {
   auto& [most_samples, writer, context, feed, samples] = *pipeline_;
   if (count < 0 || count > most_samples) {
     throw Error(ErrorSource::internal,
@@ -364,7 +364,7 @@ Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) 
   samples.resize(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
   feed.wait_until_copied(stream, 0);
-  feed.write(writer, {.samples = samples}, 0, count);
+  feed.write(writer, {.samples = samples, .view = view}, 0, count);
   Batch batch;
   batch.samples = count;
   feed.enqueue_copy(stream, 0, batch);

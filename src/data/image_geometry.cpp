@@ -184,12 +184,14 @@ void AxisWeights::plan(const AxisPlan& plan) {
   weights_.assign(outputs * static_cast<std::size_t>(taps_), 0.0f);
   for (std::size_t i = 0; i < outputs; ++i) {
     const std::size_t index = plan.mirrored ? outputs - 1 - i : i;
+    const std::int64_t last = plan.output - 1;
+    const std::int64_t source = last - std::abs(last - std::abs(static_cast<std::int64_t>(i) + plan.shift));
     if (resizes) {
-      gather(i, index);
+      gather(static_cast<std::size_t>(source), index);
       continue;
     }
     // Each output is one input, or black.
-    const std::int64_t input = plan.crop.begin + static_cast<std::int64_t>(i);
+    const std::int64_t input = plan.crop.begin + source;
     if (input < plan.kept.begin || input >= plan.kept.end) continue;
     first_[index] = input;
     weights_[index] = 1;

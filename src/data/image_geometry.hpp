@@ -22,6 +22,7 @@ struct AxisPlan {
   IndexRange kept;           // resized pixels that are used; all others are black
   IndexRange crop;           // in resized pixels; may extend beyond them
   std::int64_t output = 0;   // size that the crop is resized to
+  std::int64_t shift = 0;    // output i is what output i + shift would be; reflected at the ends
   bool mirrored = false;
 
   friend bool operator==(const AxisPlan&, const AxisPlan&) = default;

@@ -4,6 +4,7 @@
 #include "tutti/base/random.hpp"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +42,7 @@ std::vector<NetworkLayer> connect(const NetworkSpec& spec) {
     if (std::ranges::count(layers, node.name, &NetworkLayer::name) > 0) {
       refuse(node.name, "two layers have this name");
     }
-    NetworkLayer layer{.name = node.name, .spec = node.spec, .input = {}, .output = {}};
+    NetworkLayer layer{.name = node.name, .spec = node.spec, .input = {}, .output = {}, .frozen = node.frozen};
     layer.from = node.input.empty() ? static_cast<int>(layers.size()) - 1 : source(node, node.input);
     if (takes_residual(node.spec) == node.residual.empty()) {
       refuse(node.name, node.residual.empty()
@@ -124,7 +125,7 @@ void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int6
 
 }  // namespace
 
-Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
+Network::Network(const NetworkSpec& spec, const Shape& sample, int classes, const std::vector<std::string>& frozen)
     : spec_(spec), sample_(sample), classes_(classes), layers_(connect(spec)) {
   for (NetworkLayer& layer : layers_) {
     auto* const linear = std::get_if<LinearSpec>(&layer.spec);
@@ -141,8 +142,30 @@ Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
                             "layer be linear with units = \"classes\"",
                             spec.name, layers_.back().output.text(), classes));
   }
+  freeze(frozen);
   add_slices(false);
   add_slices(true);
+}
+
+void Network::freeze(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    bool is_found = false;
+    for (NetworkLayer& layer : layers_) {
+      if (::fnmatch(pattern.c_str(), layer.name.c_str(), 0) != 0) continue;
+      is_found = layer.frozen = true;
+    }
+    if (is_found) continue;
+    throw Error(ErrorSource::usage,
+                fmt::format("--freeze {}: no layer of {} has such a name, as {}; a * stands for any "
+                            "characters",
+                            pattern, spec_.name, layers_.front().name));
+  }
+  for (NetworkLayer& layer : layers_) {
+    const bool is_trained = !layer.frozen && !tutti::parameters(layer.spec, layer.input).empty();
+    layer.has_backward = is_trained || has_gradient(layer.from) || has_gradient(layer.residual_from);
+  }
+  if (layers_.back().has_backward) return;
+  throw Error(ErrorSource::usage, fmt::format("all layers of {} are frozen: leave one to train", spec_.name));
 }
 
 // Adds the slices in the order in which backward finishes the layers.
@@ -151,7 +174,7 @@ void Network::add_slices(bool statistics) {
     for (const ParameterSpec& parameter : parameters(layer->spec, layer->input)) {
       if (is_statistic(parameter.kind) != statistics) continue;
       const std::string name = fmt::format("{}/{}", layer->name, name_of(parameter.kind));
-      layer->parameters.push_back(layout_.add(name, parameter.kind, parameter.shape));
+      layer->parameters.push_back(layout_.add(name, parameter.kind, parameter.shape, layer->frozen));
     }
   }
 }

@@ -273,6 +273,7 @@ void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample
 
 void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const GradientTarget& target) {
   const NetworkLayer& node = network_.layers()[layer];
+  if (!node.has_backward) return;
   const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<Tensor> gradients;
   for (const int number : node.parameters) gradients.push_back(slice_of(target.block, network_.layout().slice(number)));

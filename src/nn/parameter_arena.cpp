@@ -4,6 +4,7 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <numeric>
 #include <utility>
@@ -16,7 +17,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // beyond any mac
 
 }  // namespace
 
-int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shape) {
+int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shape, bool frozen) {
   const bool trained = !is_statistic(kind);
   if (trained && trained_slices_ < slices_.size()) {
     throw Error(ErrorSource::internal, fmt::format("the slice {} comes after the statistics", name));
@@ -26,7 +27,7 @@ int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shap
                 fmt::format("the network has more than {} parameters, {} with its {} among them: use smaller layers",
                             kMostElements, name, shape.text()));
   }
-  slices_.push_back({std::move(name), kind, shape, block_elements_});
+  slices_.push_back({std::move(name), kind, shape, block_elements_, frozen});
   block_elements_ += (shape.elements() + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
   if (trained) {
     ++trained_slices_;
@@ -41,6 +42,11 @@ std::vector<std::int64_t> ParameterLayout::slice_ends() const {
   for (std::size_t i = 1; i < slices_.size(); ++i) ends.push_back(slices_[i].offset);
   if (!slices_.empty()) ends.push_back(block_elements_);
   return ends;
+}
+
+bool matches(const std::string& pattern, const ParameterSlice& slice) {
+  const std::string layer = slice.name.substr(0, slice.name.rfind('/'));
+  return ::fnmatch(pattern.c_str(), slice.name.c_str(), 0) == 0 || ::fnmatch(pattern.c_str(), layer.c_str(), 0) == 0;
 }
 
 Tensor slice_of(const Tensor& block, const ParameterSlice& slice) {

@@ -86,11 +86,12 @@ void ActivationPlan::place_activations(const Network& network, bool trains) {
     const NetworkLayer& layer = network.layers()[i];
     LayerBlocks& blocks = layer_blocks_[i];
     blocks.output = add_block(i, forward_time(i));
-    if (trains && uses_[i].reads_output) keep(blocks.output, backward_time(i));
+    const bool returns = trains && layer.has_backward;
+    if (returns && uses_[i].reads_output) keep(blocks.output, backward_time(i));
     const auto read = [&](int from, int moment) {
       if (from != kImage) keep(layer_blocks_[static_cast<std::size_t>(from)].output, moment);
     };
-    read(layer.from, trains && uses_[i].reads_input ? backward_time(i) : forward_time(i));
+    read(layer.from, returns && uses_[i].reads_input ? backward_time(i) : forward_time(i));
     if (takes_residual(layer.spec)) read(layer.residual_from, forward_time(i));
   }
   keep(layer_blocks_.back().output, loss_time());
@@ -104,13 +105,13 @@ void ActivationPlan::place_gradients(const Network& network) {
     const NetworkLayer& layer = network.layers()[i];
     LayerBlocks& blocks = layer_blocks_[i];
     for (const std::size_t block : blocks.output_gradients) keep(block, backward_time(i));
-    if (takes_residual(layer.spec) && layer.residual_from != kImage) {
+    if (takes_residual(layer.spec) && network.has_gradient(layer.residual_from)) {
       const auto from = static_cast<std::size_t>(layer.residual_from);
       const bool left = uses_[i].residual_gradient_in_place;
       blocks.residual_gradient = left ? blocks.output_gradients.front() : add_block(from, backward_time(i));
       layer_blocks_[from].output_gradients.push_back(*blocks.residual_gradient);
     }
-    if (layer.from != kImage) {
+    if (network.has_gradient(layer.from)) {
       const auto from = static_cast<std::size_t>(layer.from);
       blocks.input_gradient = add_block(from, backward_time(i));
       layer_blocks_[from].output_gradients.push_back(*blocks.input_gradient);
@@ -141,7 +142,8 @@ PassPlan::PassPlan(const Network& network, const NetworkWeights& weights, Backen
                      .residual = takes_residual(layer.spec) ? output_of(layer.residual_from) : ActivationSpec{},
                      .weights = weights.of(layers.size()),
                      .mode = mode,
-                     .wants_input_gradient = layer.from != kImage,
+                     .wants_input_gradient = network.has_gradient(layer.from),
+                     .frozen = layer.frozen,
                      .random_purpose = random_purpose(layer.name)}));
     uses.push_back({.output_bytes = made->output().bytes,
                     .reads_input = made->reads_input(),

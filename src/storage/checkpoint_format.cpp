@@ -29,11 +29,11 @@ std::string path_of(const ArrayGroup& group, const NamedArray& array) {
 std::string progress_error(const TrainProgress& progress) {
   const LossSums& sums = progress.epoch_sums;
   const BestTest& best = progress.best;
-  const bool negative =
-      std::ranges::any_of(std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.skipped_steps,
-                                     progress.samples_in_epoch, progress.carried_over, progress.planned_steps,
-                                     sums.correct, sums.samples, best.correct, best.samples, progress.redone_steps},
-                          [](std::int64_t count) { return count < 0; });
+  const bool negative = std::ranges::any_of(
+      std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.skipped_steps,
+                 progress.samples_in_epoch, progress.carried_over, progress.planned_steps, sums.correct, sums.samples,
+                 best.correct, best.samples, progress.redone_steps, progress.tests_since_best},
+      [](std::int64_t count) { return count < 0; });
   if (negative) return "a count in /progress is negative";
   for (const auto& [name, steps] :
        {std::pair("skipped_steps", progress.skipped_steps), std::pair("step_in_epoch", progress.step_in_epoch)}) {
@@ -247,6 +247,7 @@ void all_fields(File& file, State& state) {
   file.optional("/progress/redone_steps", progress.redone_steps);
   file.field("/progress/epoch_seconds", progress.epoch_seconds);
   file.field("/progress/best", best_test);
+  file.optional("/progress/tests_since_best", progress.tests_since_best);
   file.field("/run/configuration", state.configuration);
   file.field("/run/command_line", state.command_line);
   file.field("/run/model", state.model);
@@ -313,6 +314,15 @@ bool is_finite(const NamedArray& array) {
     max = std::max(max, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
   }
   return max < kInfinity;
+}
+
+void use_averages(TrainState& state) {
+  for (NamedArray& average : std::exchange(state.averages, {})) {
+    for (auto* const arrays : {&state.parameters, &state.statistics}) {
+      const auto found = std::ranges::find(*arrays, average.name, &NamedArray::name);
+      if (found != arrays->end()) *found = std::move(average);
+    }
+  }
 }
 
 std::string fault_of_format(std::int64_t version) {

@@ -1,7 +1,11 @@
 #include "tutti/train/evaluation.hpp"
 
+#include "tutti/base/error.hpp"
+
 #include "evaluator.hpp"
 #include "state_arrays.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,15 +45,46 @@ double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   return std::exp(all[of_class] - greatest) / samples[i].exponentials;
 }
 
-Evaluator::Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers,
+// Each shifted view has its mirror image.
+std::vector<Evaluator::WeightedView> Evaluator::views_of(Views views) {
+  if (views == Views::none) return {{{}, 1}};
+  const double weight = views == Views::flip ? 0.5 : 0.25;
+  std::vector<WeightedView> all{{{0, false}, weight}, {{0, true}, weight}};
+  if (views == Views::flip) return all;
+  for (const std::int64_t shift : {-1, 1}) {
+    for (const bool mirrored : {false, true}) all.push_back({{shift, mirrored}, weight / 2});
+  }
+  return all;
+}
+
+Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers,
                      int max_workers)
-    : context_(context), workers_(workers), samples_(data.info().samples), chunks_((samples_ + kChunk - 1) / kChunk) {
+    : context_(context),
+      workers_(workers),
+      samples_(evaluated.data.info().samples),
+      chunks_((samples_ + kChunk - 1) / kChunk),
+      classes_(static_cast<std::size_t>(evaluated.classes)),
+      views_(views_of(evaluated.views)) {
+  const Shape image = evaluated.recipe.image.ndim() == 0 ? evaluated.data.info().image : evaluated.recipe.image;
+  if (evaluated.views == Views::shifts && std::min(image[1], image[2]) < 2) {
+    throw Error(ErrorSource::usage, fmt::format("--views shifts needs images of 2x2 or more, not of {}", image.text()));
+  }
   const std::int64_t max_chunks_of_rank = (chunks_ + context.communicator.size() - 1) / context.communicator.size();
   const auto used_workers = std::min({static_cast<std::int64_t>(workers.size()),
                                       static_cast<std::int64_t>(std::max(1, max_workers)), max_chunks_of_rank});
   for (std::int64_t i = 0; i < used_workers; ++i) {
-    per_worker_.push_back({std::make_unique<ChunkReader>(data, context.backend, recipe, std::min(kChunk, samples_)),
-                           OwnedTensor(context.backend, LossSums::kFields, ElementType::i64)});
+    const std::int64_t most = std::min(kChunk, samples_);
+    const std::int64_t logits = views_.size() == 1 ? 0 : most * evaluated.classes;
+    PerWorker& own = per_worker_.emplace_back(
+        std::make_unique<ChunkReader>(evaluated.data, context.backend, evaluated.recipe, most),
+        OwnedTensor(context.backend, LossSums::kFields, ElementType::i64),
+        OwnedTensor(context.backend, logits, ElementType::f32), OwnedTensor(context.backend, logits, ElementType::f32));
+    if (logits == 0) continue;
+    for (const std::int64_t samples : {most, samples_ % kChunk}) {
+      if (samples == 0) continue;
+      own.losses[samples] =
+          context.backend.make_softmax_loss(context.backend.plain_activation(Shape{samples, evaluated.classes}));
+    }
   }
   each_worker([&](Worker& worker) {
     if (samples_ >= kChunk) worker.instance.plan(kChunk, LayerMode::evaluation);
@@ -72,13 +107,13 @@ LossSums Evaluator::run() {
 // Chunks are broadcast in rounds of one chunk per rank. In round r, a rank broadcasts the chunk of its worker r modulo
 // the number of its workers, all of which have evaluated their chunks ahead. Ranks may have different numbers of
 // workers.
-LossSums Evaluator::run(const ScoreOutlet& outlet, std::size_t classes) {
+LossSums Evaluator::run(const ScoreOutlet& outlet) {
   World& world = outlet.world;
   const std::int64_t ranks = context_.communicator.size();
   const std::size_t workers = per_worker_.size();
   std::vector<Scores> scores(workers + 1);  // of each worker, and of other ranks
   for (std::size_t i = 0; i < workers; ++i) {
-    const std::int64_t most = std::min(kChunk, samples_) * static_cast<std::int64_t>(classes);
+    const std::int64_t most = std::min(kChunk, samples_) * static_cast<std::int64_t>(classes_);
     scores[i].plain = OwnedTensor(context_.backend, most, ElementType::f32);
   }
   std::exception_ptr refusal;
@@ -93,19 +128,19 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, std::size_t classes) {
       if (turn > 0) return;
       each_worker([&](Worker& worker) {
         const std::int64_t chunk = chunk_of(worker, round / static_cast<std::int64_t>(workers));
-        if (chunk < chunks_) score(worker, evaluate(worker, chunk), classes, scores[worker.index]);
+        if (chunk < chunks_) score(worker, evaluate(worker, chunk), scores[worker.index]);
       });
     });
     const std::int64_t end = std::min(chunks_, (round + 1) * ranks);
     for (std::int64_t chunk = round * ranks; chunk < end; ++chunk) {
       const auto root = static_cast<int>(chunk % ranks);
       Scores& shared = scores[root == world.rank() ? turn : workers];
-      shared.resize(samples_of(chunk), classes);
+      shared.resize(samples_of(chunk), classes_);
       world.broadcast(std::as_writable_bytes(std::span(shared.samples)), root);
       world.broadcast(std::as_writable_bytes(std::span(shared.logits)), root);
       if (world.rank() != 0 || refusal) continue;
       try {
-        outlet.receive({chunk * kChunk, classes, shared.samples, shared.logits});
+        outlet.receive({chunk * kChunk, classes_, shared.samples, shared.logits});
       } catch (...) {
         // Thrown at the next vote, since the other ranks are already in their broadcasts.
         refusal = std::current_exception();
@@ -117,18 +152,18 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, std::size_t classes) {
 }
 
 // Waits for the worker's stream.
-void Evaluator::score(Worker& worker, const Batch& batch, std::size_t classes, Scores& to) {
-  const Shape shape{batch.samples, static_cast<std::int64_t>(classes)};
+void Evaluator::score(Worker& worker, const Batch& batch, Scores& to) {
+  const Shape shape{batch.samples, static_cast<std::int64_t>(classes_)};
   const Tensor plain = to.plain.memory.view(shape, ElementType::f32);
-  to.resize(batch.samples, classes);
-  worker.instance.copy_logits(worker.stream, plain);
+  to.resize(batch.samples, classes_);
+  copy_logits(worker, plain);
   context_.backend.copy(worker.stream, {to.logits.data(), shape, ElementType::f32, MemorySpace::host}, plain);
   context_.backend.copy(worker.stream, {to.labels.data(), batch.labels.shape, ElementType::i32, MemorySpace::host},
                         batch.labels);
   worker.stream.synchronize();
   const std::span<const float> logits(to.logits);
   for (std::size_t i = 0; i < to.labels.size(); ++i) {
-    to.samples[i] = score_of(logits.subspan(i * classes, classes), to.labels[i]);
+    to.samples[i] = score_of(logits.subspan(i * classes_, classes_), to.labels[i]);
   }
 }
 
@@ -151,10 +186,34 @@ std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t iteration) c
 
 Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
   const PerWorker& own = per_worker_[worker.index];
-  const Batch batch = own.reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
-  worker.instance.forward(worker.stream, batch.images, LayerMode::evaluation);
-  worker.instance.loss(worker.stream, batch.labels, 0, own.sums.values);
+  const std::int64_t samples = samples_of(chunk);
+  const Shape shape{samples, static_cast<std::int64_t>(classes_)};
+  Batch batch;
+  double weight = 0;  // of the views so far
+  for (const WeightedView& each : views_) {
+    batch = own.reader->read(worker.stream, chunk * kChunk, samples, each.view);
+    worker.instance.forward(worker.stream, batch.images, LayerMode::evaluation);
+    weight += each.weight;
+    if (views_.size() == 1) {
+      worker.instance.loss(worker.stream, batch.labels, 0, own.sums.values);
+      return batch;
+    }
+    const Tensor mean = own.mean_logits.memory.view(shape, ElementType::f32);
+    const Tensor logits = own.view_logits.memory.view(shape, ElementType::f32);
+    worker.instance.copy_logits(worker.stream, weight == each.weight ? mean : logits);
+    if (weight == each.weight) continue;
+    context_.backend.blend(worker.stream, mean, logits, static_cast<float>(each.weight / weight));
+  }
+  own.losses.at(samples)->run(worker.stream, {.logits = own.mean_logits.values.data,
+                                              .labels = static_cast<const std::int32_t*>(batch.labels.data),
+                                              .sums = own.sums.values});
   return batch;
+}
+
+void Evaluator::copy_logits(Worker& worker, const Tensor& to) const {
+  if (views_.size() == 1) return worker.instance.copy_logits(worker.stream, to);
+  const Buffer& mean = per_worker_[worker.index].mean_logits.memory;
+  context_.backend.copy(worker.stream, to, mean.view(to.shape, ElementType::f32));
 }
 
 LossSums Evaluator::total() {
@@ -185,10 +244,11 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
                        .threads = request.threads,
                        .rank_status = context.status});
   context.status.enter(Phase::evaluation);
-  Evaluator evaluator(request.data, request.recipe, context, workers, request.max_workers);
+  const EvaluatedData evaluated{request.data, request.recipe, request.network.classes(), request.views};
+  Evaluator evaluator(evaluated, context, workers, request.max_workers);
   weights.refresh(*stream);
   if (request.scores == nullptr) return evaluator.run();
-  return evaluator.run(*request.scores, static_cast<std::size_t>(request.network.classes()));
+  return evaluator.run(*request.scores);
 }
 
 }  // namespace tutti

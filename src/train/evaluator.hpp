@@ -12,28 +12,44 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace tutti {
+
+struct EvaluatedData {
+  const Dataset& data;
+  const ImageRecipe& recipe;
+  int classes = 0;
+  Views views = Views::none;
+};
 
 class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;
 
   // All borrowed but the recipe. Plans the evaluation's shapes on at most `max_workers` of the workers.
-  Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers,
-            int max_workers);
+  Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers, int max_workers);
   // Collective.
   LossSums run();
   // The same, and passes the scores of all samples to the outlet. Collective.
-  LossSums run(const ScoreOutlet& outlet, std::size_t classes);
+  LossSums run(const ScoreOutlet& outlet);
 
  private:
   struct PerWorker {
     std::unique_ptr<ChunkReader> reader;
     OwnedTensor sums;
+    // Of all views. Empty if there is only one.
+    OwnedTensor mean_logits;
+    OwnedTensor view_logits;
+    std::map<std::int64_t, std::unique_ptr<LossLayer>> losses{};  // of the mean, by samples
   };
+  struct WeightedView {
+    ChunkView view;
+    double weight;
+  };
+  static std::vector<WeightedView> views_of(Views views);
   struct Scores;
 
   void each_worker(const std::function<void(Worker&)>& work);
@@ -43,13 +59,17 @@ class Evaluator {
   std::int64_t samples_of(std::int64_t chunk) const { return std::min(kChunk, samples_ - chunk * kChunk); }
   Batch evaluate(Worker& worker, std::int64_t chunk);
   // The scores of the batch that the worker has just evaluated.
-  void score(Worker& worker, const Batch& batch, std::size_t classes, Scores& to);
+  void score(Worker& worker, const Batch& batch, Scores& to);
+  // Copies the logits of a chunk that the worker has evaluated.
+  void copy_logits(Worker& worker, const Tensor& to) const;
   LossSums total();
 
   const RankContext& context_;
   PartWorkers& workers_;
   std::int64_t samples_;
   std::int64_t chunks_;
+  std::size_t classes_;
+  std::vector<WeightedView> views_;
   std::vector<PerWorker> per_worker_;
 };
 

@@ -36,6 +36,7 @@ void validate(const LrPlan& plan) {
   };
   require(plan.base >= 0 && std::isfinite(plan.base), "lr", plan.base, "0 or more, and finite");
   require(plan.min >= 0 && plan.min <= plan.base, "min-lr", plan.min, "0 to --lr");
+  require(plan.warmup_start >= 0 && plan.warmup_start <= plan.base, "warmup-lr", plan.warmup_start, "0 to --lr");
   require(plan.decay > 0 && plan.decay <= 1, "lr-decay", plan.decay, "above 0 and at most 1");
   require(plan.warmup_epochs >= 0 && plan.warmup_epochs <= 1e6, "warmup-epochs", plan.warmup_epochs, "0 to 1000000");
   if (plan.schedule == Schedule::step && plan.period_epochs.empty()) {
@@ -57,7 +58,11 @@ LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t t
 }
 
 double LrSchedule::at(std::int64_t step, std::int64_t epoch) const {
-  if (step < warmup_steps_) return plan_.base * static_cast<double>(step + 1) / static_cast<double>(warmup_steps_);
+  if (step < warmup_steps_) {
+    const double rise = plan_.base - plan_.warmup_start;
+    return plan_.warmup_start + rise * static_cast<double>(step + 1) / static_cast<double>(warmup_steps_);
+  }
+  const double left = static_cast<double>(total_steps_ - step) / static_cast<double>(total_steps_ - warmup_steps_);
   switch (plan_.schedule) {
     case Schedule::constant:
       return plan_.base;
@@ -74,6 +79,8 @@ double LrSchedule::at(std::int64_t step, std::int64_t epoch) const {
       const double done = static_cast<double>(step - warmup_steps_) / static_cast<double>(total_steps_ - warmup_steps_);
       return plan_.min + (plan_.base - plan_.min) * 0.5 * (1 + portable_cospi(std::min(done, 1.0)));
     }
+    case Schedule::linear:
+      return plan_.min + (plan_.base - plan_.min) * std::max(left, 0.0);
   }
   return plan_.base;
 }

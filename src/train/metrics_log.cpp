@@ -104,6 +104,7 @@ void MetricsLog::on_digest(const DigestReport& report) {
               {"gradients", digest_text(report.gradients)},
               {"optimizer", digest_text(report.optimizer)}};
   if (report.statistics) record["statistics"] = digest_text(*report.statistics);
+  if (report.averages) record["averages"] = digest_text(*report.averages);
   on_line(record.dump());
 }
 

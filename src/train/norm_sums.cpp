@@ -49,6 +49,10 @@ void DigitSums::read(std::span<double> sums) const {
   }
 }
 
+bool NormSums::needs_sums(const NetworkLayer& layer) {
+  return std::holds_alternative<BatchNormSpec>(layer.spec) && !layer.frozen;
+}
+
 NormSums::NormSums(const Network& network, const RankContext& context, Communicator* communicator)
     : context_(context), communicator_(communicator) {
   if (communicator == nullptr && context.communicator.size() > 1) {
@@ -56,7 +60,7 @@ NormSums::NormSums(const Network& network, const RankContext& context, Communica
   }
   // Two sums for each channel, and the number of values.
   for (const NetworkLayer& layer : network.layers()) {
-    if (std::holds_alternative<BatchNormSpec>(layer.spec)) counts_.push_back(2 * layer.output[0] + 1);
+    if (needs_sums(layer)) counts_.push_back(2 * layer.output[0] + 1);
   }
   if (counts_.empty()) return;
   const auto bytes = static_cast<std::size_t>(DigitSums::elements(std::ranges::max(counts_))) * sizeof(std::int64_t);

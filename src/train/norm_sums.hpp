@@ -47,6 +47,8 @@ class NormSums final : public WholeBatchSum {
   // All borrowed. The communicator is on host memory and has no other use, since gradients are exchanged meanwhile.
   // Null: there is one rank.
   NormSums(const Network& network, const RankContext& context, Communicator* communicator);
+  // Whether the layer calls sum(), once in each pass.
+  static bool needs_sums(const NetworkLayer& layer);
 
   // Begins a step with the passes of this many parts of this rank, which must all run at the same time, the first on
   // the context's stream in the calling thread. A rank without any takes part in all sums of the step here. Collective.

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -92,9 +92,37 @@ Tensor SliceSquares::compute(Stream& stream, const Tensor& block) {
   return sums_.values;
 }
 
-// Whether weight decay and the norms of lars leave the slice out.
-bool is_exempt(const OptimizerOptions& options, const ParameterSlice& slice) {
-  return options.exempts_norms_and_biases && slice.kind != ParameterKind::weight;
+// How the optimizer updates a slice. Adjacent slices with equal rules are updated together.
+struct UpdateRule {
+  std::vector<ParameterFactor> rate_factors{};  // those that match
+  double weight_decay = 0;
+  bool is_adapted = false;  // by the ratio of norms of lars
+
+  double rate(double learning_rate, std::int64_t epoch) const {
+    double factor = 1;
+    for (const ParameterFactor& each : rate_factors) factor = epoch >= each.from_epoch ? each.factor : factor;
+    return learning_rate * factor;
+  }
+  friend bool operator==(const UpdateRule&, const UpdateRule&) = default;
+};
+
+UpdateRule rule_of(const OptimizerOptions& options, const ParameterSlice& slice) {
+  const auto matches_slice = [&](const ParameterFactor& factor) { return matches(factor.pattern, slice); };
+  UpdateRule rule;
+  std::ranges::copy_if(options.lr_factors, std::back_inserter(rule.rate_factors), matches_slice);
+  if (options.exempts_norms_and_biases && slice.kind != ParameterKind::weight) return rule;
+  rule.is_adapted = options.kind == OptimizerKind::lars;
+  rule.weight_decay = options.weight_decay;
+  for (const ParameterFactor& each : options.decay_factors) {
+    if (matches_slice(each)) rule.weight_decay = options.weight_decay * each.factor;
+  }
+  return rule;
+}
+
+std::vector<ParameterSlice> updated_slices(const ParameterLayout& layout) {
+  std::vector<ParameterSlice> updated;
+  std::ranges::copy_if(layout.trained(), std::back_inserter(updated), std::not_fn(&ParameterSlice::frozen));
+  return updated;
 }
 
 std::vector<std::string> slot_names(const OptimizerOptions& options) {
@@ -110,24 +138,26 @@ class FlatOptimizer : public Optimizer {
   FlatOptimizer(const OptimizerOptions& options, const OptimizerContext& context)
       : options_(options),
         backend_(context.backend),
-        values_(backend_, kMostValues, ElementType::f32),
-        clip_squares_(context, options.clip_norm == 0 ? std::span<const ParameterSlice>{} : context.layout.trained()),
+        clip_squares_(context, options.clip_norm == 0 ? std::vector<ParameterSlice>{} : updated_slices(context.layout)),
         clip_factor_(backend_, 1, ElementType::f32) {
     // The ranges of elements that are updated by one rule, in order; there is a run for each owned piece of them.
-    const bool has_rules = options.weight_decay != 0 || options.kind == OptimizerKind::lars;
     const auto ends = context.layout.slice_ends();
     std::vector<IndexRange> ranges;
     for (std::size_t i = 0; i < context.layout.trained().size(); ++i) {
       const ParameterSlice& slice = context.layout.trained()[i];
-      const bool exempt = has_rules && is_exempt(options, slice);
-      if (ranges.empty() || exempt_.back() != exempt) {
+      if (slice.frozen) continue;
+      const std::size_t rule = number_of(rule_of(options, slice));
+      if (ranges.empty() || rule_of_range_.back() != rule || ranges.back().end != slice.offset) {
         ranges.push_back({slice.offset, 0});
-        exempt_.push_back(exempt);
+        rule_of_range_.push_back(rule);
       }
       ranges.back().end = ends[i];
     }
+    values_ = OwnedTensor(backend_, kMostValues * std::ssize(rules_), ElementType::f32);
     runs_ = context.ownership.pieces_of(ranges);
-    const std::int64_t owned = runs_.empty() ? 0 : runs_.back().packed.end;
+    const IndexRange trained{0, context.layout.trained_elements()};
+    const std::vector<OwnedPiece> pieces = context.ownership.pieces_of({&trained, 1});
+    const std::int64_t owned = pieces.empty() ? 0 : pieces.back().packed.end;
     for (const std::string& name : slot_names(options)) {
       const OwnedTensor& state = state_.emplace_back(backend_, owned, ElementType::f32);
       slots_.push_back({name, state.values});
@@ -137,8 +167,8 @@ class FlatOptimizer : public Optimizer {
   std::vector<OptimizerSlot> slots() const override { return slots_; }
 
  protected:
-  // The numbers of a step in the processor's memory. They are copied only if they changed.
-  static constexpr std::int64_t kMostValues = 16;
+  // The numbers of a step in the processor's memory, rule by rule. They are copied only if they changed.
+  static constexpr std::int64_t kMostValues = 8;  // of a rule
   void set_values(Stream& stream, std::vector<float> numbers) {
     if (numbers == values_on_host_) return;
     values_on_host_ = std::move(numbers);
@@ -156,13 +186,20 @@ class FlatOptimizer : public Optimizer {
     backend_.clip_factor(stream, squares, options_.clip_norm, clip_factor_.values);
     return clip_factor_.values;
   }
-  bool is_exempt_run(const OwnedPiece& run) const { return exempt_[run.range]; }
+  std::size_t number_of(const UpdateRule& rule) {
+    const auto found = std::ranges::find(rules_, rule);
+    const auto number = static_cast<std::size_t>(found - rules_.begin());
+    if (found == rules_.end()) rules_.push_back(rule);
+    return number;
+  }
+  std::size_t rule_of_run(const OwnedPiece& run) const { return rule_of_range_[run.range]; }
   Tensor state(std::size_t slot, const OwnedPiece& piece) const {
     return elements_of(slots_[slot].block, piece.packed);
   }
 
   OptimizerOptions options_;
   Backend& backend_;
+  std::vector<UpdateRule> rules_;
   std::vector<OwnedPiece> runs_;
   std::vector<OptimizerSlot> slots_;  // views of the state
 
@@ -171,7 +208,7 @@ class FlatOptimizer : public Optimizer {
   std::vector<float> values_on_host_;
   SliceSquares clip_squares_;
   OwnedTensor clip_factor_;
-  std::vector<bool> exempt_;  // by OwnedPiece::range
+  std::vector<std::size_t> rule_of_range_;  // by OwnedPiece::range
   std::vector<OwnedTensor> state_;
 };
 
@@ -179,55 +216,54 @@ class Sgd : public FlatOptimizer {
  public:
   using FlatOptimizer::FlatOptimizer;
 
-  void set_step(Stream& stream, double learning_rate, std::int64_t /*step*/) override {
-    learning_rate_ = static_cast<float>(learning_rate);
-    set_values(stream, {learning_rate_});
+  void set_step(Stream& stream, double learning_rate, std::int64_t /*step*/, std::int64_t epoch) override {
+    rates_.clear();
+    for (const UpdateRule& rule : rules_) rates_.push_back(static_cast<float>(rule.rate(learning_rate, epoch)));
+    set_values(stream, rates_);
   }
 
   void apply(Stream& stream, const ParameterArena& arena) override {
     const Tensor clip = clip_factor(stream, arena);
     std::vector<SgdStep> steps;
-    for (const OwnedPiece& run : runs_) {
-      steps.push_back(step_of(arena, run, clip));
-      if (!is_exempt_run(run)) steps.back().weight_decay = static_cast<float>(options_.weight_decay);
-    }
+    for (const OwnedPiece& run : runs_) steps.push_back(step_of(arena, run, rule_of_run(run), clip));
     backend_.sgd_steps(stream, steps);
   }
 
  protected:
-  // Without weight decay.
-  SgdStep step_of(const ParameterArena& arena, const OwnedPiece& piece, const Tensor& gradient_factor) const {
+  SgdStep step_of(const ParameterArena& arena, const OwnedPiece& piece, std::size_t rule, const Tensor& clip) const {
+    const auto number = static_cast<std::int64_t>(rule);
     SgdStep step{};
     step.weights = elements_of(arena.weights(), piece.elements);
     step.gradients = elements_of(arena.gradients(), piece.elements);
     if (!slots_.empty()) step.velocity = state(0, piece);
-    step.learning_rate = learning_rate_;
-    step.rate = values({0, 1});
+    step.learning_rate = rates_[rule];
+    step.rate = values({number, number + 1});
+    step.weight_decay = static_cast<float>(rules_[rule].weight_decay);
     step.momentum = static_cast<float>(options_.momentum);
     step.nesterov = options_.nesterov;
-    step.gradient_factor = gradient_factor;
+    step.gradient_factor = clip;
     return step;
   }
 
  private:
-  float learning_rate_ = 0;
+  std::vector<float> rates_;  // by rule
 };
 
 class AdamW final : public FlatOptimizer {
  public:
   using FlatOptimizer::FlatOptimizer;
 
-  // The factors of exempt runs follow those of the others.
-  void set_step(Stream& stream, double learning_rate, std::int64_t step) override {
-    step_.learning_rate = learning_rate;
+  void set_step(Stream& stream, double learning_rate, std::int64_t step, std::int64_t epoch) override {
     step_.beta1 = options_.beta1;
     step_.beta2 = options_.beta2;
     step_.epsilon = options_.epsilon;
     step_.step = step;
+    rates_.clear();
     std::vector<float> numbers;
-    for (const bool exempt : {false, true}) {
-      step_.weight_decay = weight_decay(exempt);
-      std::ranges::copy(std::bit_cast<std::array<float, 8>>(factors_of(step_)), std::back_inserter(numbers));
+    for (const UpdateRule& rule : rules_) {
+      step_.learning_rate = rates_.emplace_back(rule.rate(learning_rate, epoch));
+      step_.weight_decay = rule.weight_decay;
+      std::ranges::copy(std::bit_cast<std::array<float, kMostValues>>(factors_of(step_)), std::back_inserter(numbers));
     }
     set_values(stream, std::move(numbers));
   }
@@ -236,23 +272,24 @@ class AdamW final : public FlatOptimizer {
     const Tensor clip = clip_factor(stream, arena);
     std::vector<AdamWStep> steps;
     for (const OwnedPiece& run : runs_) {
-      const bool exempt = is_exempt_run(run);
+      const std::size_t rule = rule_of_run(run);
+      const auto first = kMostValues * static_cast<std::int64_t>(rule);
       AdamWStep& step = steps.emplace_back(step_);
       step.gradient_factor = clip;
       step.weights = elements_of(arena.weights(), run.elements);
       step.gradients = elements_of(arena.gradients(), run.elements);
       step.first_moment = state(0, run);
       step.second_moment = state(1, run);
-      step.weight_decay = weight_decay(exempt);
-      step.factors = values(exempt ? IndexRange{8, 16} : IndexRange{0, 8});
+      step.learning_rate = rates_[rule];
+      step.weight_decay = rules_[rule].weight_decay;
+      step.factors = values({first, first + kMostValues});
     }
     backend_.adamw_steps(stream, steps);
   }
 
  private:
-  double weight_decay(bool exempt) const { return exempt ? 0 : options_.weight_decay; }
-
   AdamWStep step_{};
+  std::vector<double> rates_;  // by rule
 };
 
 constexpr double kTrust = 0.001;
@@ -267,7 +304,9 @@ class Lars final : public Sgd {
         pieces_(context.ownership.pieces_of(ranges_of(adapted_))),
         weight_squares_(context, adapted_),
         gradient_squares_(context, adapted_),
-        factors_(backend_, std::ssize(adapted_), ElementType::f32) {}
+        factors_(backend_, std::ssize(adapted_), ElementType::f32) {
+    for (const ParameterSlice& slice : adapted_) rule_of_adapted_.push_back(number_of(rule_of(options, slice)));
+  }
 
   void apply(Stream& stream, const ParameterArena& arena) override {
     const Tensor clip = clip_factor(stream, arena);
@@ -279,12 +318,12 @@ class Lars final : public Sgd {
                                     .factors = factors_.values});
     std::vector<SgdStep> steps;
     for (const OwnedPiece& run : runs_) {
-      if (is_exempt_run(run)) steps.push_back(step_of(arena, run, clip));
+      const std::size_t rule = rule_of_run(run);
+      if (!rules_[rule].is_adapted) steps.push_back(step_of(arena, run, rule, clip));
     }
     for (const OwnedPiece& piece : pieces_) {
       const auto tensor = static_cast<std::int64_t>(piece.range);
-      SgdStep& step = steps.emplace_back(step_of(arena, piece, clip));
-      step.weight_decay = static_cast<float>(options_.weight_decay);
+      SgdStep& step = steps.emplace_back(step_of(arena, piece, rule_of_adapted_[piece.range], clip));
       step.rate_factor = elements_of(factors_.values, {tensor, tensor + 1});
     }
     backend_.sgd_steps(stream, steps);
@@ -292,13 +331,13 @@ class Lars final : public Sgd {
 
  private:
   static std::vector<ParameterSlice> adapted_slices(const OptimizerOptions& options, const ParameterLayout& layout) {
-    std::vector<ParameterSlice> adapted;
-    std::ranges::copy_if(layout.trained(), std::back_inserter(adapted),
-                         [&](const ParameterSlice& slice) { return !is_exempt(options, slice); });
+    std::vector<ParameterSlice> adapted = updated_slices(layout);
+    std::erase_if(adapted, [&](const ParameterSlice& slice) { return !rule_of(options, slice).is_adapted; });
     return adapted;
   }
 
   std::vector<ParameterSlice> adapted_;
+  std::vector<std::size_t> rule_of_adapted_;
   std::vector<OwnedPiece> pieces_;  // of the adapted slices
   SliceSquares weight_squares_;
   SliceSquares gradient_squares_;
@@ -307,38 +346,18 @@ class Lars final : public Sgd {
 
 }  // namespace
 
-void validate(const OptimizerOptions& options) {
-  const auto require = [](bool sensible, const char* option, double value, const char* range) {
-    if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
-  };
-  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "at least 0 and below 1");
-  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight-decay", options.weight_decay,
-          "0 or more, and finite");
-  require(options.clip_norm >= 0 && std::isfinite(options.clip_norm), "clip-norm", options.clip_norm,
-          "0 (no limit) or more, and finite");
-  require(options.beta1 >= 0 && options.beta1 < 1, "adam-beta1", options.beta1, "at least 0 and below 1");
-  require(options.beta2 >= 0 && options.beta2 < 1, "adam-beta2", options.beta2, "at least 0 and below 1");
-  require(options.epsilon >= 1e-30 && options.epsilon <= 1, "adam-epsilon", options.epsilon, "1e-30 to 1");
-  const OptimizerOptions usual;
-  const bool is_usual =
-      options.beta1 == usual.beta1 && options.beta2 == usual.beta2 && options.epsilon == usual.epsilon;
-  if (options.kind != OptimizerKind::adamw && !is_usual) {
-    throw Error(ErrorSource::usage, fmt::format("--adam-beta1, --adam-beta2 and --adam-epsilon belong to adamw, but "
-                                                "--optimizer is {}: leave them out",
-                                                name_of(options.kind)));
-  }
-  if (options.nesterov && options.kind != OptimizerKind::sgd) {
-    throw Error(
-        ErrorSource::usage,
-        fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", name_of(options.kind)));
-  }
-  if (options.nesterov && options.momentum == 0) {
-    throw Error(ErrorSource::usage, "--nesterov requires --momentum above 0");
-  }
-}
-
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context) {
   validate(options);
+  for (const auto* factors : {&options.lr_factors, &options.decay_factors}) {
+    for (const ParameterFactor& each : *factors) {
+      const auto is_meant = [&](const ParameterSlice& slice) { return matches(each.pattern, slice); };
+      if (std::ranges::any_of(context.layout.trained(), is_meant)) continue;
+      throw Error(ErrorSource::usage,
+                  fmt::format("--{} {}={}: the network has no such parameter or layer; it has {}, for example",
+                              factors == &options.lr_factors ? "lr-factors" : "decay-factors", each.pattern,
+                              each.factor, context.layout.slice(0).name));
+    }
+  }
   // If rank 0 owns everything, the other ranks have nothing to update and no norms to sum.
   const bool has_nothing = context.ownership.owners() == Owners::root && context.communicator.rank() != 0;
   const ParameterLayout nothing;

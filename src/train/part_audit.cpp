@@ -37,8 +37,7 @@ LayerPass place_in_contribution(const Network& network, const std::vector<std::i
   const std::size_t slices = network.layout().slices().size();
   std::size_t norm = slices + LossSums::kFields;
   for (const NetworkLayer& layer : network.layers()) {
-    const bool is_norm = std::holds_alternative<BatchNormSpec>(layer.spec);
-    if (is_norm && norm < one.size() && differs(norm++)) return {layer.name, Phase::forward};
+    if (NormSums::needs_sums(layer) && norm < one.size() && differs(norm++)) return {layer.name, Phase::forward};
     for (const int slice : layer.parameters) {
       const auto number = static_cast<std::size_t>(slice);
       if (number >= trained && differs(number)) return {layer.name, Phase::forward};

@@ -1,9 +1,5 @@
 #include "tutti/train/replica.hpp"
 
-#include "tutti/base/digest.hpp"
-#include "tutti/base/error.hpp"
-#include "tutti/watch/rehearsal.hpp"
-
 #include "exchange.hpp"
 #include "finite_check.hpp"
 #include "part_audit.hpp"
@@ -14,8 +10,7 @@
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 #include "step_timer.hpp"
-
-#include <fmt/format.h>
+#include "weight_average.hpp"
 
 #include <algorithm>
 
@@ -65,12 +60,6 @@ WorkersRequest workers_request(const TrainerContext& context, const TrainerOptio
 
 }  // namespace
 
-struct Replica::LocalTensor {
-  FlipTarget target;
-  std::string array;  // its name in checkpoints, with its group; empty: they do not contain it
-  Tensor values;
-};
-
 Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
     : backend_(initialize_thread_of(context.backend, options.threads)),
       own_status_(context.rank_status == nullptr ? std::make_unique<RankStatus>() : nullptr),
@@ -110,7 +99,8 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
                                                                       .rounded = rounded_->values,
                                                                       .backend = &backend_})),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())),
-      recorded_updates_(std::make_unique<RecordedWork>(backend_)) {
+      recorded_updates_(std::make_unique<RecordedWork>(backend_)),
+      average_(make_weight_average(options.average, backend_, arena_.weights())) {
   stream_->set_wait_callback([this] {
     context_->communicator.progress();
     timeline_->poll();
@@ -119,12 +109,17 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
   const std::vector<std::int64_t> ends = is_alone() ? std::vector<std::int64_t>{} : bucket_ends();
   workers_->collect_gradients(total(), balancer_->max_parts(), ends);
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
-  weights_.refresh(*stream_);
+  begin_with_weights();
   audit_ = make_part_audit(
       {context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get(), norm_sums_.get()});
 }
 
 Replica::~Replica() = default;
+
+void Replica::begin_with_weights() {
+  weights_.refresh(*stream_);
+  if (average_) average_->reset(*stream_);
+}
 
 StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
@@ -219,20 +214,35 @@ StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> b
 void Replica::update_at_once(const StepRequest& request, std::span<const Batch> batches) {
   context_->status.enter(Phase::update);
   exchange_->finish(*stream_);
-  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1);
+  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1, request.epoch);
   recorded_updates_->run(*stream_, finite_check_->key(batches), [&] {
     finite_check_->find(workers_->bad_losses(), batches);
     finite_check_->copy_findings();
     update_owned();
   });
+  add_to_average(request);
   finite_check_->check(request.step + 1);
+}
+
+void Replica::add_to_average(const StepRequest& request) {
+  if (average_ && average_->add(*stream_, request.average_share)) weights_.refresh(*stream_);
+}
+
+void Replica::with_average(const std::function<void()>& work) {
+  const auto swap = [this] {
+    if (!average_) return;
+    average_->swap(*stream_);
+    weights_.refresh(*stream_);
+  };
+  swap();
+  work();
+  swap();
 }
 
 void Replica::update_owned() {
   optimizer_->apply(*stream_, arena_);
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
-  const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
+  for (const IndexRange& own : ownership_->owned_statistics()) {
     backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
                    static_cast<float>(BatchNormSpec::kMomentum));
   }
@@ -243,7 +253,7 @@ void Replica::update_owned() {
 void Replica::update(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.enter(Phase::update);
-  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1);
+  optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1, request.epoch);
   if (gathers_weights()) {
     update_owned();
     clock.end(&StepTimes::update);
@@ -254,6 +264,7 @@ void Replica::update(const StepRequest& request) {
   } else {
     recorded_updates_->run(*stream_, {}, [this] { update_owned(); });
   }
+  add_to_average(request);
   clock.end(&StepTimes::update);
 }
 
@@ -264,11 +275,14 @@ void Replica::gather_weights() {
 
 void Replica::copy_state_to(TrainState& state, const std::optional<FileShard>& shard) {
   const ParameterLayout& layout = arena_.layout();
-  ShardSelector selector(shard, layout, *optimizer_);
+  ShardSelector selector(shard, layout, *optimizer_, average_ != nullptr);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), selector.select_next(layout.statistics()), "");
   const auto gather = [&] { return gather_state(optimizer_context(), *stream_, *optimizer_, selector); };
   state.optimizer = gathers_weights() ? context_->status.wait_for_ranks(gather) : gather();
+  if (average_) {
+    state.averages = arrays_of(backend_, *stream_, average_->values(), selector.select_next(layout.slices()), "");
+  }
   if (exact_ && shard && shard->file == 0) state.exchange = exact_->state();
 }
 
@@ -276,87 +290,14 @@ void Replica::restore(const TrainState& state) {
   fill_weights(backend_, *stream_, arena_.weights(), arena_.layout(), state);
   restore_state(optimizer_context(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
+  if (average_) fill_slices(backend_, *stream_, average_->values(), arena_.layout().slices(), state.averages);
   if (exact_) exact_->restore(state.exchange);
 }
 
 std::vector<std::string> Replica::initialize_from(const TrainState& state) {
   auto left = fill_except_head(backend_, *stream_, arena_, state);
-  weights_.refresh(*stream_);
+  begin_with_weights();
   return left;
-}
-
-std::optional<std::uint64_t> Replica::statistics_digest() {
-  const auto statistics = arena_.layout().statistics();
-  if (statistics.empty()) return std::nullopt;
-  return digest_of(backend_, *stream_, arena_.weights(), statistics);
-}
-
-std::uint64_t Replica::gradients_digest() { return owned_digest({{"", arena_.gradients()}}, &OwnedPiece::elements); }
-
-std::uint64_t Replica::optimizer_digest() { return owned_digest(optimizer_->slots(), &OwnedPiece::packed); }
-
-std::uint64_t Replica::owned_digest(const std::vector<OptimizerSlot>& blocks, IndexRange OwnedPiece::*where) {
-  const auto slices = arena_.layout().trained();
-  std::vector<DigestedTensor> pieces;
-  for (const auto& [name, block] : blocks) {
-    const std::string prefix = name.empty() ? "" : name + "/";
-    for (const OwnedPiece& piece : ownership_->pieces_of(ranges_of(slices))) {
-      const ParameterSlice& slice = slices[piece.range];
-      const auto first = static_cast<std::uint64_t>(piece.elements.begin - slice.offset);
-      pieces.push_back({elements_of(block, piece.*where), digest_start(prefix + slice.name, first)});
-    }
-  }
-  const std::uint64_t sum = digest_of(backend_, *stream_, pieces);
-  return gathers_weights() ? context_->all_reduce(sum) : sum;
-}
-
-std::vector<Replica::LocalTensor> Replica::whole_tensors() const {
-  const ParameterLayout& layout = arena_.layout();
-  std::vector<LocalTensor> tensors;
-  const auto add = [&](const OptimizerSlot& of, const std::string& group, std::span<const ParameterSlice> slices) {
-    for (const ParameterSlice& slice : slices) {
-      tensors.push_back({.target = {of.name, slice.name, slice.elements()},
-                         .array = group.empty() ? "" : group + slice.name,
-                         .values = slice_of(of.block, slice)});
-    }
-  };
-  add({"weights", arena_.weights()}, "parameters/", layout.trained());
-  add({"statistics", arena_.weights()}, "statistics/", layout.statistics());
-  if (gathers_weights()) return tensors;
-  add({"gradients", arena_.gradients()}, "", layout.slices());
-  for (const OptimizerSlot& slot : optimizer_->slots()) add(slot, "optimizer/" + slot.name + "/", layout.trained());
-  return tensors;
-}
-
-std::vector<ReplicatedTensor> Replica::replicated() const {
-  std::vector<ReplicatedTensor> tensors;
-  for (const LocalTensor& local : whole_tensors()) {
-    if (!local.array.empty()) tensors.push_back({local.array, local.values});
-  }
-  if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
-  return tensors;
-}
-
-std::vector<FlipTarget> Replica::local_tensors() const {
-  std::vector<FlipTarget> targets;
-  for (const LocalTensor& local : whole_tensors()) targets.push_back(local.target);
-  return targets;
-}
-
-void Replica::flip(const BitFlip& flip) {
-  for (const auto& [target, array, values] : whole_tensors()) {
-    if (target.block != flip.block || target.name != flip.tensor || flip.element >= target.elements) continue;
-    const Tensor element = elements_of(values, {flip.element, flip.element + 1});
-    std::uint32_t bits = 0;
-    const Tensor on_host{&bits, Shape{1}, ElementType::f32, MemorySpace::host};
-    backend_.copy(*stream_, on_host, element);
-    stream_->synchronize();
-    bits ^= std::uint32_t{1} << flip.bit;
-    backend_.copy(*stream_, element, on_host);
-    stream_->synchronize();
-    return weights_.refresh(*stream_);
-  }
-  throw Error(ErrorSource::internal, fmt::format("no element {} of {} {}", flip.element, flip.block, flip.tensor));
 }
 
 OptimizerContext Replica::optimizer_context() const {
@@ -369,10 +310,6 @@ bool Replica::is_alone() const { return context_->communicator.size() == 1; }
 
 bool Replica::gathers_weights() const { return ownership_->owners() != Owners::all; }
 
-std::uint64_t Replica::weights_digest() {
-  return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained());
-}
-
 const std::vector<std::int64_t>& Replica::bucket_ends() const { return ownership_->bucket_ends(); }
 
 double Replica::owned_fraction() const {
@@ -382,7 +319,8 @@ double Replica::owned_fraction() const {
 }
 
 std::size_t Replica::memory_bytes() const {
-  return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes();
+  return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes() +
+         (average_ ? average_->bytes() : 0);
 }
 
 std::size_t Replica::exchange_bytes() const {

@@ -39,9 +39,11 @@ std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 }  // namespace
 
 ShardSelector::ShardSelector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
-                             const Optimizer& optimizer)
+                             const Optimizer& optimizer, bool has_averages)
     : shard_(shard), elements_(layout.parameters() * (1 + std::ssize(optimizer.slots()))) {
   for (const ParameterSlice& slice : layout.statistics()) elements_ += slice.elements();
+  if (!has_averages) return;
+  for (const ParameterSlice& slice : layout.slices()) elements_ += slice.elements();
 }
 
 std::vector<ParameterSlice> ShardSelector::select_next(std::span<const ParameterSlice> next) {
@@ -66,13 +68,18 @@ std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor
   return arrays;
 }
 
-void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
-                  const TrainState& state) {
-  for (const ParameterSlice& slice : layout.slices()) {
-    const auto& arrays = is_statistic(slice.kind) ? state.statistics : state.parameters;
+void fill_slices(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
+                 const std::vector<NamedArray>& arrays) {
+  for (const ParameterSlice& slice : slices) {
     backend.copy(stream, slice_of(block, slice), values_of(array_of(slice, "", arrays)));
   }
   stream.synchronize();
+}
+
+void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
+                  const TrainState& state) {
+  fill_slices(backend, stream, block, layout.trained(), state.parameters);
+  fill_slices(backend, stream, block, layout.statistics(), state.statistics);
 }
 
 std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,

@@ -15,8 +15,10 @@ namespace tutti {
 // their order.
 class ShardSelector {
  public:
-  // Selects from parameters, statistics and this optimizer's state, in this order. Without a shard nothing is selected.
-  ShardSelector(const std::optional<FileShard>& shard, const ParameterLayout& layout, const Optimizer& optimizer);
+  // Selects from parameters, statistics, this optimizer's state and, if there are any, averages, in this order. Without
+  // a shard nothing is selected.
+  ShardSelector(const std::optional<FileShard>& shard, const ParameterLayout& layout, const Optimizer& optimizer,
+                bool has_averages);
   // Advances past these arrays and returns those that the file contains.
   std::vector<ParameterSlice> select_next(std::span<const ParameterSlice> next);
 
@@ -29,8 +31,11 @@ class ShardSelector {
 // Copies these slices of `block`, each named prefix + slice name. Waits for the stream.
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
                                   std::span<const ParameterSlice> slices, const std::string& prefix);
-// Fills `block` with the parameters and statistics of the state. Throws a checkpoint error that names the first array
+// Fills these slices of `block` with the arrays of their names. Throws a checkpoint error that names the first array
 // that is missing or has another shape. Waits for the stream.
+void fill_slices(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
+                 const std::vector<NamedArray>& arrays);
+// The same with the parameters and statistics of the state.
 void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
                   const TrainState& state);
 

@@ -10,6 +10,7 @@
 #include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 #include "step_throttle.hpp"
+#include "weight_average.hpp"
 
 #include <fmt/format.h>
 
@@ -34,6 +35,7 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
       throttle_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
       plan_(plan_run(options, context.train.info().samples)),
       learning_rate_(options.learning_rate, plan_.epoch_steps, plan_.schedule_steps) {
+  validate(options.average);
   progress_.planned_steps = plan_.steps;
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
@@ -43,8 +45,18 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
                                                     {.shuffle = options.shuffle, .seed = options.seed});
   }
   if (options.test_every_epochs > 0 && context.test != nullptr && context.test->info().samples > 0) {
-    evaluator_ =
-        std::make_unique<Evaluator>(*context.test, options.recipe, context_, replica_.workers(), options.max_workers);
+    evaluator_ = std::make_unique<Evaluator>(
+        EvaluatedData{*context.test, options.recipe, context.network.classes(), options.views}, context_,
+        replica_.workers(), options.max_workers);
+  }
+  const EarlyStop& stop = options.early_stop;
+  if (!(stop.accuracy >= 0 && stop.accuracy <= 1)) {
+    throw Error(ErrorSource::usage, fmt::format("--stop-at-accuracy {}: must be 0 to 1", stop.accuracy));
+  }
+  if (!evaluator_ && (stop.accuracy > 0 || stop.patience > 0)) {
+    throw Error(ErrorSource::usage,
+                "--stop-at-accuracy and --patience need evaluations: give a test set (--test-data or "
+                "--validation-ratio), and no --test-every 0");
   }
   if (options.safeguards.verify_every_steps > 0 && context_.communicator.size() > 1) {
     verifier_ = std::make_unique<ReplicaVerifier>(context_, replica_.replicated(), context.hosts);
@@ -145,8 +157,12 @@ void Trainer::step() {
   throttle_->begin_step();
   const double rate = learning_rate();
   done_ = replica_.step({.step = progress_.step,
+                         .epoch = progress_.epoch,
                          .updates = progress_.step - progress_.skipped_steps,
                          .learning_rate = rate,
+                         .average_share = share_in_average(
+                             options_.average, progress_.step - progress_.skipped_steps + 1,
+                             static_cast<double>(progress_.step + 1) / static_cast<double>(plan_.schedule_steps)),
                          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
                          .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
   if (done_.wrong_part) throw Error(ErrorSource::diverged, done_.wrong_part->text).on_all_ranks();
@@ -162,13 +178,13 @@ void Trainer::step() {
 
 RunEnd Trainer::run(RunObserver& observer) {
   if (progress_.step < plan_.steps) verify(observer);
-  while (progress_.step < plan_.steps) {
+  while (progress_.step < plan_.steps && early_end().empty()) {
     const std::int64_t epoch = progress_.epoch + 1;
     verified_step(observer);
     report_step(observer);
-    const bool run_ends = progress_.step == plan_.steps;
     const bool epoch_ends = progress_.step_in_epoch == sampler().steps(progress_.epoch);
-    if (epoch_ends || run_ends) finish_epoch(observer, epoch_ends);
+    if (epoch_ends || progress_.step == plan_.steps) finish_epoch(observer, epoch_ends);
+    const bool run_ends = progress_.step == plan_.steps || !early_end().empty();
     const BoundaryAction action = run_ends ? BoundaryAction::proceed : observer.at_boundary(progress_.step);
     if (action != BoundaryAction::proceed || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) save(observer);
     const bool stops = action == BoundaryAction::save_and_stop;
@@ -260,7 +276,8 @@ void Trainer::report_step(RunObserver& observer) {
                         .weights = replica_.weights_digest(),
                         .gradients = *done_.gradients_digest,
                         .optimizer = replica_.optimizer_digest(),
-                        .statistics = replica_.statistics_digest()});
+                        .statistics = replica_.statistics_digest(),
+                        .averages = replica_.averages_digest()});
   }
 }
 
@@ -284,7 +301,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
     context_.status.enter(Phase::evaluation);
     const Stopwatch watch;
-    report.test = evaluator_->run();
+    replica_.with_average([&] { report.test = evaluator_->run(); });
     report.test_seconds = watch.seconds();
     context_.status.enter(Phase::reports);
   }
@@ -298,13 +315,31 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   } else if (report.test) {
     const BestTest now{.step = progress_.step, .correct = report.test->correct, .samples = report.test->samples};
     BestTest& best = progress_.best;
-    if (best.step < 0 || now.samples != best.samples || now.correct > best.correct) best = now;
+    const bool is_best = best.step < 0 || now.samples != best.samples || now.correct > best.correct;
+    progress_.tests_since_best = is_best ? 0 : progress_.tests_since_best + 1;
+    if (is_best) best = now;
   }
   if (whole) {
     logged_ = logged_ - report.train;
     ++progress_.epoch;
     start_next_epoch();
   }
+}
+
+std::string Trainer::early_end() const {
+  const BestTest& best = progress_.best;
+  const EarlyStop& stop = options_.early_stop;
+  if (best.step < 0) return {};
+  const double accuracy = static_cast<double>(best.correct) / static_cast<double>(best.samples);
+  if (stop.accuracy > 0 && accuracy >= stop.accuracy) {
+    return fmt::format("the test accuracy {:.4f} after step {} reached --stop-at-accuracy {}", accuracy, best.step,
+                       stop.accuracy);
+  }
+  if (stop.patience > 0 && progress_.tests_since_best >= stop.patience) {
+    return fmt::format("{} evaluations since the best test accuracy, {:.4f} after step {} (--patience {})",
+                       progress_.tests_since_best, accuracy, best.step, stop.patience);
+  }
+  return {};
 }
 
 // The sums, and so the result, are equal on all ranks.
@@ -318,7 +353,7 @@ void Trainer::refuse_not_finite(const LossSums& sums) const {
 // saved. Each rank has only some of the arrays.
 void Trainer::refuse_not_finite(const TrainState& state) {
   const NamedArray* broken = nullptr;
-  for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer}) {
+  for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer, &state.averages}) {
     const auto found = std::ranges::find_if_not(*arrays, is_finite);
     if (broken == nullptr && found != arrays->end()) broken = &*found;
   }

@@ -135,6 +135,60 @@ layer = [
   EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
 }
 
+TEST(AnyRanks, HaveTheSameBitsWithTheOptionsOfARecipeAlsoAfterResumes) {
+  const ScratchFolder folder;
+  const std::string whole = folder.path() + "/whole";
+  const std::string broken = folder.path() + "/broken";
+  const std::string model = folder.path() + "/tiny.toml";
+  std::ofstream(model) << R"(
+name = "tiny"
+layer = [
+  {name = "stem", type = "conv2d", channels = 4, kernel = 3},
+  {name = "norm", type = "batch-norm", relu = true},
+  {name = "conv", type = "conv2d", channels = 4, kernel = 3},
+  {name = "late", type = "batch-norm", relu = true},
+  {name = "pool", type = "global-average-pool"},
+  {name = "head", type = "linear", units = "classes"},
+]
+)";
+  const auto recipe = [&](const std::string& out, const Words& more) {
+    Words words{"--data",          "synthetic:300x1x12x12:4",
+                "--model",         model,
+                "--parts",         "4",
+                "--epochs",        "4",
+                "--out",           out,
+                "--quiet",         "--nesterov",
+                "--weight-decay",  "0.01",
+                "--schedule",      "linear",
+                "--warmup-lr",     "0.01",
+                "--warmup-epochs", "1",
+                "--min-lr",        "0.005",
+                "--ema",           "0.9",
+                "--lookahead",     "3",
+                "--freeze",        "norm",
+                "--views",         "shifts",
+                "--batch-size",    "64",
+                "--lr-factors",    "late/shift=64,stem/bias@2=0",
+                "--decay-factors", "late/shift=0.015625",
+                "--digest-every",  "1",
+                "--patience",      "9"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  train(1, recipe(whole, {}), {});
+  train(4, recipe(broken, {"--steps", "7"}), {});
+  train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0", "--shard-optimizer"});
+  const ChildResult runs = run_trainer({"diff", whole, broken});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  const std::string last = "/checkpoints/step-00000020.h5";
+  const ChildResult files = run_trainer({"diff", whole + last, broken + last});
+  EXPECT_EQ(files.status, 0) << files.out << files.err;
+  EXPECT_EQ(count(read_text(broken + "/metrics.jsonl"), "\"averages\":\""), 20);
+  const ChildResult other = run_trainer({"--resume", "--out", broken, "--ema", "0.8"});
+  EXPECT_EQ(other.status, 65);
+  EXPECT_EQ(count(other.err, "--ema 0.8"), 1) << other.err;
+}
+
 TEST(AnyRanks, DivergeWithoutTheExactExchangeAndDiffNamesTheStep) {
   const ScratchFolder folder;
   const auto run = [&](int ranks, const Words& more) {

@@ -298,5 +298,34 @@ TEST_F(Checkpoints, OfAnotherNetworkDoNotInitializeARun) {
   EXPECT_EQ(run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--init-from", "none.h5"})).status, 66);
 }
 
+TEST_F(Checkpoints, AreEvaluatedByTheirAverageOrTheirLastWeights) {
+  const std::string averaged = folder_.file("averaged");
+  const ChildResult run = run_trainer(with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--epochs", "2", "--ema", "0.99",
+                                                    "--stop-at-accuracy", "0.01", "--out", averaged}));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("the run ends early: the test accuracy "));
+  EXPECT_THAT(read_text(averaged + "/metrics.jsonl"), HasSubstr("\"status\":\"done\",\"reason\":\"the test accuracy "));
+  const auto evaluation = [&](const Words& more) {
+    const ChildResult result = run_trainer(with({"eval", "--checkpoint", averaged}, more));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const std::string average = evaluation({});
+  const std::string in_run = average.substr(0, average.rfind(','));
+  EXPECT_THAT(run.out, HasSubstr(in_run.substr(0, in_run.find(", test acc"))));
+  EXPECT_EQ(evaluation({"--weights", "ema"}), average);
+  EXPECT_NE(evaluation({"--weights", "last"}), average);
+  EXPECT_NE(evaluation({"--views", "flip"}), average);
+  const ChildResult without = run_trainer({"eval", "--checkpoint", of_step(8), "--weights", "ema"});
+  EXPECT_EQ(without.status, 66);
+  EXPECT_THAT(without.err, HasSubstr("holds no average, since its run has no --ema"));
+  const ChildResult again = run_trainer({"--resume", "--out", averaged});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("nothing left to do")));
+  const ChildResult started = run_trainer(with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--steps", "1", "--lr", "0",
+                                                        "--init-from", averaged, "--freeze", "norm"}));
+  EXPECT_EQ(started.status, 0) << started.err;
+}
+
 }  // namespace
 }  // namespace tutti::test

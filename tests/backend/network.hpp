@@ -13,6 +13,7 @@ namespace tutti::testing_support {
 struct NetworkOptions {
   LayerMode mode = LayerMode::training;
   bool wants_input_gradient = true;
+  bool frozen = false;
 };
 
 class NetworkPlan {
@@ -33,6 +34,7 @@ class NetworkPlan {
                            .weights = weights.prepared(i),
                            .mode = options.mode,
                            .wants_input_gradient = i > 0 || options.wants_input_gradient,
+                           .frozen = options.frozen,
                            .random_purpose = kPurpose};
       std::optional<std::size_t> residual;
       for (const ResidualCase& added : network.residuals) {

@@ -17,17 +17,19 @@ class SmallNetworkContract : public LayerContract {
     for (std::size_t i = 0; i < network().layers.size(); ++i) all.push_back(parameters_of(i));
     return all;
   }
-  // The whole network's output by the naive loops.
+  // The whole network's output by the naive loops. Batch norms of a frozen one use running statistics.
   static std::vector<double> reference_output(const reference::Array& input, const Parameters& parameters,
-                                              LayerMode mode) {
+                                              LayerMode mode, bool frozen = false) {
     std::vector<reference::Array> activations{input};
     for (std::size_t i = 0; i < network().layers.size(); ++i) {
       const reference::Array* residual = nullptr;
       for (const ResidualCase& added : network().residuals) {
         if (added.layer == i) residual = &activations[added.activation];
       }
+      const bool is_fixed = frozen && std::holds_alternative<BatchNormSpec>(network().layers[i]);
       activations.push_back(reference::layer_forward(
-          network().layers[i], {activations.back(), residual, mode, kPlace, kPurpose}, parameters[i]));
+          network().layers[i],
+          {activations.back(), residual, is_fixed ? LayerMode::evaluation : mode, kPlace, kPurpose}, parameters[i]));
     }
     return activations.back().values;
   }
@@ -35,11 +37,12 @@ class SmallNetworkContract : public LayerContract {
     const Shape shape = network().sample.batch_of(batch);
     return {shape, std::span(input_).first(static_cast<std::size_t>(shape.elements()))};
   }
+  void expect_finite_differences(bool frozen);
   static double chain_tolerance() { return std::get<0>(GetParam()).chain_tolerance; }
 };
 
-TEST_P(SmallNetworkContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
-  NetworkPlan plan(device_, network(), weights_);
+inline void SmallNetworkContract::expect_finite_differences(bool frozen) {
+  NetworkPlan plan(device_, network(), weights_, {.frozen = frozen});
   plan.forward(input_);
   const auto output_weights = output_gradient(plan);
   const auto gradients = plan.backward(output_weights);
@@ -47,7 +50,7 @@ TEST_P(SmallNetworkContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
   Parameters parameters = all_parameters();
   reference::Array input = first_samples(network().batch);
   const auto objective = [&] {
-    const auto values = reference_output(input, parameters, LayerMode::training);
+    const auto values = reference_output(input, parameters, LayerMode::training, frozen);
     return std::inner_product(values.begin(), values.end(), output_weights.begin(), 0.0);
   };
   const auto differences = [&](std::vector<double>& values) {
@@ -75,6 +78,12 @@ TEST_P(SmallNetworkContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
     }
   }
   EXPECT_EQ(next, gradients.size());
+}
+
+TEST_P(SmallNetworkContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) { expect_finite_differences(false); }
+
+TEST_P(SmallNetworkContract, FrozenBackwardEqualsFiniteDifferencesWithRunningStatistics) {
+  expect_finite_differences(true);
 }
 
 TEST_P(SmallNetworkContract, UsesChangedWeightsAfterARefreshInPlansMadeBeforeAndAfter) {

@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -231,6 +233,36 @@ TEST(BatchFeed, DeliversEachPartToAFixedAddress) {
     }
   }
   stream->synchronize();
+}
+
+// The images have the pixels 0 to 8 and 9 to 17.
+TEST(BatchFeedReader, MovesAndMirrorsImagesAndReflectsThemAtTheEdges) {
+  std::vector<std::uint8_t> pixels(18);
+  std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
+  const std::vector<std::int32_t> labels{0, 1};
+  DatasetInfo info;
+  info.name = "counted";
+  info.image = Shape{1, 3, 3};
+  info.classes = 2;
+  info.samples = 2;
+  const MemoryDataset data(info, pixels, labels);
+  for (const bool holds : {false, true}) {
+    LateDevice device = device_of({.holds = holds});
+    const auto stream = device.make_stream();
+    ChunkReader reader(data, device, {}, 2);
+    const auto second_image = [&](const ChunkView& view) {
+      const Batch batch = reader.read(*stream, 0, 2, view);
+      stream->synchronize();
+      std::vector<int> seen;
+      for (const float value : values_of(batch).images) seen.push_back(static_cast<int>(std::lround(value * 255)) - 9);
+      return std::vector(seen.begin() + 9, seen.end());
+    };
+    EXPECT_EQ(second_image({}), (std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+    EXPECT_EQ(second_image({.mirrored = true}), (std::vector{2, 1, 0, 5, 4, 3, 8, 7, 6}));
+    EXPECT_EQ(second_image({.shift = 1}), (std::vector{4, 5, 4, 7, 8, 7, 4, 5, 4}));
+    EXPECT_EQ(second_image({.shift = -1}), (std::vector{4, 3, 4, 1, 0, 1, 4, 3, 4}));
+    EXPECT_EQ(second_image({.shift = -1, .mirrored = true}), (std::vector{4, 3, 4, 1, 0, 1, 4, 3, 4}));
+  }
 }
 
 TEST(BatchFeedReader, ReadsForADeviceInAnyOrderOfItsStreams) {

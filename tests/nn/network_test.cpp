@@ -48,6 +48,30 @@ NetworkSpec spec_of(std::vector<LayerNode> layers) {
 
 const LayerSpec kConvolution = Conv2dSpec{.channels = 4, .kernel = 3, .padding = 1};
 
+TEST(Network, HasBackwardPassesFromTheFirstLayerThatIsTrained) {
+  NetworkSpec spec = built_in_model("lenet");
+  spec.layers.front().frozen = true;
+  const Network network(spec, kImageShape, 10, {"conv2", "dense*2"});
+  std::map<std::string, bool> backward;
+  for (const NetworkLayer& layer : network.layers()) backward[layer.name] = layer.has_backward;
+  EXPECT_EQ(
+      backward,
+      (std::map<std::string, bool>{
+          {"conv1", false}, {"pool1", false}, {"conv2", false}, {"pool2", false}, {"dense1", true}, {"dense2", true}}));
+  for (const ParameterSlice& slice : network.layout().slices()) {
+    EXPECT_EQ(slice.frozen, !slice.name.starts_with("dense1")) << slice.name;
+  }
+}
+
+TEST(Network, RefusesToFreezeNoLayerOrAll) {
+  const auto freeze = [](const std::string& pattern) {
+    return std::string(thrown_by([&] { Network(built_in_model("lenet"), kImageShape, 10, {pattern}); }).what());
+  };
+  EXPECT_EQ(freeze("conv3"),
+            "--freeze conv3: no layer of lenet has such a name, as conv1; a * stands for any characters");
+  EXPECT_EQ(freeze("*"), "all layers of lenet are frozen: leave one to train");
+}
+
 TEST(Network, NamesTheLayerThatDoesNotFitAndTheLeastSize) {
   EXPECT_EQ(refusal(built_in_model("vgg11"), Shape{1, 28, 28}),
             "layer stage5.pool of the network vgg11 does not fit images of 1x28x28: max-pool2d: its window of 2x2 is "

@@ -14,6 +14,8 @@ namespace tutti::reference {
 struct Tensor {
   std::vector<double> values;
   bool spared = false;  // neither decayed nor adapted
+  double rate_factor = 1;
+  double decay_factor = 1;
 };
 
 struct OptimizerRule {
@@ -39,7 +41,7 @@ class Optimizer {
     }
   }
 
-  const std::vector<Tensor>& weights() const { return weights_; }
+  std::vector<Tensor>& weights() { return weights_; }
   const std::map<std::string, std::vector<Tensor>>& state() const { return state_; }
 
   void apply(std::vector<Tensor> gradients, double rate, int step) {
@@ -52,7 +54,8 @@ class Optimizer {
       }
     }
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      rule_.kind == OptimizerKind::adamw ? adamw(i, gradients[i], rate, step) : descend(i, gradients[i], rate);
+      const double own = rate * weights_[i].rate_factor;
+      rule_.kind == OptimizerKind::adamw ? adamw(i, gradients[i], own, step) : descend(i, gradients[i], own);
     }
   }
 
@@ -72,7 +75,7 @@ class Optimizer {
 
   void descend(std::size_t i, const Tensor& gradient, double rate) {
     Tensor& weight = weights_[i];
-    const double decay = weight.spared ? 0 : rule_.weight_decay;
+    const double decay = weight.spared ? 0 : rule_.weight_decay * weight.decay_factor;
     const double local = trust(weight, gradient);
     for (std::size_t k = 0; k < weight.values.size(); ++k) {
       double g = (gradient.values[k] + decay * weight.values[k]) * local;
@@ -91,7 +94,7 @@ class Optimizer {
       const double g = gradient.values[k];
       double& m = state_["first_moment"][i].values[k];
       double& v = state_["second_moment"][i].values[k];
-      if (!weight.spared) weight.values[k] *= 1 - rate * rule_.weight_decay;
+      if (!weight.spared) weight.values[k] *= 1 - rate * rule_.weight_decay * weight.decay_factor;
       m = rule_.beta1 * m + (1 - rule_.beta1) * g;
       v = rule_.beta2 * v + (1 - rule_.beta2) * g * g;
       const double corrected = std::sqrt(v / (1 - std::pow(rule_.beta2, step))) + rule_.epsilon;

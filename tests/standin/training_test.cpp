@@ -70,6 +70,7 @@ struct Training {
   bool records = true;
   bool stored = true;         // the images are in device memory
   bool audits = false;        // a part of every step is computed twice
+  bool recipe = false;        // options of a recipe: averages, factors, views, a layer that is frozen
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -101,6 +102,7 @@ std::vector<Training> trainings() {
        .batch_norm = BatchNorm::global,
        .records = false,
        .orders = 10},
+      {.name = "resnet_recipe", .model = tiny_resnet(), .data = kColored, .parts = 2, .recipe = true, .orders = 10},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},
   };
 }
@@ -112,7 +114,8 @@ std::vector<Training> large_trainings() {
            .model = small_resnet(),
            .data = "synthetic:16x3x16x16:3",
            .parts = 2,
-           .batch_norm = BatchNorm::global}};
+           .batch_norm = BatchNorm::global},
+          {.name = "recipe", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2, .recipe = true}};
 }
 
 TrainerOptions options_of(const Training& training) {
@@ -126,6 +129,13 @@ TrainerOptions options_of(const Training& training) {
   options.epochs = 2;
   options.learning_rate.base = 0.01;
   options.bucket_bytes = 4096;
+  if (training.recipe) {
+    options.optimizer.weight_decay = 0.1;
+    options.optimizer.lr_factors = {{"*/shift", 0, 8}, {"head", 1, 0.5}};
+    options.optimizer.decay_factors = {{"*/shift", 0, 0.125}};
+    options.average = {.decay = 0.9, .lookahead = 2};
+    options.views = Views::shifts;
+  }
   if (training.audits) {
     options.exchange.kind = Exchange::exact;
     options.safeguards.audit_every_steps = 1;
@@ -153,7 +163,8 @@ class Device {
         communicator_(make_solo_communicator(backend_.get())),
         data_(open_small(training.data)),
         streamed_(*data_.pair.train),
-        network_(training.model, data_.pair.train->info().image, data_.pair.train->info().classes),
+        network_(training.model, data_.pair.train->info().image, data_.pair.train->info().classes,
+                 training.recipe ? std::vector<std::string>{"stem*"} : std::vector<std::string>{}),
         trainer_({.backend = *backend_,
                   .communicator = *communicator_,
                   .network = network_,
@@ -190,6 +201,7 @@ std::vector<double> losses(const Training& training, std::unique_ptr<Backend> ba
   const Recorder seen = Device(training, std::move(backend), options).run();
   std::vector<double> each;
   for (const IntervalReport& interval : seen.intervals) each.push_back(interval.train.mean_loss());
+  for (const EpochReport& epoch : seen.epochs) each.push_back(epoch.test->mean_loss());
   return each;
 }
 

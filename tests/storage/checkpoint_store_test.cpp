@@ -97,6 +97,26 @@ TEST_F(CheckpointFolder, SavesThePlanChoicesAndTheStateOfTheExchange) {
   expect_equal_bits(store_.newest(*world_, log_).value().state, state);
 }
 
+TEST_F(CheckpointFolder, SavesAveragesWhichCanTakeThePlaceOfTheWeights) {
+  TrainState state = sample_state();
+  state.progress.tests_since_best = 2;
+  for (const auto* arrays : {&state.parameters, &state.statistics}) {
+    for (NamedArray array : *arrays) {
+      array.values.assign(array.values.size(), 0.25f);
+      state.averages.push_back(array);
+    }
+  }
+  std::ranges::sort(state.averages, {}, &NamedArray::name);
+  store_.save(state);
+  TrainState loaded = store_.newest(*world_, log_).value().state;
+  expect_equal_bits(loaded, state);
+  use_averages(loaded);
+  EXPECT_TRUE(loaded.averages.empty());
+  for (const auto* arrays : {&loaded.parameters, &loaded.statistics}) {
+    for (const NamedArray& array : *arrays) EXPECT_EQ(array.values, std::vector(array.values.size(), 0.25f));
+  }
+}
+
 TEST_F(CheckpointFolder, KeepsLargeLossesAndRedoneSteps) {
   TrainState state = sample_state();
   state.progress.epoch_sums.large_losses = {1, 20, 300, 4000};

@@ -28,6 +28,7 @@ inline void expect_equal_bits(const TrainState& found, const TrainState& expecte
   expect_equal_bits(found.statistics, expected.statistics);
   expect_equal_bits(found.optimizer, expected.optimizer);
   expect_equal_bits(found.exchange, expected.exchange);
+  expect_equal_bits(found.averages, expected.averages);
   EXPECT_EQ(found.configuration, expected.configuration);
   EXPECT_EQ(found.command_line, expected.command_line);
   EXPECT_EQ(found.model, expected.model);

@@ -220,6 +220,20 @@ class There(Trained):
                 self.assertEqual((value.dtype, value.shape, value.tobytes()),
                                  (other.dtype, other.shape, other.tobytes()), place)
 
+    def test_is_of_the_average_or_the_last_weights(self):
+        run, onnx, back = (self.root / name for name in ("averaged", "F.onnx", "back.h5"))
+        trainer("--data", DATA, "--steps", 3, "--batch-size", 32, "--ema", 0.9, "--test-every", 0, "--threads", 1,
+                "--out", run)
+        saved = checkpoints.read(run)
+        for choice, group in (((), "averages"), (("ema",), "averages"), (("last",), "parameters")):
+            self.exported(run, "--to-onnx", onnx, *("--weights" for _ in choice), *choice)
+            self.exported(onnx, "--to-checkpoint", back)
+            np.testing.assert_array_equal(checkpoints.read(back).array("/parameters/dense1/weight"),
+                                          saved.array(f"/{group}/dense1/weight"))
+        status, _, err = self.export(self.trained, "--to-onnx", onnx, "--weights", "ema")
+        self.assertEqual(1, status)
+        self.assertIn("it holds no average, since its run has no --ema", err)
+
     def test_trainer_finds_only_the_optimizer_missing(self):
         back = self.back()
         found = subprocess.run([TRAINER, "diff", self.file, back], capture_output=True, text=True, check=False)

@@ -31,11 +31,11 @@ OptimizerOptions optimizer(unsigned number) {
     case 0:
       return {.weight_decay = 5e-4};
     case 1:
-      return {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};
+      return {.kind = OptimizerKind::adamw, .weight_decay = 1e-2, .lr_factors = {{"*/bias", 0, 2}, {"*/bias", 2, 0}}};
     case 2:
       return {.kind = OptimizerKind::lars, .weight_decay = 5e-4};
     default:
-      return {.weight_decay = 5e-4, .nesterov = true, .exempts_norms_and_biases = true, .clip_norm = 0.5};
+      return {.weight_decay = 5e-4, .nesterov = true, .clip_norm = 0.5, .decay_factors = {{"*/bias", 0, 0.5}}};
   }
 }
 
@@ -58,6 +58,8 @@ class Row {
     options.last_batch =
         std::array{LastBatch::keep, LastBatch::discard, LastBatch::rollover, LastBatch::discard}.at(two_bits(5, 10));
     options.max_workers = bit(15) ? 2 : 1;
+    spec.model.layers[1].frozen = bit(12);
+    if (bit(3)) options.average = {.decay = 0.9, .lookahead = bit(12) ? 3 : 0};
     if (number_ == 16) {
       options.num_parts = 12;
       options.max_workers = 2;
@@ -196,6 +198,10 @@ TEST(ExactRanks, ResumeFromACheckpointOfOtherRanksToTheSameBits) {
     RunSpec spec = small_run(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
     spec.options.last_batch = LastBatch::rollover;
     spec.options.optimizer = optimizer(1);
+    spec.options.average = {.decay = 0.9, .lookahead = shards ? 3 : 0};
+    spec.options.learning_rate.schedule = Schedule::linear;
+    spec.options.schedule_epochs = 4;
+    spec.model.layers[1].frozen = true;
     spec.ranks = 3;
     const std::string uninterrupted = reports_of({spec}, data.pair)[0];
     std::string resumed;

@@ -47,7 +47,20 @@ TEST(LrSchedule, NeverFallsBelowTheLeastRate) {
   EXPECT_EQ(step.at(99, 9), 0.05);
 }
 
+// Of 500 steps, the rate rises over 115 from 0.2 of its peak, and falls to 0.07 of it.
+TEST(LrSchedule, LinearIsATriangleWithAWarmUp) {
+  const LrPlan plan{.schedule = Schedule::linear, .base = 10, .warmup_epochs = 2.3, .warmup_start = 2, .min = 0.7};
+  const LrSchedule schedule(plan, 50, 500);
+  EXPECT_DOUBLE_EQ(schedule.at(0, 0), 2 + 8.0 / 115);
+  EXPECT_DOUBLE_EQ(schedule.at(114, 2), 10);
+  EXPECT_DOUBLE_EQ(schedule.at(115, 2), 10);
+  EXPECT_DOUBLE_EQ(schedule.at(116, 2), 10 - 9.3 / 385);
+  EXPECT_DOUBLE_EQ(schedule.at(499, 9), 0.7 + 9.3 / 385);
+  EXPECT_DOUBLE_EQ(schedule.at(600, 12), 0.7) << "a run may be longer than its schedule";
+}
+
 TEST(LrSchedule, RefusesInvalidPlans) {
+  EXPECT_THROW(LrSchedule({.base = 0.1, .warmup_start = 0.2}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.base = 0.1, .min = 0.2}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.schedule = Schedule::step}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.base = -1}, 10, 100), Error);

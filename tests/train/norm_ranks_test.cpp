@@ -3,8 +3,10 @@
 #include "support/scratch_folder.hpp"
 #include "train/run_spec.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tutti {
@@ -40,6 +42,16 @@ TEST(GlobalBatchNorm, HasTheSameBitsWithAnyPartMapAndInBf16) {
   specs[2].helper_thread = true;
   specs[3].options.exchange.shard_optimizer = true;
   expect_the_same(specs, data.pair);
+}
+
+// Frozen norms use no sums. With one part of 4 empty, a rank takes part in the sums of the others.
+TEST(GlobalBatchNorm, HasTheSameBitsWithFrozenNorms) {
+  const OwnedData data = open_small(kData);
+  RunSpec spec = run_of(4);
+  const auto norm = std::ranges::find_if(
+      spec.model.layers, [](const LayerNode& node) { return std::holds_alternative<BatchNormSpec>(node.spec); });
+  norm->frozen = true;
+  expect_the_same(on_ranks(spec, {1, 2, 4}), data.pair);
 }
 
 TEST(GlobalBatchNorm, DiffersFromThatOfEachPart) {

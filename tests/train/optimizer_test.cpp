@@ -62,6 +62,15 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
     return tensors;
   }
 
+  void set_factors(reference::Tensor& tensor, std::size_t slice, std::int64_t epoch) const {
+    for (const ParameterFactor& each : GetParam().options.lr_factors) {
+      if (matches(each.pattern, layout_.trained()[slice]) && epoch >= each.from_epoch) tensor.rate_factor = each.factor;
+    }
+    for (const ParameterFactor& each : GetParam().options.decay_factors) {
+      if (matches(each.pattern, layout_.trained()[slice])) tensor.decay_factor = each.factor;
+    }
+  }
+
   // The padding of a communicator's block stays zero.
   std::vector<float> gradients_of(int step) const {
     std::vector<float> block(static_cast<std::size_t>(layout_.block_elements()));
@@ -105,7 +114,9 @@ TEST_P(OptimizerFormula, IsThatOfPyTorchOverMultipleSteps) {
   for (int step = 1; step <= kSteps; ++step) {
     const auto gradients = gradients_of(step);
     device_.upload(arena_.gradients(), gradients);
-    optimizer->set_step(device_.stream(), kRate / step, step);
+    const int epoch = step / 2;
+    for (std::size_t i = 0; i < layout_.trained().size(); ++i) set_factors(expected.weights()[i], i, epoch);
+    optimizer->set_step(device_.stream(), kRate / step, step, epoch);
     optimizer->apply(device_.stream(), arena_);
     expected.apply(tensors_of(gradients), kRate / step, step);
     EXPECT_TRUE(testing_support::same_bits(device_.download<float>(arena_.gradients()), gradients));
@@ -133,6 +144,17 @@ const std::vector<Case> kCases{
     {"adamw_spared_clipped",
      {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .exempts_norms_and_biases = true, .clip_norm = 3},
      10},
+    {"sgd_factors",
+     {.weight_decay = 0.05,
+      .nesterov = true,
+      .lr_factors = {{"*/shift", 0, 8}, {"head", 1, 0.5}, {"head/bias", 2, 0}},
+      .decay_factors = {{"*/shift", 0, 0.125}}}},
+    {"adamw_factors",
+     {.kind = OptimizerKind::adamw,
+      .weight_decay = 0.1,
+      .lr_factors = {{"head", 0, 10}, {"norm", 1, 0}},
+      .decay_factors = {{"*/weight", 0, 0.5}}}},
+    {"lars_factors", {.kind = OptimizerKind::lars, .weight_decay = 0.05, .lr_factors = {{"h*d/weight", 1, 0.25}}}},
     {"lars", {.kind = OptimizerKind::lars}},
     {"lars_decay", {.kind = OptimizerKind::lars, .weight_decay = 0.05}},
     {"lars_spared_clipped",
@@ -153,12 +175,67 @@ TEST(Optimizer, RefusesInvalidOptions) {
       {{.kind = OptimizerKind::adamw, .beta1 = 1}, "--adam-beta1 1"},
       {{.kind = OptimizerKind::adamw, .epsilon = 0}, "--adam-epsilon 0"},
       {{.beta2 = 0.9}, "belong to adamw"},
+      {{.decay_factors = {{"head", 2, 3}}}, "leave the epochs out"},
+      {{.kind = OptimizerKind::lars, .decay_factors = {{"head", 0, 3}}}, "leave the option out"},
   };
   for (const auto& [options, reason] : mistakes) {
     const Error error = thrown_by([&, o = options] { validate(o); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
     EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
   }
+}
+
+// The weights after some steps with clipping and momentum.
+std::vector<float> trained_weights(const ParameterLayout& layout) {
+  Device device(make_cpu_backend());
+  const auto communicator = make_solo_communicator();
+  const Ownership ownership(Owners::all, layout, make_buckets(layout, 1), {});
+  const ParameterArena arena(layout, device.backend(), device.backend().allocate(layout.block_bytes()));
+  for (const Tensor& block : {arena.weights(), arena.gradients()}) {
+    for (const ParameterSlice& slice : layout.slices()) {
+      device.upload(slice_of(block, slice), random_floats(slice.elements(), slice.name));
+    }
+  }
+  const auto optimizer =
+      make_optimizer({.weight_decay = 0.1, .clip_norm = 0.5}, {device.backend(), *communicator, layout, ownership});
+  for (int step = 1; step <= kSteps; ++step) {
+    optimizer->set_step(device.stream(), kRate, step, 0);
+    optimizer->apply(device.stream(), arena);
+  }
+  return device.download<float>(arena.weights());
+}
+
+TEST(Optimizer, LeavesFrozenParametersOutOfUpdatesAndClipping) {
+  ParameterLayout with_frozen;
+  ParameterLayout without;
+  for (ParameterLayout* layout : {&with_frozen, &without}) layout->add("head/weight", ParameterKind::weight, Shape{16});
+  with_frozen.add("stem/weight", ParameterKind::weight, Shape{32}, true);
+  for (ParameterLayout* layout : {&with_frozen, &without}) layout->add("stem/bias", ParameterKind::bias, Shape{16});
+  const std::vector<float> all = trained_weights(with_frozen);
+  const std::vector<float> expected = trained_weights(without);
+  const auto equal = [&](std::size_t at, std::size_t in_expected) {
+    return std::equal(all.begin() + at, all.begin() + at + 16, expected.begin() + in_expected);
+  };
+  EXPECT_TRUE(equal(0, 0) && equal(48, 16));
+  EXPECT_EQ(std::vector(all.begin() + 16, all.begin() + 48), random_floats(32, "stem/weight"));
+}
+
+TEST(Optimizer, RefusesFactorsThatMatchNothingAndOtherTexts) {
+  EXPECT_EQ(parse_lr_factors("*/shift=64,stem@3=0.5e-2"),
+            (std::vector<ParameterFactor>{{"*/shift", 0, 64}, {"stem", 3, 0.005}}));
+  EXPECT_TRUE(parse_decay_factors("").empty());
+  for (const char* wrong : {"a", "a=", "=1", "a=-1", "a@x=1", "a=1,,b=2", "a=1e99", "a=1 "}) {
+    EXPECT_THROW(parse_lr_factors(wrong), Error) << wrong;
+  }
+  Device device(make_cpu_backend());
+  const auto communicator = make_solo_communicator();
+  const ParameterLayout layout = odd_layout();
+  const Ownership ownership(Owners::all, layout, make_buckets(layout, 1), {});
+  const Error error = thrown_by([&] {
+    make_optimizer({.lr_factors = {{"neck", 0, 2}}}, {device.backend(), *communicator, layout, ownership});
+  });
+  EXPECT_EQ(error.what(), std::string("--lr-factors neck=2: the network has no such parameter or layer; it has "
+                                      "head/weight, for example"));
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ class OwnedRank {
       }
     }
     device_.upload(arena_.gradients(), block);
-    optimizer_->set_step(device_.stream(), 0.1 / step, step);
+    optimizer_->set_step(device_.stream(), 0.1 / step, step, 0);
     optimizer_->apply(device_.stream(), arena_);
     gather_owned(*communicator_, ownership_, arena_.weights(), device_.stream());
   }

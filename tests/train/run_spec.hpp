@@ -47,8 +47,10 @@ class ReportWriter : public RunObserver {
   }
   void on_checkpoint(TrainState state, double) override { saved = std::move(state); }
   void on_digest(const DigestReport& report) override {
-    text += fmt::format("step {}: weights {:016x} gradients {:016x} optimizer {:016x} statistics {:016x}\n",
-                        report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0));
+    text += fmt::format(
+        "step {}: weights {:016x} gradients {:016x} optimizer {:016x} statistics {:016x} averages {:016x}\n",
+        report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0),
+        report.averages.value_or(0));
   }
   void on_interval(const IntervalReport& report) override {
     text += fmt::format("step {}: {}\n", report.step, words(report.train));

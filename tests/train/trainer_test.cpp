@@ -53,6 +53,27 @@ TEST(Trainer, EndedByStepsInsideAnEpochReportsThePartialEpoch) {
   EXPECT_TRUE(seen.epochs[1].test);
 }
 
+TEST(Trainer, KeepsFrozenParametersAndStatistics) {
+  TrainerOptions options = small();
+  options.optimizer.weight_decay = 0.1;
+  RunData data{.model = small_resnet()};
+  for (LayerNode& layer : data.model.layers) {
+    layer.frozen = layer.name.starts_with("stem.") || layer.name == "block2.norm";
+  }
+  TrainingRun run(options, data);
+  const TrainState before = run.trainer.snapshot();
+  Recorder seen;
+  run.trainer.run(seen);
+  const TrainState after = run.trainer.snapshot();
+  for (const auto arrays : {&TrainState::parameters, &TrainState::statistics}) {
+    for (std::size_t i = 0; i < (before.*arrays).size(); ++i) {
+      const auto& [name, shape, values] = (before.*arrays)[i];
+      EXPECT_EQ((after.*arrays)[i].values == values, name.starts_with("stem.") || name.starts_with("block2.norm/"))
+          << name;
+    }
+  }
+}
+
 TEST(Trainer, RunsFewerStepsThanTheWarmUpOfItsPlan) {
   TrainerOptions options = small();
   options.learning_rate.base = 0.07;

@@ -61,13 +61,14 @@ class TrainingRun {
                 options, {.configuration = "c", .command_line = "trainer", .model = "m", .versions = "v"}),
         recipe_(options.recipe) {}
 
-  LossSums evaluate() {
+  LossSums evaluate() { return evaluate(trainer.snapshot()); }
+  LossSums evaluate(const TrainState& state) {
     return tutti::evaluate({.backend = *backend_,
                             .communicator = *communicator_,
                             .network = network_,
                             .data = *data_.pair.test,
                             .recipe = recipe_},
-                           trainer.snapshot());
+                           state);
   }
 
  private:

@@ -29,6 +29,7 @@ Value = np.ndarray | str
 class Checkpoint:
     path: pathlib.Path
     values: dict[str, Value]  # all datasets by their paths, except their digests
+    is_changed: bool = False  # they are not those of the file
 
     def __post_init__(self) -> None:
         self.model: Model = parse(self.text("/run/model"), str(self.path))
@@ -51,6 +52,22 @@ class Checkpoint:
     def classes(self) -> int:
         return next(self.array(place).shape[0] for _, kind, place in reversed([*self.model.arrays()])
                     if kind == "weight")
+
+    def averages(self) -> dict[str, Value]:
+        return {place: value for place, value in self.values.items() if place.startswith("/averages/")}
+
+    def choose_weights(self, choice: str | None) -> None:
+        """Puts the average (`ema`) in the place of the weights of the last step: on request, or if there is one."""
+        averages = self.averages()
+        if choice == "ema" and not averages:
+            raise ExportError(f"{self.path}: it holds no average, since its run has no --ema: leave --weights out")
+        self.is_changed = bool(averages)
+        for place, value in averages.items():
+            del self.values[place]
+            for group in ("/parameters/", "/statistics/"):
+                name = place.replace("/averages/", group)
+                if choice != "last" and name in self.values:
+                    self.values[name] = value
 
     @property
     def step(self) -> int:

@@ -35,6 +35,8 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     path = pathlib.Path
     parser.add_argument("source", type=path, help="checkpoint (.h5), a run's folder (its newest good one), "
                         "RUN@best, RUN@STEP, .onnx, .pt or .pth")
+    parser.add_argument("--weights", choices=("ema", "last"), help="those of the last step or their average (--ema of "
+                        "the run); default: the average if there is one")
     parser.add_argument("--to-onnx", type=path, metavar="F.onnx", help="write it as an ONNX file")
     parser.add_argument("--to-torch", type=path, metavar="F.pt", help="write its tensors as a PyTorch state dict")
     parser.add_argument("--module", type=path, metavar="F.py", help="with --to-torch: also write the network's source")

@@ -16,7 +16,10 @@ USUAL_SIDE = 32  # of small images
 def carry_out(options: argparse.Namespace) -> bool:
     """Returns False if a verification found a difference."""
     checkpoint = bring_back(options) if options.to_checkpoint else checkpoints.read(options.source)
-    print(f"{checkpoint.path}: {checkpoint.model.name} after {checkpoint.step} steps, weights "
+    averaged = bool(checkpoint.averages()) and options.weights != "last"
+    checkpoint.choose_weights(options.weights)
+    kind = "average" if averaged else "weights"
+    print(f"{checkpoint.path}: {checkpoint.model.name} after {checkpoint.step} steps, {kind} "
           f"{checkpoints.weights_digest(checkpoint)}{', no optimizer state' if options.to_checkpoint else ''}",
           flush=True)
     image = image_of(checkpoint, options.image)

@@ -121,8 +121,8 @@ def trainer_probabilities(checkpoint: Checkpoint, images: np.ndarray, trainer: p
     data, table = folder / "images.h5", folder / "predictions.csv"
     data_file.write_images(data, images, checkpoint.classes())
     path = in_fp32(checkpoint, folder / "fp32.h5")
-    run([trainer, "predict", "--checkpoint", path, "--data", data, "--on", "train", "--device", "cpu",
-         "--probabilities", "--csv", table])
+    run([trainer, "predict", "--checkpoint", path, "--data", data, "--on", "train", "--views", "none",
+         "--device", "cpu", "--probabilities", "--csv", table])
     with table.open(encoding="utf-8", newline="") as lines:
         header, *rows = csv.reader(lines)
     columns = [number for number, name in enumerate(header) if name.startswith("p_")]
@@ -131,7 +131,7 @@ def trainer_probabilities(checkpoint: Checkpoint, images: np.ndarray, trainer: p
 
 def in_fp32(checkpoint: Checkpoint, other: pathlib.Path) -> pathlib.Path:
     precision = f'precision = "{checkpoint.option("precision")}"'
-    if precision == FP32:
+    if precision == FP32 and not checkpoint.is_changed:
         return checkpoint.path
     text = checkpoint.text("/run/configuration").replace(f"\n{precision}\n", f"\n{FP32}\n")
     checkpoints.write(Checkpoint(other, checkpoint.values | {"/run/configuration": text}))

@@ -43,6 +43,7 @@ struct LayerRequest {
   LayerWeights* weights = nullptr;  // Borrowed; null for layers without parameters
   LayerMode mode = LayerMode::training;
   bool wants_input_gradient = true;
+  bool frozen = false;               // batch norm then uses the running statistics in training, too
   std::uint32_t random_purpose = 0;  // random_purpose(layer name), for its random numbers
 };
 

@@ -91,6 +91,12 @@ class BatchLoader {
 };
 
 // For evaluation: reads the images and labels of samples first .. first + count - 1 as one batch on the device.
+// How an image is seen: moved by some pixels to the left and up, reflected at the edges, and then mirrored.
+struct ChunkView {
+  std::int64_t shift = 0;
+  bool mirrored = false;
+};
+
 class ChunkReader {
  public:
   // `data` and `backend` are borrowed. Uses the recipe's image size and normalization, not its augmentation.
@@ -100,7 +106,7 @@ class ChunkReader {
   ChunkReader& operator=(const ChunkReader&) = delete;
 
   // As BatchLoader::next; valid until the next call.
-  Batch read(Stream& stream, std::int64_t first, std::int64_t count);
+  Batch read(Stream& stream, std::int64_t first, std::int64_t count, const ChunkView& view = {});
 
  private:
   struct Pipeline;

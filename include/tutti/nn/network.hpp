@@ -5,6 +5,7 @@
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,23 +22,32 @@ struct NetworkLayer {
   int from = kImage;              // the layer whose output is the input; always an earlier one
   int residual_from = kImage;     // the layer whose output is the residual, if the spec takes one
   std::vector<int> parameters{};  // slice numbers, in the order of tutti::parameters(spec, input)
+  bool frozen = false;
+  bool has_backward = true;  // it or a layer before it has parameters that are trained
 };
 
 class Network {
  public:
   // Throws an input error that names the layer that is wrong and why: a name that no earlier layer has, an output that
-  // no layer reads, shapes that do not fit; for an image that is too small, the least size that fits.
-  Network(const NetworkSpec& spec, const Shape& sample, int classes);
+  // no layer reads, shapes that do not fit; for an image that is too small, the least size that fits. Layers that one
+  // of the `frozen` patterns matches are frozen, as are those of the spec that are; throws a usage error for a pattern
+  // without a layer, and if no layer is left to train.
+  Network(const NetworkSpec& spec, const Shape& sample, int classes, const std::vector<std::string>& frozen = {});
 
   const NetworkSpec& spec() const noexcept { return spec_; }
   const Shape& sample() const noexcept { return sample_; }
   int classes() const noexcept { return classes_; }
   const std::vector<NetworkLayer>& layers() const noexcept { return layers_; }
   const ParameterLayout& layout() const noexcept { return layout_; }
+  // Whether this layer's output, or the image, has a gradient.
+  bool has_gradient(int layer) const {
+    return layer != kImage && layers_[static_cast<std::size_t>(layer)].has_backward;
+  }
   // The multiply-adds of one sample's forward pass.
   std::int64_t multiply_adds() const;
 
  private:
+  void freeze(const std::vector<std::string>& patterns);
   void add_slices(bool statistics);
 
   NetworkSpec spec_;

@@ -26,6 +26,7 @@ struct LayerNode {
   LayerSpec spec;
   std::string input{};     // the layer whose output it takes; empty: the one before it, or the image
   std::string residual{};  // the layer whose output it adds; for specs that take a residual
+  bool frozen = false;     // its parameters are not trained, and its statistics are kept and used in training, too
   friend bool operator==(const LayerNode&, const LayerNode&) = default;
 };
 

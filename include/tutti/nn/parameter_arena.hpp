@@ -19,6 +19,7 @@ struct ParameterSlice {
   ParameterKind kind = ParameterKind::weight;
   Shape shape;
   std::int64_t offset = 0;  // elements from the start of the block, a multiple of 16
+  bool frozen = false;      // never updated; its gradient may be 0
 
   std::int64_t elements() const { return shape.elements(); }
 };
@@ -28,7 +29,7 @@ class ParameterLayout {
  public:
   // Appends a slice and returns its number. All statistics come after all else. Throws an input error when there are
   // too many elements to count.
-  int add(std::string name, ParameterKind kind, const Shape& shape);
+  int add(std::string name, ParameterKind kind, const Shape& shape, bool frozen = false);
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
   // The slices that the optimizer works on, and those of the tail.
@@ -53,6 +54,8 @@ class ParameterLayout {
   std::int64_t parameters_ = 0;
 };
 
+// Whether a pattern with the wildcards of the shell matches the name of the slice ("conv1/weight") or of its layer.
+bool matches(const std::string& pattern, const ParameterSlice& slice);
 // One slice of a block, in its own shape.
 Tensor slice_of(const Tensor& block, const ParameterSlice& slice);
 // The values of some slices of a block in host memory. Waits for the stream.

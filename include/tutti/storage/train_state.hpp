@@ -43,6 +43,7 @@ struct TrainProgress {
   std::int64_t redone_steps = 0;  // of the current epoch, those that were repeated on a coarser grid
   double epoch_seconds = 0;       // training time of the completed steps of the current epoch
   BestTest best;
+  std::int64_t tests_since_best = 0;  // evaluations after it
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };
 
@@ -52,6 +53,7 @@ struct TrainState {
   std::vector<NamedArray> statistics;
   std::vector<NamedArray> optimizer;
   std::vector<NamedArray> exchange{};  // the exchange's own state; empty if it has none
+  std::vector<NamedArray> averages{};  // of parameters and statistics over time; empty if none are kept
   std::string configuration;           // resolved, TOML
   std::string command_line{};          // of the process that saved it; informational
   std::string model;                   // the network, TOML
@@ -69,7 +71,10 @@ struct ArrayGroup {
 };
 inline constexpr std::array kArrayGroups{
     ArrayGroup{"parameters", &TrainState::parameters}, ArrayGroup{"statistics", &TrainState::statistics},
-    ArrayGroup{"optimizer", &TrainState::optimizer}, ArrayGroup{"exchange", &TrainState::exchange}};
+    ArrayGroup{"optimizer", &TrainState::optimizer}, ArrayGroup{"exchange", &TrainState::exchange},
+    ArrayGroup{"averages", &TrainState::averages}};
+// Replaces parameters and statistics by their averages, if the state has any.
+void use_averages(TrainState& state);
 
 // Which of a checkpoint's files a rank writes, and so which arrays it needs. All but the largest states fit into one
 // file, which rank 0 writes.

@@ -2,6 +2,7 @@
 // Evaluates a checkpoint's weights on a data set: accuracy and loss, and on request the scores of every sample.
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/enum_names.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/data/dataset.hpp"
@@ -14,8 +15,14 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 
 namespace tutti {
+
+// The views of an image, whose logits are averaged. flip: the image and its mirror image. shifts: with weights of 1/4
+// these two, with weights of 1/8 these two moved by a pixel in either diagonal direction and reflected at the edges.
+enum class Views { none, flip, shifts };
+constexpr std::array<std::string_view, 3> enum_names(Views) { return {"none", "flip", "shifts"}; }
 
 // The network's result for one sample, computed on the host in double precision from its logits.
 struct SampleResult {
@@ -50,8 +57,9 @@ struct EvaluationRequest {
   const Network& network;
   const Dataset& data;
   const ImageRecipe& recipe;  // only its image size and normalization are used
-  int threads = 1;            // of each worker
-  int max_workers = 1;        // workers of this rank; does not change the result
+  Views views = Views::none;
+  int threads = 1;      // of each worker
+  int max_workers = 1;  // workers of this rank; does not change the result
   RankStatus* rank_status = nullptr;
   const ScoreOutlet* scores = nullptr;  // receives scores, if not null: the same bits at any number of ranks
 };

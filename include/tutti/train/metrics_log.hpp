@@ -15,8 +15,8 @@
 //                               audits: parts audited in this launch, with --audit-every; none of them was wrong
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}
 //                               averages over the steps since the previous record or resume
-//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
-//                                                                     statistics only where the network has any
+//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":"..",
+//    "averages":".."}                       statistics only where the network has any; averages only with --ema
 //   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"]}
 //                                                  equal_after is null if they were never shown to be equal
 //   {"event":"audit","step":30,"part":5,"ranks":[2],"decided":true,"layer":"conv1","pass":"backward","repeats":true,
@@ -30,7 +30,8 @@
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               every attempt to save; one that failed has "failure", too, and "given_up":[10,20] lists
 //                               the steps of older ones that were deleted early because the disk was full
-//   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request
+//   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request;
+//                               "reason": why it ended early (--stop-at-accuracy, --patience)
 
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/train/run_observer.hpp"

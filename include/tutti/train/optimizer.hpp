@@ -6,6 +6,7 @@
 #include "tutti/base/enum_names.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,17 @@ class Ownership;
 enum class OptimizerKind { sgd, adamw, lars };
 constexpr std::array<std::string_view, 3> enum_names(OptimizerKind) { return {"sgd", "adamw", "lars"}; }
 
+// A factor of --lr-factors or --decay-factors, for the parameters that the pattern matches.
+struct ParameterFactor {
+  std::string pattern;
+  std::int64_t from_epoch = 0;  // completed epochs before it applies
+  double factor = 1;
+  friend bool operator==(const ParameterFactor&, const ParameterFactor&) = default;
+};
+// "*/shift=64,stem@3=0": PATTERN=FACTOR or PATTERN@EPOCHS=FACTOR, separated by commas. Throw a usage error.
+std::vector<ParameterFactor> parse_lr_factors(const std::string& text);
+std::vector<ParameterFactor> parse_decay_factors(const std::string& text);
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;  // of sgd and lars
@@ -28,6 +40,9 @@ struct OptimizerOptions {
   double beta1 = 0.9;                     // this, beta2 and epsilon: of adamw
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  // Of the factors that match a parameter and apply in an epoch, the last counts.
+  std::vector<ParameterFactor> lr_factors{};
+  std::vector<ParameterFactor> decay_factors{};  // apply in every epoch
 };
 
 // One block of optimizer state, named as in a checkpoint. It covers the trained elements that this rank owns, range
@@ -40,8 +55,8 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Sets what the next apply() uses; `step` counts the updates of the run from 1. Asynchronous.
-  virtual void set_step(Stream& stream, double learning_rate, std::int64_t step) = 0;
+  // Sets what the next apply() uses; `step` counts the updates of the run from 1, `epoch` from 0. Asynchronous.
+  virtual void set_step(Stream& stream, double learning_rate, std::int64_t step, std::int64_t epoch) = 0;
   // Updates the weights that this rank owns from their gradients. Unless ownership is sharded, this can be captured;
   // the graph then uses the last set_step() before it is launched. Otherwise it is collective, since norms are summed
   // over the ranks. Asynchronous.
@@ -60,7 +75,7 @@ struct OptimizerContext {
   const ParameterLayout& layout;
   const Ownership& ownership;
 };
-// Throws the errors of validate().
+// Throws the errors of validate(), and a usage error for a factor whose pattern matches no parameter.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context);
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,7 @@ class PartAudit;
 class PartBalancer;
 class PartWorkers;
 class ReplicaVerifier;
+class WeightAverage;
 struct OwnedTensor;
 struct BitFlip;
 struct FlipTarget;
@@ -61,8 +63,10 @@ struct StepTimes {
 
 struct StepRequest {
   std::int64_t step = 0;     // of the run, from 0
+  std::int64_t epoch = 0;    // that contains it
   std::int64_t updates = 0;  // steps before it that were not skipped
   double learning_rate = 0;
+  double average_share = 0;  // of the new weights in their average; 0: it is not changed
   bool digests_gradients = false;
   ReplicaVerifier* verifier = nullptr;  // notes the weights before the update; borrowed
   StepTimes* times = nullptr;           // receives the times; the step then waits after each phase; borrowed
@@ -107,6 +111,9 @@ class Replica {
   void update(const StepRequest& request);
   void gather_weights();
 
+  // Runs `work` with the average in place of the weights, if there is one.
+  void with_average(const std::function<void()>& work);
+
   // Copies weights, statistics, optimizer state and the exchange's state to `state`: those arrays that belong to the
   // shard. Collective. Waits.
   void copy_state_to(TrainState& state, const std::optional<FileShard>& shard);
@@ -127,6 +134,7 @@ class Replica {
   Tensor gradients() const { return arena_.gradients(); }
   std::uint64_t weights_digest();
   std::optional<std::uint64_t> statistics_digest();  // empty without any
+  std::optional<std::uint64_t> averages_digest();    // likewise
   std::uint64_t optimizer_digest();                  // Collective.
 
   // The end of each bucket, in elements of the block of gradients, ascending.
@@ -152,6 +160,8 @@ class Replica {
 
   // finish_exchange() and update() as one piece of recorded work.
   void update_at_once(const StepRequest& request, std::span<const Batch> batches);
+  void begin_with_weights();
+  void add_to_average(const StepRequest& request);
   // Updates the elements that this rank owns; refreshes the weights if it owns all. Asynchronous.
   void update_owned();
   bool is_alone() const;
@@ -184,7 +194,8 @@ class Replica {
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<RecordedWork> recorded_updates_;
-  std::unique_ptr<PartAudit> audit_;  // null: no parts are audited
+  std::unique_ptr<WeightAverage> average_;  // null: none is kept
+  std::unique_ptr<PartAudit> audit_;        // null: no parts are audited
 };
 
 }  // namespace tutti

@@ -52,6 +52,7 @@ struct DigestReport {
   std::uint64_t gradients = 0;
   std::uint64_t optimizer = 0;
   std::optional<std::uint64_t> statistics{};  // if the network has any
+  std::optional<std::uint64_t> averages{};    // if they are kept
 };
 
 struct StepProgress {

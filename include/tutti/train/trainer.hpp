@@ -66,6 +66,8 @@ class Trainer {
   std::int64_t skipped_steps() const { return progress_.skipped_steps; }
   // After whole epochs: the number of samples of the last epoch that no step has used (rollover and discard).
   std::int64_t samples_left_over() const;
+  // Why the run ends before its planned end (TrainerOptions::early_stop); empty: it does not. Equal on all ranks.
+  std::string early_end() const;
   std::uint64_t weights_digest() { return replica_.weights_digest(); }
   // The number of parts that this rank computes concurrently.
   int workers() const;

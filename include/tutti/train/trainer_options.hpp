@@ -8,6 +8,7 @@
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/storage/train_state.hpp"
+#include "tutti/train/evaluation.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/watch/rank_status.hpp"
@@ -62,6 +63,18 @@ std::vector<int> max_parts_by_rank(const PartMapOptions& options, int num_parts,
 enum class BatchNorm { part, global };
 constexpr std::array<std::string_view, 2> enum_names(BatchNorm) { return {"part", "global"}; }
 
+// The average of the weights over time, which is evaluated.
+struct AverageOptions {
+  double decay = 0;            // for each update; 0: no average
+  std::int64_t lookahead = 0;  // updates after which it is made and copied to the weights; 0: after each, not copied
+};
+
+// Ends the run before its planned end, after an evaluation.
+struct EarlyStop {
+  double accuracy = 0;        // the best accuracy so far is at least this; 0: never
+  std::int64_t patience = 0;  // evaluations without a better accuracy; 0: never
+};
+
 // What happens when a value is no longer finite.
 enum class OnNotFinite {
   stop,
@@ -95,6 +108,7 @@ struct TrainerOptions {
   std::int64_t steps = 0;            // ends the run even inside an epoch; 0: epochs alone end it
   std::int64_t schedule_epochs = 0;  // length of the learning rate's schedule; 0: epochs
   OptimizerOptions optimizer{};
+  AverageOptions average{};
   double label_smoothing = 0;
   LrPlan learning_rate{};
   std::size_t bucket_bytes = std::size_t{4} << 20;
@@ -103,6 +117,8 @@ struct TrainerOptions {
   int readers = 1;                     // threads that prepare batches
   ImageRecipe recipe{};                // for training images; test images are only resized to its size
   std::int64_t test_every_epochs = 1;  // and after the last; 0: never
+  Views views = Views::none;           // of test images
+  EarlyStop early_stop{};
   std::int64_t log_every_steps = 0;
   std::int64_t digest_every_steps = 0;
   std::int64_t checkpoint_every_steps = 0;

@@ -107,9 +107,12 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   MemoryEstimate estimate;
   estimate.activations = workers * of_training + testing * std::max<std::int64_t>(0, of_test - of_training);
   estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block +
+                     (options.average.decay > 0 ? 2 * block : 0) +
                      (rounds ? layout.trained_elements() * kFloatBytes / 2 : 0);
-  const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
-  estimate.checkpoint = block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
+  const std::int64_t blocks = options.average.decay > 0 ? 2 : 1;  // of weights, in the checkpoint
+  const auto tensors =
+      static_cast<std::int64_t>(layout.slices().size()) * (blocks + optimizer_slots(options.optimizer));
+  estimate.checkpoint = blocks * block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
   // Balancing moves batches between ranks: all ranks together need as many as at first.
   const std::int64_t parts =
       PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks).parts_of(request.rank).size();

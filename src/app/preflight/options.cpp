@@ -71,8 +71,8 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t 
 Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
   Findings findings;
   if (config.rate.base == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
-  if (config.schedule_epochs > 0 && config.rate.schedule != Schedule::cosine) {
-    findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
+  if (config.schedule_epochs > 0 && !has_end(config.rate.schedule)) {
+    findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine and linear",
                   config.schedule_epochs, name_of(config.rate.schedule));
   }
   if (config.rate.schedule != Schedule::step && !config.lr_period.text().empty()) {
@@ -80,14 +80,14 @@ Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t
                   config.lr_period.text(), name_of(config.rate.schedule));
   }
   if (config.rate.schedule == Schedule::constant && config.rate.min > 0) {
-    findings.warn("--min-lr {} has no effect with --schedule constant: it belongs to --schedule step and cosine",
+    findings.warn("--min-lr {} has no effect with --schedule constant: it belongs to the other schedules",
                   config.rate.min);
   }
-  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
+  if (has_end(config.rate.schedule) && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
     findings.warn(
-        "the cosine schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
+        "the {} schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
         "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
-        config.schedule_epochs, config.epochs, config.epochs);
+        name_of(config.rate.schedule), config.schedule_epochs, config.epochs, config.epochs);
   }
   return findings;
 }

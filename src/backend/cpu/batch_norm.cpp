@@ -77,6 +77,7 @@ class BatchNormLayer final : public PlannedLayer {
   BatchNormLayer(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
+        measures_(mode_ == LayerMode::training && !request.frozen),
         layout_(desc_of(request.input)),
         loops_(layer_loops<T>()),
         weights_(weights_of(spec, request)),
@@ -98,18 +99,17 @@ class BatchNormLayer final : public PlannedLayer {
     CpuStream& ours = cpu_stream(stream);
     const T* const input = static_cast<const T*>(pass.input);
     const void* residual = residual_ ? residual_->load(ours, pass.residual) : nullptr;
-    if (mode_ == LayerMode::evaluation) {
+    if (!measures_) {
       for (std::size_t c = 0; c < statistics_.size(); ++c)
         statistics_[c] = {weights_.canonical(2)[c], weights_.canonical(3)[c]};
     }
-    const bool trains = mode_ == LayerMode::training;
-    if (trains && pass.whole_batch != nullptr) {
+    if (measures_ && pass.whole_batch != nullptr) {
       for_each_group([&](Group group) { sum_moments(ours, group, input); });
       count_ = add_up(ours, *pass.whole_batch);
     }
     for_each_group([&](Group group) {
-      if (trains && pass.whole_batch == nullptr) sum_moments(ours, group, input);
-      if (trains) take_statistics(group);
+      if (measures_ && pass.whole_batch == nullptr) sum_moments(ours, group, input);
+      if (measures_) take_statistics(group);
       for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
       // Segments are visited in reverse order, since the last ones are still in the cache.
       for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
@@ -143,7 +143,7 @@ class BatchNormLayer final : public PlannedLayer {
                           factor_.of(block), slope_.of(block), offset_.of(block)});
       });
     };
-    if (pass.whole_batch == nullptr) {
+    if (pass.whole_batch == nullptr || !measures_) {
       for_each_group([&](Group group) {
         measure(group);
         propagate(group);
@@ -266,7 +266,8 @@ class BatchNormLayer final : public PlannedLayer {
     double scale;
     double shift;
   };
-  // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+  // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)), or, with running
+  // statistics, factor * dy.
   ChannelGradients prepare_propagation(std::int64_t block, std::int64_t c) {
     const std::int64_t channel = block * layout_.period() + c;
     const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
@@ -277,8 +278,8 @@ class BatchNormLayer final : public PlannedLayer {
     const double sum = sums_.first(block)[c];
     const double product = sums_.second(block)[c] - beside * sum;
     const double slope = factor * inverse * inverse * product / count_;
-    slope_.set(block, c, static_cast<float>(slope));
-    offset_.set(block, c, static_cast<float>(factor * sum / count_ - slope * beside));
+    slope_.set(block, c, measures_ ? static_cast<float>(slope) : 0.0f);
+    offset_.set(block, c, measures_ ? static_cast<float>(factor * sum / count_ - slope * beside) : 0.0f);
     return {.scale = product * inverse, .shift = sum};
   }
 
@@ -297,6 +298,7 @@ class BatchNormLayer final : public PlannedLayer {
   }
 
   BatchNormSpec spec_;
+  bool measures_;  // the statistics of the batch
   ChannelLayout layout_;
   const LayerLoops<T>& loops_;
   const CpuWeights& weights_;  // scale, shift, mean, variance

@@ -25,7 +25,8 @@ struct NormGradients {
   const float* scale = nullptr;
   double epsilon = 0;
   double sample_fraction = 1;
-  NormChannels of;  // slope and gradient offset are written
+  bool frozen = false;  // the statistics do not depend on the batch
+  NormChannels of;      // slope and gradient offset are written
   float* scale_gradient = nullptr;
   float* shift_gradient = nullptr;
   float* mean = nullptr;      // times the share, as is
@@ -107,16 +108,16 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
   });
 }
 
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)). Returns the gradient
-// of the channel's scale.
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)), or, with running
+// statistics, factor * dy. Returns the gradient of the channel's scale.
 __device__ inline double set_propagation(const NormGradients& work, int c, double n, const double (&sums)[2]) {
   const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
   const double factor = work.scale[c] * inverse;
   const double beside = work.of.mean[c] - work.of.rounded_mean[c];
   const double product = sums[1] - beside * sums[0];
   const double slope = factor * inverse * inverse * product / n;
-  work.of.slope[c] = static_cast<float>(slope);
-  work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
+  work.of.slope[c] = work.frozen ? 0.0f : static_cast<float>(slope);
+  work.of.gradient_offset[c] = work.frozen ? 0.0f : static_cast<float>(factor * sums[0] / n - slope * beside);
   return product * inverse;
 }
 
@@ -248,6 +249,7 @@ class BatchNormLayer final : public CudaLayer {
   BatchNormLayer(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request)
       : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
+        frozen_(request.frozen),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),
         sums_grid_(
@@ -284,7 +286,7 @@ class BatchNormLayer final : public CudaLayer {
                               .epsilon = BatchNormSpec::kEpsilon,
                               .result = channels_};
     const int channels = static_cast<int>(layout_.padded_channels);
-    if (mode_ == LayerMode::training) {
+    if (mode_ == LayerMode::training && !frozen_) {
       if (pass.whole_batch != nullptr) statistics.totals = totals_;
       launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials(), statistics});
       if (pass.whole_batch != nullptr) {
@@ -323,7 +325,7 @@ class BatchNormLayer final : public CudaLayer {
                             .summed = summed,
                             .partials = partials(),
                             .channels = gradients_of_channels(pass)});
-    if (pass.whole_batch != nullptr) {
+    if (pass.whole_batch != nullptr && !frozen_) {
       pass.whole_batch->sum(stream, totals());
       launch(norm_propagation_from_totals, grid_over_channels(), cuda, gradients_of_channels(pass));
     }
@@ -353,15 +355,17 @@ class BatchNormLayer final : public CudaLayer {
             .scale = values_of(weights_, 0),
             .epsilon = BatchNormSpec::kEpsilon,
             .sample_fraction = pass.sample_fraction,
+            .frozen = frozen_,
             .of = channels_,
             .scale_gradient = gradient(0),
             .shift_gradient = gradient(1),
             .mean = gradient(2),
             .variance = gradient(3),
-            .totals = pass.whole_batch == nullptr ? nullptr : totals_};
+            .totals = pass.whole_batch == nullptr || frozen_ ? nullptr : totals_};
   }
 
   BatchNormSpec spec_;
+  bool frozen_;
   ImageLayout layout_;
   const CudaWeights& weights_;
   RowGrid sums_grid_;

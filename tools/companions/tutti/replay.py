@@ -17,7 +17,7 @@ from tutti.program import BAD_INPUT, CANNOT_READ, NO_CHECKPOINT, Failure, descri
 
 STOPPED = 75
 # The results of a step, in the order in which they are computed. Times and counts of repeated steps are not compared.
-RESULTS = {"digest": ("gradients", "weights", "optimizer", "statistics"),
+RESULTS = {"digest": ("gradients", "weights", "optimizer", "statistics", "averages"),
            "step": ("train_loss", "train_acc", "lr"),
            "epoch": ("digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr")}
 # Options of a run that do not affect its results and are chosen anew.
