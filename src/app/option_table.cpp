@@ -147,6 +147,18 @@ std::vector<RunOption> training_options(RunConfig& c) {
        one_of(c.batch_norm)},
       {"batch-size", training, "global batch size: samples per step over all ranks", fixed,
        whole(c.batch_size, 1, kMany)},
+      {"label-smoothing", training, "label smoothing of the training loss", fixed,
+       number<double>(
+           c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
+      {"seed", training, "random seed", fixed, whole(c.seed)},
+  };
+}
+
+// The optimizer, and the learning rate over time.
+std::vector<RunOption> optimizer_options(RunConfig& c) {
+  using enum OptionUse;
+  const std::string training = "Training";
+  return {
       {"lr", training, "learning rate", fixed, real(c.rate.base)},
       {"optimizer", training, "optimizer: sgd, adamw or lars", fixed, one_of(c.optimizer.kind)},
       {"momentum", training, "momentum (sgd, lars)", fixed, real(c.optimizer.momentum)},
@@ -173,9 +185,6 @@ std::vector<RunOption> training_options(RunConfig& c) {
        "off",
        fixed, whole(c.average.lookahead, 0, kMillion)},
       {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, real(c.optimizer.clip_norm)},
-      {"label-smoothing", training, "label smoothing of the training loss", fixed,
-       number<double>(
-           c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
       {"schedule", training, "learning rate schedule: constant, step, cosine or linear", fixed,
        one_of(c.rate.schedule)},
       {"schedule-epochs", training,
@@ -187,7 +196,6 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"min-lr", training, "minimum learning rate of a schedule", fixed, real(c.rate.min)},
       {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed, real(c.rate.warmup_epochs)},
       {"warmup-lr", training, "learning rate from which the warm-up rises", fixed, real(c.rate.warmup_start)},
-      {"seed", training, "random seed", fixed, whole(c.seed)},
   };
 }
 
@@ -306,7 +314,7 @@ std::vector<RunOption> watching_options(RunConfig& c) {
 
 std::vector<RunOption> run_options(RunConfig& config) {
   std::vector<RunOption> options = data_options(config);
-  for (const auto& more : {training_options, running_options, watching_options}) {
+  for (const auto& more : {training_options, optimizer_options, running_options, watching_options}) {
     for (RunOption& option : more(config)) options.push_back(std::move(option));
   }
   return options;

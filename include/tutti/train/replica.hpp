@@ -102,8 +102,7 @@ class Replica {
 
   // Makes these the gradients of this rank's only part: f32, the whole block; empty: zeros. Asynchronous.
   void set_gradients(const Tensor& gradients);
-  // Starts the exchange of the complete buckets, when gradients [0, final_elements) of this rank are final. Collective.
-  // Asynchronous.
+  // Starts the exchange of buckets whose gradients, [0, final_elements), are final. Collective. Asynchronous.
   void start_ready_buckets(std::int64_t final_elements);
   // Collective. Asynchronous, unless the exchange is exact.
   StepOutcome finish_exchange(std::int64_t step, std::span<const Batch> batches = {});
@@ -114,8 +113,7 @@ class Replica {
   // Runs `work` with the average in place of the weights, if there is one.
   void with_average(const std::function<void()>& work);
 
-  // Copies weights, statistics, optimizer state and the exchange's state to `state`: those arrays that belong to the
-  // shard. Collective. Waits.
+  // Copies the shard's arrays to `state`: weights, statistics, optimizer and exchange state. Collective. Waits.
   void copy_state_to(TrainState& state, const std::optional<FileShard>& shard);
   // Restores them. Every rank has the whole state; not a collective.
   void restore(const TrainState& state);
