@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tutti {
 namespace {
@@ -119,6 +120,14 @@ Shape output_of(const DropoutSpec& spec, std::string_view type, const Shape& sam
   return sample;
 }
 
+Shape output_of(const ElementwiseSpec& spec, std::string_view type, const Shape& sample) {
+  require_values(type, sample);
+  if (!std::isfinite(spec.factor)) {
+    throw Error(ErrorSource::input, fmt::format("{}: factor is {}, but must be finite", type, spec.factor));
+  }
+  return sample;
+}
+
 std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool bias) {
   std::vector<ParameterSpec> list{{ParameterKind::weight, weight}};
   if (bias) list.push_back({ParameterKind::bias, Shape{weight[0]}});
@@ -145,6 +154,7 @@ std::vector<ParameterSpec> parameters_of(const Pool2dSpec&, const Shape&) { retu
 std::vector<ParameterSpec> parameters_of(const AddSpec&, const Shape&) { return {}; }
 std::vector<ParameterSpec> parameters_of(const GlobalAveragePoolSpec&, const Shape&) { return {}; }
 std::vector<ParameterSpec> parameters_of(const DropoutSpec&, const Shape&) { return {}; }
+std::vector<ParameterSpec> parameters_of(const ElementwiseSpec&, const Shape&) { return {}; }
 
 struct Traits {
   std::string_view type;
@@ -160,6 +170,10 @@ Traits traits_of(const GlobalAveragePoolSpec&) { return {"global-average-pool"};
 // All backends keep the places of the maxima, and which values were dropped.
 Traits traits_of(const Pool2dSpec& spec) { return {spec.pooling == Pooling::max ? "max-pool2d" : "average-pool2d"}; }
 Traits traits_of(const DropoutSpec&) { return {"dropout"}; }
+Traits traits_of(const ElementwiseSpec& spec) {
+  const bool reads_input = spec.function == Function::gelu || spec.function == Function::silu;
+  return {name_of(spec.function), {.input = reads_input, .output = spec.function == Function::relu6}};
+}
 
 Traits traits_of(const LayerSpec& spec) {
   return std::visit([](const auto& layer) { return traits_of(layer); }, spec);

@@ -9,7 +9,6 @@
 #include <toml.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -76,11 +75,15 @@ class KeyReader {
   }
 
   void share(const std::string& key, double& share) {
+    real(key, share);
+    if (share >= 0 && share < 1) return;
+    refuse(required(key), fmt::format("'{}' must be a number of at least 0 and below 1", key));
+  }
+
+  void real(const std::string& key, double& number) {
     const toml::value& value = required(key);
-    share = value.is_floating()  ? value.as_floating()
-            : value.is_integer() ? static_cast<double>(value.as_integer())
-                                 : -1;
-    if (!(share >= 0 && share < 1)) refuse(value, fmt::format("'{}' must be a number of at least 0 and below 1", key));
+    if (!value.is_floating() && !value.is_integer()) refuse(value, fmt::format("'{}' must be a number", key));
+    number = value.is_floating() ? value.as_floating() : static_cast<double>(value.as_integer());
   }
 
   void units(std::int64_t& units) {
@@ -134,7 +137,8 @@ struct KeyWriter {
   void flag_or(std::string_view key, bool flag, bool otherwise) {
     if (flag != otherwise) text += fmt::format("{} = {}\n", key, flag);
   }
-  void share(std::string_view key, double share) { text += fmt::format("{} = {}\n", key, share); }
+  void real(std::string_view key, double number) { text += fmt::format("{} = {}\n", key, number); }
+  void share(std::string_view key, double share) { real(key, share); }
   void units(std::int64_t units) {
     text += units == kUnitsFromClasses ? "units = \"classes\"\n" : fmt::format("units = {}\n", units);
   }
@@ -172,17 +176,24 @@ struct SpecKeys {
   void operator()(AddSpec& spec) const { keys.flag_or("relu", spec.relu, false); }
   void operator()(GlobalAveragePoolSpec&) const {}
   void operator()(DropoutSpec& spec) const { keys.share("rate", spec.rate); }
+  void operator()(ElementwiseSpec& spec) const {
+    if (spec.function == Function::scale) keys.real("factor", spec.factor);
+  }
 };
 
 // A spec of each type that type_name() tells apart.
-constexpr std::array<LayerSpec, 8> kLayerTypes{Conv2dSpec{},
-                                               Pool2dSpec{.pooling = Pooling::max},
-                                               Pool2dSpec{.pooling = Pooling::average},
-                                               LinearSpec{},
-                                               BatchNormSpec{},
-                                               AddSpec{},
-                                               GlobalAveragePoolSpec{},
-                                               DropoutSpec{}};
+constexpr LayerSpec kLayerTypes[] = {Conv2dSpec{},
+                                     Pool2dSpec{.pooling = Pooling::max},
+                                     Pool2dSpec{.pooling = Pooling::average},
+                                     LinearSpec{},
+                                     BatchNormSpec{},
+                                     AddSpec{},
+                                     GlobalAveragePoolSpec{},
+                                     DropoutSpec{},
+                                     ElementwiseSpec{Function::relu6},
+                                     ElementwiseSpec{Function::gelu},
+                                     ElementwiseSpec{Function::silu},
+                                     ElementwiseSpec{Function::scale}};
 
 template <std::size_t... indices>
 constexpr bool has_all_layers(std::index_sequence<indices...>) {

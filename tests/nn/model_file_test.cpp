@@ -71,7 +71,7 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
             "net.toml:7: layer 1 has no key 'rely'; it takes bias, input, name, relu, type, units");
   EXPECT_EQ(refusal(head + "type = \"lineal\"\nunits = 3\n"),
             "net.toml:5: 'lineal' is no layer type: conv2d, max-pool2d, average-pool2d, linear, batch-norm, add, "
-            "global-average-pool, dropout");
+            "global-average-pool, dropout, relu6, gelu, silu, scale");
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 0\n"),
             "net.toml:6: 'units' must be a whole number above 0, or \"classes\"");
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\n"), "net.toml:3: layer 1 lacks the key 'channels'");
@@ -135,6 +135,7 @@ LayerSpec written_in_full(const BatchNormSpec&) { return BatchNormSpec{true, tru
 LayerSpec written_in_full(const AddSpec&) { return AddSpec{true}; }
 LayerSpec written_in_full(const GlobalAveragePoolSpec&) { return GlobalAveragePoolSpec{}; }
 LayerSpec written_in_full(const DropoutSpec&) { return DropoutSpec{0.125}; }
+LayerSpec written_in_full(const ElementwiseSpec&) { return ElementwiseSpec{Function::scale, 1.0 / 9}; }
 
 template <std::size_t... indices>
 std::vector<LayerSpec> one_of_each_layer(std::index_sequence<indices...>) {

@@ -93,6 +93,15 @@ std::vector<Case> cases() {
            {"largest", Pool2dSpec{.pooling = Pooling::max, .kernel = 3, .stride = 2, .padding = 1}},
            {"drop", DropoutSpec{.rate = 0.3}},
            {"b", conv(4)}})},
+      {"FunctionsThatReadInputOrOutput",
+       {2, 6, 6},
+       joined(std::vector<LayerNode>{{"a", conv(6)},
+                                     {"gelu", ElementwiseSpec{Function::gelu}},
+                                     {"b", conv(6)},
+                                     {"silu", ElementwiseSpec{Function::silu}},
+                                     {"scale", ElementwiseSpec{Function::scale, 3}, "gelu"},
+                                     {"sum", AddSpec{}, "", "silu"},
+                                     {"relu6", ElementwiseSpec{Function::relu6}}})},
   };
 }
 
@@ -111,6 +120,7 @@ std::vector<Case> smooth_cases_for_bf16() {
       if (auto* norm = std::get_if<BatchNormSpec>(&layer.spec)) norm->relu = false;
       if (auto* add = std::get_if<AddSpec>(&layer.spec)) add->relu = false;
       if (auto* pool = std::get_if<Pool2dSpec>(&layer.spec)) pool->pooling = Pooling::average;
+      if (layer.spec == LayerSpec(ElementwiseSpec{Function::relu6})) layer.spec = ElementwiseSpec{Function::silu};
     }
   }
   return smooth;

@@ -78,6 +78,19 @@ residual = "lambda.pool"
 add = true
 relu = true
 [[layer]]
+name = "gelu"
+type = "gelu"
+[[layer]]
+name = "silu"
+type = "silu"
+[[layer]]
+name = "larger"
+type = "scale"
+factor = 3
+[[layer]]
+name = "clip"
+type = "relu6"
+[[layer]]
 name = "drop1"
 type = "dropout"
 rate = 0.25

@@ -55,6 +55,19 @@ input = "mean"
 residual = "norm"
 relu = true
 [[layer]]
+name = "clip"
+type = "relu6"
+[[layer]]
+name = "smooth"
+type = "gelu"
+[[layer]]
+name = "smoother"
+type = "silu"
+[[layer]]
+name = "smaller"
+type = "scale"
+factor = 0.25
+[[layer]]
 name = "all"
 type = "global-average-pool"
 [[layer]]

@@ -4,6 +4,7 @@ Checkpoints contain that text, and may come from anywhere. A value that is not a
 writes one is refused, since the text becomes source of modules."""
 
 import dataclasses
+import math
 import re
 import tomllib
 from typing import Iterator
@@ -67,9 +68,31 @@ class Dropout:
     rate: float
 
 
-Spec = Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout
+@dataclasses.dataclass(frozen=True)
+class Relu6:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Gelu:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Silu:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    factor: float
+
+
+Spec = (Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout | Relu6 | Gelu |
+        Silu | Scale)
 SPECS = {"conv2d": Conv2d, "max-pool2d": MaxPool2d, "average-pool2d": AveragePool2d, "linear": Linear,
-         "batch-norm": BatchNorm, "add": Add, "global-average-pool": GlobalAveragePool, "dropout": Dropout}
+         "batch-norm": BatchNorm, "add": Add, "global-average-pool": GlobalAveragePool, "dropout": Dropout,
+         "relu6": Relu6, "gelu": Gelu, "silu": Silu, "scale": Scale}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +141,7 @@ def parse(text: str, origin: str) -> Model:
 
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+", re.ASCII)  # of a layer
 FIELDS = {"kernel": "number", "stride": "number", "channels": "number", "padding": "number", "units": "units",
-          "rate": "share", "bias": "flag", "relu": "flag", "add": "flag"}
+          "rate": "share", "factor": "real", "bias": "flag", "relu": "flag", "add": "flag"}
 LEAST = {"padding": 0}  # of numbers; all others are 1 or more
 GREATEST = 1 << 31
 
@@ -127,8 +150,9 @@ def is_of_kind(field: str, value: object) -> bool:
     match FIELDS.get(field):
         case "flag":
             return isinstance(value, bool)
-        case "share":
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1
+        case "share" | "real" as kind:
+            is_real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            return is_real and (kind == "real" or 0 <= value < 1)
         case "units" if value == "classes":
             return True
     return type(value) is int and LEAST.get(field, 1) <= value < GREATEST

@@ -144,12 +144,19 @@ class Writer:
             case nets.Dropout(rate=rate):
                 self.functions.add("dropout")
                 return f"dropout({given}, {rate}, self.training)"
+            case nets.Scale(factor=factor):
+                return f"{given} * {float(factor)!r}"
+            case nets.Relu6() | nets.Gelu() | nets.Silu() as spec:
+                function = type(spec).__name__.lower()
+                self.functions.add(function)
+                return f"{function}({given})"
             case nets.Linear() if layer.source not in self.vectors:
                 return f"{place_of(layer.name)}({given}.flatten(1))"
         return f"{place_of(layer.name)}({given})"
 
 
-TAKEN = {"x", "self", "torch", "nn", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "dropout"}
+TAKEN = {"x", "self", "torch", "nn", "relu", "relu6", "gelu", "silu", "max_pool2d", "avg_pool2d",
+         "adaptive_avg_pool2d", "dropout"}
 
 
 def window(spec: nets.Conv2d | nets.MaxPool2d | nets.AveragePool2d, usual_stride: int) -> str:

@@ -71,8 +71,19 @@ struct DropoutSpec {
   friend bool operator==(const DropoutSpec&, const DropoutSpec&) = default;
 };
 
-using LayerSpec =
-    std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec, DropoutSpec>;
+enum class Function { relu6, gelu, silu, scale };
+constexpr std::array<std::string_view, 4> enum_names(Function) { return {"relu6", "gelu", "silu", "scale"}; }
+
+// min(max(0, x), 6) for relu6, x * P(a standard normal value < x) for gelu, x / (1 + exp(-x)) for silu, and factor * x
+// for scale.
+struct ElementwiseSpec {
+  Function function = Function::gelu;
+  double factor = 1;
+  friend bool operator==(const ElementwiseSpec&, const ElementwiseSpec&) = default;
+};
+
+using LayerSpec = std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec,
+                               DropoutSpec, ElementwiseSpec>;
 
 enum class ParameterKind { weight, bias, scale, shift, mean, variance };
 constexpr std::array<std::string_view, 6> enum_names(ParameterKind) {
@@ -87,7 +98,7 @@ struct ParameterSpec {
 };
 
 // The layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear",
-// "batch-norm", "add", "global-average-pool", "dropout".
+// "batch-norm", "add", "global-average-pool", "dropout", "relu6", "gelu", "silu", "scale".
 std::string_view type_name(const LayerSpec& spec);
 
 // Whether the layer adds a second input, of the first one's shape.

@@ -13,7 +13,7 @@
 //
 // Other types: "max-pool2d" and "average-pool2d" (kernel; stride = kernel, padding = 0), "linear" (units, a number or
 // "classes"; bias = true, relu = false), "batch-norm" (add = false, relu = false), "add" (relu = false),
-// "global-average-pool", "dropout" (rate).
+// "global-average-pool", "dropout" (rate), "relu6", "gelu", "silu", "scale" (factor).
 // A layer takes the output of the one before it, or of the earlier layer named as `input`; "image" names the image.
 // "add", and "batch-norm" with add = true, add the output of the earlier layer named as `residual`.
 
