@@ -138,7 +138,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"init-from", network,
        "start from the weights (and, without --model, the network) of a run, RUN@best, RUN@STEP or file", fixed,
        text(c.init_from)},
-      {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, one_of("model", c.init)},
+      {"init", network, "initial weights: model (its own), normal, xavier, kaiming or uniform", fixed, one_of("model", c.init)},
       {"epochs", training, "passes over the training set", changeable, whole(c.epochs, 1, kMillion)},
       {"steps", training, "stop after N steps of the --epochs schedule; 0: after all epochs", changeable,
        whole(c.steps, 0, kMany)},

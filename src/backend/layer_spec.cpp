@@ -71,12 +71,21 @@ Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& samp
   require_extent(type, {"kernel", spec.kernel, 1});
   require_extent(type, {"stride", spec.stride, 1});
   require_extent(type, {"padding", spec.padding, 0});
-  if (spec.padding >= spec.kernel) {
+  require_extent(type, {"groups", spec.groups, 1});
+  require_extent(type, {"dilation", spec.dilation, 1});
+  const std::int64_t window = (spec.kernel - 1) * spec.dilation + 1;
+  require_extent(type, {"its window", window, 1});
+  if (spec.padding >= window) {
     throw Error(ErrorSource::input,
-                fmt::format("{}: padding {} must be smaller than kernel {}", type, spec.padding, spec.kernel));
+                fmt::format("{}: padding {} must be smaller than kernel {}", type, spec.padding, window));
   }
   require_image(type, sample);
-  return windowed(type, spec.channels, {spec.kernel, spec.stride, spec.padding}, sample);
+  if (spec.channels % spec.groups != 0 || sample[0] % spec.groups != 0) {
+    throw Error(ErrorSource::input, fmt::format("{}: {} channels of its input and {} of its output cannot both be "
+                                                "divided into {} groups",
+                                                type, sample[0], spec.channels, spec.groups));
+  }
+  return windowed(type, spec.channels, {window, spec.stride, spec.padding}, sample);
 }
 
 Shape output_of(const Pool2dSpec& spec, std::string_view type, const Shape& sample) {
@@ -97,8 +106,15 @@ Shape output_of(const LinearSpec& spec, std::string_view type, const Shape& samp
   return {spec.units};
 }
 
-Shape output_of(const BatchNormSpec&, std::string_view type, const Shape& sample) {
+Shape output_of(const BatchNormSpec& spec, std::string_view type, const Shape& sample) {
   require_image(type, sample);
+  if (!(spec.momentum >= 0 && spec.momentum <= 1)) {
+    throw Error(ErrorSource::input, fmt::format("{}: momentum is {}, but must be 0 to 1", type, spec.momentum));
+  }
+  if (!(spec.epsilon > 0 && spec.epsilon <= 1)) {
+    throw Error(ErrorSource::input,
+                fmt::format("{}: epsilon is {}, but must be above 0 and at most 1", type, spec.epsilon));
+  }
   return sample;
 }
 
@@ -135,7 +151,7 @@ std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool bias) {
 }
 
 std::vector<ParameterSpec> parameters_of(const Conv2dSpec& spec, const Shape& sample) {
-  return weight_and_bias({spec.channels, sample[0], spec.kernel, spec.kernel}, spec.bias);
+  return weight_and_bias({spec.channels, sample[0] / spec.groups, spec.kernel, spec.kernel}, spec.bias);
 }
 
 std::vector<ParameterSpec> parameters_of(const BatchNormSpec&, const Shape& sample) {

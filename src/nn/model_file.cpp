@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -85,6 +86,28 @@ class KeyReader {
     if (!value.is_floating() && !value.is_integer()) refuse(value, fmt::format("'{}' must be a number", key));
     number = value.is_floating() ? value.as_floating() : static_cast<double>(value.as_integer());
   }
+  void real_or(const std::string& key, double& number, double otherwise) {
+    number = otherwise;
+    if (knows(key)) real(key, number);
+  }
+
+  // Names out of those of an enumeration; none if the key is missing.
+  template <class Enum>
+  std::vector<Enum> names(const std::string& key, const char* what) {
+    std::vector<Enum> found;
+    if (!knows(key)) return found;
+    const toml::value& list = required(key);
+    if (!list.is_array()) refuse(list, fmt::format("'{}' must be a list, as [\"{}\"]", key, name_of(Enum{})));
+    for (const toml::value& value : list.as_array()) {
+      found.push_back(name<Enum>(value, what));
+      if (std::ranges::count(found, found.back()) > 1) refuse(value, fmt::format("'{}' is listed twice", name_of(found.back())));
+    }
+    return found;
+  }
+  template <class Enum>
+  std::optional<Enum> name_or_none(const std::string& key, const char* what) {
+    return knows(key) ? std::optional(name<Enum>(required(key), what)) : std::nullopt;
+  }
 
   void units(std::int64_t& units) {
     const toml::value& value = required("units");
@@ -123,6 +146,16 @@ class KeyReader {
  private:
   const TomlTable& table() const { return value_.as_table(); }
 
+  template <class Enum>
+  static Enum name(const toml::value& value, const char* what) {
+    const std::string word = value.is_string() ? toml::get<std::string>(value) : std::string();
+    const auto found = value_named<Enum>(word);
+    if (!found) {
+      refuse(value, fmt::format("'{}' is no {}: it is one of {}", word, what, fmt::join(enum_names(Enum{}), ", ")));
+    }
+    return *found;
+  }
+
   const toml::value& value_;
   std::string what_;
   std::set<std::string> known_;
@@ -138,6 +171,9 @@ struct KeyWriter {
     if (flag != otherwise) text += fmt::format("{} = {}\n", key, flag);
   }
   void real(std::string_view key, double number) { text += fmt::format("{} = {}\n", key, number); }
+  void real_or(std::string_view key, double number, double otherwise) {
+    if (number != otherwise) real(key, number);
+  }
   void share(std::string_view key, double share) { real(key, share); }
   void units(std::int64_t units) {
     text += units == kUnitsFromClasses ? "units = \"classes\"\n" : fmt::format("units = {}\n", units);
@@ -158,6 +194,8 @@ struct SpecKeys {
     keys.number_or("padding", spec.padding, 0, 0);
     keys.flag_or("bias", spec.bias, true);
     keys.flag_or("relu", spec.relu, false);
+    keys.number_or("groups", spec.groups, 1);
+    keys.number_or("dilation", spec.dilation, 1);
   }
   void operator()(Pool2dSpec& spec) const {
     keys.number("kernel", spec.kernel);
@@ -170,8 +208,11 @@ struct SpecKeys {
     keys.flag_or("relu", spec.relu, false);
   }
   void operator()(BatchNormSpec& spec) const {
+    const BatchNormSpec usual;
     keys.flag_or("add", spec.add, false);
     keys.flag_or("relu", spec.relu, false);
+    keys.real_or("momentum", spec.momentum, usual.momentum);
+    keys.real_or("epsilon", spec.epsilon, usual.epsilon);
   }
   void operator()(AddSpec& spec) const { keys.flag_or("relu", spec.relu, false); }
   void operator()(GlobalAveragePoolSpec&) const {}
@@ -241,6 +282,8 @@ LayerNode read_layer(const toml::value& value, std::size_t number, std::set<std:
     keys.required("residual");
     node.residual = keys.source_or("residual", names);
   }
+  node.initializer = keys.name_or_none<LayerInitializer>("init", "initializer");
+  node.frozen = keys.names<ParameterKind>("frozen", "kind of parameters");
   keys.refuse_others();
   names.insert(node.name);
   return node;
@@ -250,15 +293,7 @@ NetworkSpec read_network(const toml::value& root) {
   KeyReader keys(root, "the model");
   NetworkSpec network;
   network.name = keys.text("name");
-  if (keys.knows("init")) {
-    const std::string word = keys.text("init");
-    const auto initializer = value_named<Initializer>(word);
-    if (!initializer) {
-      refuse(keys.required("init"),
-             fmt::format("'{}' is no initializer: it is one of {}", word, fmt::join(enum_names(Initializer{}), ", ")));
-    }
-    network.initializer = *initializer;
-  }
+  network.initializer = keys.name_or_none<Initializer>("init", "initializer").value_or(network.initializer);
   const toml::value& layers = keys.required("layer");
   if (!layers.is_array()) refuse(layers, "layers are written as [[layer]], one table each");
   std::set<std::string> names;
@@ -330,6 +365,10 @@ std::string model_text(const NetworkSpec& network) {
     std::visit(SpecKeys<KeyWriter>{keys}, spec);
     text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}{}{}", node.name, type_name(node.spec),
                         source_text("input", node.input), source_text("residual", node.residual), keys.text);
+    if (node.initializer) text += source_text("init", name_of(*node.initializer));
+    std::vector<std::string> frozen;
+    for (const ParameterKind kind : node.frozen) frozen.push_back(fmt::format("\"{}\"", name_of(kind)));
+    if (!frozen.empty()) text += fmt::format("frozen = [{}]\n", fmt::join(frozen, ", "));
   }
   return text;
 }

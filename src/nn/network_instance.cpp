@@ -79,7 +79,11 @@ NetworkInstance::NetworkInstance(const Network& network, NetworkWeights& weights
       weights_(weights),
       backend_(backend),
       label_smoothing_(label_smoothing),
-      final_elements_(final_elements_of(network)) {}
+      final_elements_(final_elements_of(network)) {
+  const auto& slices = network.layout().slices();
+  const bool has_frozen = std::ranges::any_of(slices, &ParameterSlice::frozen);
+  if (has_frozen) frozen_gradients_ = backend.allocate(network.layout().block_bytes());
+}
 
 NetworkInstance::~NetworkInstance() = default;
 
@@ -273,7 +277,13 @@ void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const Grad
   const NetworkLayer& node = network_.layers()[layer];
   const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<Tensor> gradients;
-  for (const int number : node.parameters) gradients.push_back(slice_of(target.block, network_.layout().slice(number)));
+  for (const int number : node.parameters) {
+    const ParameterSlice& slice = network_.layout().slice(number);
+    gradients.push_back(slice_of(target.block, slice));
+    if (!slice.frozen) continue;
+    backend_.fill_zero(stream, gradients.back());
+    gradients.back() = slice_of(frozen_gradients_.view(target.block.shape, ElementType::f32), slice);
+  }
   std::vector<void*> output_gradients;
   for (const std::size_t gradient : blocks.output_gradients) output_gradients.push_back(address(gradient));
   Layer& prepared = *current_->layers[layer];

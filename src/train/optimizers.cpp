@@ -92,9 +92,10 @@ Tensor SliceSquares::compute(Stream& stream, const Tensor& block) {
   return sums_.values;
 }
 
-// Whether weight decay and the norms of lars leave the slice out.
+// Whether weight decay and the norms of lars leave the slice out. The update of a frozen slice, whose gradient is zero,
+// is zero without them.
 bool is_exempt(const OptimizerOptions& options, const ParameterSlice& slice) {
-  return options.exempts_norms_and_biases && slice.kind != ParameterKind::weight;
+  return slice.frozen || (options.exempts_norms_and_biases && slice.kind != ParameterKind::weight);
 }
 
 std::vector<std::string> slot_names(const OptimizerOptions& options) {

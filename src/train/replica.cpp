@@ -220,10 +220,9 @@ void Replica::update_at_once(const StepRequest& request, std::span<const Batch> 
 void Replica::update_owned() {
   optimizer_->apply(*stream_, arena_);
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
-  const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : intersect(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
-    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
-                   static_cast<float>(BatchNormSpec::kMomentum));
+  for (const IndexRange& own : ownership_->owned()) {
+    update_statistics(backend_, *stream_, arena_.layout(),
+                      {arena_.weights(), arena_.gradients(), own.begin, own.end});
   }
   if (!gathers_weights()) weights_.refresh(*stream_);
 }

@@ -1,6 +1,7 @@
 // With fixed parts and the exact exchange, a run has the same result on any number of ranks.
 
 #include "support/child_process.hpp"
+#include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
@@ -102,6 +103,74 @@ TEST(AnyRanks, ResumeFromEachOthersCheckpointsToTheSameResult) {
   const std::string last = "/checkpoints/step-00000016.h5";
   const ChildResult files = run_trainer({"diff", whole + last, broken + last});
   EXPECT_EQ(files.status, 0) << files.out << files.err;
+}
+
+constexpr const char* kUnusualModel = R"(
+name = "unusual"
+init = "uniform"
+[[layer]]
+name = "whiten"
+type = "conv2d"
+channels = 24
+kernel = 2
+init = "whitening"
+frozen = ["weight"]
+[[layer]]
+name = "gelu"
+type = "gelu"
+[[layer]]
+name = "depthwise"
+type = "conv2d"
+channels = 24
+kernel = 3
+padding = 2
+groups = 24
+dilation = 2
+bias = false
+init = "dirac"
+[[layer]]
+name = "norm"
+type = "batch-norm"
+momentum = 0.4
+epsilon = 1e-12
+frozen = ["scale"]
+[[layer]]
+name = "silu"
+type = "silu"
+[[layer]]
+name = "ninth"
+type = "scale"
+factor = 0.1111111111111111
+[[layer]]
+name = "head"
+type = "linear"
+units = "classes"
+bias = false
+)";
+
+TEST(AnyRanks, TrainFrozenWhitenedAndDepthwiseLayersToTheSameResult) {
+  const ScratchFolder folder;
+  overwrite(folder.file("model.toml"), kUnusualModel);
+  const auto run = [&](const std::string& out, const Words& more) {
+    Words words = small(folder.file(out), more);
+    words[1] = "synthetic:500x3x12x12:4";
+    words[3] = folder.file("model.toml");
+    words.insert(words.end(), {"--weight-decay", "0.01", "--normalize", "auto"});
+    return words;
+  };
+  train(1, run("one", {"--digest-every", "1", "--checkpoint-every", "1", "--keep-checkpoints", "0"}), {});
+  train(4, run("four", {"--digest-every", "1"}), {"--steps", "7"});
+  train(2, {"--resume", "--out", folder.file("four"), "--quiet"}, {"--steps", "0"});
+  const ChildResult runs = run_trainer({"diff", folder.file("one"), folder.file("four")});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  // What was frozen is as in the first checkpoint.
+  const auto checkpoint = [&](int step) {
+    return folder.file("one") + "/checkpoints/step-000000" + (step < 10 ? "0" : "") + std::to_string(step) + ".h5";
+  };
+  const ChildResult steps = run_trainer({"diff", checkpoint(1), checkpoint(16)});
+  EXPECT_EQ(steps.status, 1);
+  EXPECT_EQ(count(steps.out, "whiten/bias"), 1) << steps.out;
+  EXPECT_EQ(count(steps.out, "whiten/weight") + count(steps.out, "norm/scale"), 0) << steps.out;
 }
 
 TEST(AnyRanks, DivergeWithoutTheExactExchangeAndDiffNamesTheStep) {

@@ -12,8 +12,6 @@ from typing import Iterator
 from exporting.errors import ExportError
 
 IMAGE = "image"  # the name of the image as a layer's input
-EPSILON = 1e-5  # of batch norm
-MOMENTUM = 0.1  # likewise: the share of each step's statistics in the running ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +22,8 @@ class Conv2d:
     padding: int = 0
     bias: bool = True
     relu: bool = False
+    groups: int = 1
+    dilation: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Linear:
 class BatchNorm:
     add: bool = False
     relu: bool = False
+    momentum: float = 0.1  # the share of each step's statistics in the running ones
+    epsilon: float = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +143,8 @@ def parse(text: str, origin: str) -> Model:
 
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+", re.ASCII)  # of a layer
 FIELDS = {"kernel": "number", "stride": "number", "channels": "number", "padding": "number", "units": "units",
-          "rate": "share", "factor": "real", "bias": "flag", "relu": "flag", "add": "flag"}
+          "groups": "number", "dilation": "number", "rate": "share", "factor": "real", "momentum": "real",
+          "epsilon": "real", "bias": "flag", "relu": "flag", "add": "flag"}
 LEAST = {"padding": 0}  # of numbers; all others are 1 or more
 GREATEST = 1 << 31
 
@@ -159,7 +162,7 @@ def is_of_kind(field: str, value: object) -> bool:
 
 
 def layer_of(table: dict, earlier: list[str], origin: str) -> Layer:
-    keys = dict(table)
+    keys = {key: value for key, value in table.items() if key not in ("init", "frozen")}  # which concern training
     name, word = keys.pop("name"), keys.pop("type")
     source, residual = keys.pop("input", earlier[-1]), keys.pop("residual", None)
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in earlier:
@@ -200,7 +203,7 @@ def image_channels(model: Model, shapes: Shapes) -> int | None:
             continue
         match layer.spec:
             case Conv2d():
-                return shapes[f"/parameters/{layer.name}/weight"][1]
+                return shapes[f"/parameters/{layer.name}/weight"][1] * layer.spec.groups
             case BatchNorm():
                 return shapes[f"/parameters/{layer.name}/scale"][0]
             case Linear():
@@ -217,7 +220,8 @@ def fits(model: Model, shapes: Shapes, image: Image) -> bool:
         channels, *extents = outputs[layer.source]
         match layer.spec:
             case Conv2d() | MaxPool2d() | AveragePool2d() as spec:
-                extents = [(extent + 2 * spec.padding - spec.kernel) // spec.stride + 1 for extent in extents]
+                window = (spec.kernel - 1) * getattr(spec, "dilation", 1) + 1
+                extents = [(extent + 2 * spec.padding - window) // spec.stride + 1 for extent in extents]
                 channels = spec.channels if isinstance(spec, Conv2d) else channels
             case GlobalAveragePool():
                 extents = [1, 1]

@@ -109,7 +109,7 @@ def operator_of(spec: nets.Spec) -> tuple[str, dict]:
     """The first operator of a layer, and its attributes."""
     match spec:
         case nets.Conv2d():
-            return "Conv", window(spec)
+            return "Conv", window(spec) | {"group": spec.groups, "dilations": [spec.dilation] * 2}
         case nets.MaxPool2d():
             return "MaxPool", window(spec)
         case nets.AveragePool2d():
@@ -117,7 +117,7 @@ def operator_of(spec: nets.Spec) -> tuple[str, dict]:
         case nets.Linear():
             return "Gemm", {"transB": 1}
         case nets.BatchNorm():
-            return "BatchNormalization", {"epsilon": nets.EPSILON, "momentum": 1 - nets.MOMENTUM}
+            return "BatchNormalization", {"epsilon": float(spec.epsilon), "momentum": 1 - float(spec.momentum)}
         case nets.GlobalAveragePool():
             return "GlobalAveragePool", {}
         case nets.Dropout():

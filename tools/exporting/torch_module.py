@@ -86,10 +86,15 @@ class Writer:
         bias = "" if getattr(spec, "bias", True) else ", bias=False"
         match spec:
             case nets.Conv2d():
-                return f"nn.Conv2d({weight[1]}, {weight[0]}, {spec.kernel}{window(spec, 1)}{bias})"
+                more = "".join(f", {key}={getattr(spec, key)}" for key in ("groups", "dilation")
+                               if getattr(spec, key) != 1)
+                return f"nn.Conv2d({weight[1] * spec.groups}, {weight[0]}, {spec.kernel}{window(spec, 1)}{more}{bias})"
             case nets.Linear():
                 return f"nn.Linear({weight[1]}, {weight[0]}{bias})"
-        return f"nn.BatchNorm2d({self.array(layer, 'scale').shape[0]})"  # its eps and momentum are PyTorch's defaults
+        usual = nets.BatchNorm()
+        more = "".join(f", {word}={getattr(spec, key)!r}" for word, key in (("eps", "epsilon"), ("momentum", "momentum"))
+                       if getattr(spec, key) != getattr(usual, key))
+        return f"nn.BatchNorm2d({self.array(layer, 'scale').shape[0]}{more})"
 
     def array(self, layer: Layer, kind: str):
         return self.checkpoint.array(f"/parameters/{layer.name}/{kind}")

@@ -13,7 +13,8 @@
 
 namespace tutti {
 
-// y = w * x + b, then max(0, y) when relu. Weights OIHW, square kernel, equal stride and zero padding on both axes.
+// y = w * x + b, then max(0, y) when relu. Weights OIHW, square kernel, equal stride, zero padding and dilation on both
+// axes. The channels of both sides are divided into groups, each computed from its own: then I counts those of a group.
 struct Conv2dSpec {
   std::int64_t channels = 0;
   std::int64_t kernel = 0;
@@ -21,6 +22,8 @@ struct Conv2dSpec {
   std::int64_t padding = 0;
   bool bias = true;
   bool relu = false;
+  std::int64_t groups = 1;
+  std::int64_t dilation = 1;
   friend bool operator==(const Conv2dSpec&, const Conv2dSpec&) = default;
 };
 
@@ -44,13 +47,13 @@ struct LinearSpec {
   friend bool operator==(const LinearSpec&, const LinearSpec&) = default;
 };
 
-// y = (x - mean) / sqrt(variance + 1e-5) * scale + shift for each channel, then + residual when add, then max(0, y)
+// y = (x - mean) / sqrt(variance + epsilon) * scale + shift for each channel, then + residual when add, then max(0, y)
 // when relu. In training mean and variance are the batch's (variance over n); in evaluation the running ones.
 struct BatchNormSpec {
-  static constexpr double kEpsilon = 1e-5;
-  static constexpr double kMomentum = 0.1;  // weight of the batch statistics, as in PyTorch
   bool add = false;
   bool relu = false;
+  double momentum = 0.1;  // weight of the batch statistics, as in PyTorch
+  double epsilon = 1e-5;
   friend bool operator==(const BatchNormSpec&, const BatchNormSpec&) = default;
 };
 

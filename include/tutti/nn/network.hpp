@@ -1,12 +1,13 @@
 #pragma once
 // A network for one image shape and number of classes: every layer's shapes and parameters, the same for
-// every backend. It holds no values.
+// every backend. It holds no values, except initial ones that depend on the data.
 
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -21,6 +22,7 @@ struct NetworkLayer {
   int from = kImage;              // the layer whose output is the input; always an earlier one
   int residual_from = kImage;     // the layer whose output is the residual, if the spec takes one
   std::vector<int> parameters{};  // slice numbers, in the order of tutti::parameters(spec, input)
+  std::vector<float> whitening{};  // the initial weight for LayerInitializer::whitening
 };
 
 class Network {
@@ -36,6 +38,8 @@ class Network {
   const ParameterLayout& layout() const noexcept { return layout_; }
   // The multiply-adds of one sample's forward pass.
   std::int64_t multiply_adds() const;
+  // Sets the initial weight of a layer with LayerInitializer::whitening. Without one it starts at 0.
+  void set_whitening(std::size_t layer, std::vector<float> weight) { layers_.at(layer).whitening = std::move(weight); }
 
  private:
   void add_slices(bool statistics);
@@ -47,7 +51,8 @@ class Network {
   ParameterLayout layout_;
 };
 
-// Initial values for every slice: pure functions of (seed, slice name, element), equal on any machine.
+// Initial values for every slice: pure functions of (seed, slice name, element), equal on any machine. `initializer`
+// is for the layers without their own.
 void initialize(const Network& network, Initializer initializer, std::uint64_t seed, Backend& backend,
                 const Tensor& block);
 

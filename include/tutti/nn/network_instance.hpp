@@ -130,6 +130,7 @@ class NetworkInstance {
   std::function<void()> layer_done_ = [] {};
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
   Buffer activations_;                        // with their gradients; large enough for the largest plan
+  Buffer frozen_gradients_;                   // written by layers, read by nobody
   std::vector<std::int64_t> final_elements_;  // the number of elements that are final after each layer's backward
   std::vector<std::unique_ptr<PassGraphs>> graphs_;
   const PassPlan* current_ = nullptr;

@@ -252,7 +252,7 @@ class BatchNormLayer final : public CudaLayer {
     const NormStatistics statistics{.channels = layout_.channels,
                                     .scale = values_of(weights_, 0),
                                     .shift = values_of(weights_, 1),
-                                    .epsilon = BatchNormSpec::kEpsilon,
+                                    .epsilon = spec_.epsilon,
                                     .result = channels_};
     if (mode_ == LayerMode::training) {
       launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials(), statistics});
@@ -309,7 +309,7 @@ class BatchNormLayer final : public CudaLayer {
     const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
     return {.channels = layout_.channels,
             .scale = values_of(weights_, 0),
-            .epsilon = BatchNormSpec::kEpsilon,
+            .epsilon = spec_.epsilon,
             .sample_fraction = pass.sample_fraction,
             .of = channels_,
             .scale_gradient = gradient(0),
