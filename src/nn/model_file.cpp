@@ -100,7 +100,8 @@ class KeyReader {
     if (!list.is_array()) refuse(list, fmt::format("'{}' must be a list, as [\"{}\"]", key, name_of(Enum{})));
     for (const toml::value& value : list.as_array()) {
       found.push_back(name<Enum>(value, what));
-      if (std::ranges::count(found, found.back()) > 1) refuse(value, fmt::format("'{}' is listed twice", name_of(found.back())));
+      if (std::ranges::count(found, found.back()) > 1)
+        refuse(value, fmt::format("'{}' is listed twice", name_of(found.back())));
     }
     return found;
   }

@@ -112,9 +112,10 @@ void require_parameters(const LayerNode& node, const NetworkLayer& layer, const 
       convolution->channels <= 2 * values && list[0].shape[1] == image[0]) {
     return;
   }
-  refuse(fmt::format("init = \"whitening\" is for convolutions of the image with an even number of channels, here at "
-                     "most {}",
-                     2 * values));
+  refuse(
+      fmt::format("init = \"whitening\" is for convolutions of the image with an even number of channels, here at "
+                  "most {}",
+                  2 * values));
 }
 
 struct Initial {
@@ -151,7 +152,7 @@ void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int6
   }
 }
 
-// Makes the first outputs of each group copies of its inputs: `values` are elements `first` and following of the weight.
+// Makes the first outputs of each group copies of its inputs. `values` are elements `first` and following.
 void copy_inputs(std::span<float> values, const ParameterSlice& slice, std::int64_t first, const LayerSpec& spec) {
   const auto* const convolution = std::get_if<Conv2dSpec>(&spec);
   const std::int64_t kernel = convolution != nullptr ? convolution->kernel : 1;
@@ -213,12 +214,11 @@ void Network::add_slices(bool statistics) {
     const auto* const norm = std::get_if<BatchNormSpec>(&layer.spec);
     for (const ParameterSpec& parameter : parameters(layer.spec, layer.input)) {
       if (is_statistic(parameter.kind) != statistics) continue;
-      layer.parameters.push_back(
-          layout_.add({.name = fmt::format("{}/{}", layer.name, name_of(parameter.kind)),
-                       .kind = parameter.kind,
-                       .shape = parameter.shape,
-                       .frozen = std::ranges::count(spec_.layers[i].frozen, parameter.kind) > 0,
-                       .momentum = statistics && norm != nullptr ? norm->momentum : 0}));
+      layer.parameters.push_back(layout_.add({.name = fmt::format("{}/{}", layer.name, name_of(parameter.kind)),
+                                              .kind = parameter.kind,
+                                              .shape = parameter.shape,
+                                              .frozen = std::ranges::count(spec_.layers[i].frozen, parameter.kind) > 0,
+                                              .momentum = statistics && norm != nullptr ? norm->momentum : 0}));
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -36,7 +37,7 @@ Eigenvectors eigenvectors_of(std::vector<double> a, std::size_t n) {
     for (std::size_t p = 0; p < n; ++p) {
       for (std::size_t q = p + 1; q < n; ++q) {
         const double apart = a[p * n + q];
-        if (std::abs(apart) <= 1e-17 * std::sqrt(std::abs(a[p * n + p] * a[q * n + q]))) continue;
+        if (std::abs(apart) <= 1e-15 * std::sqrt(std::abs(a[p * n + p] * a[q * n + q]))) continue;
         changed = true;
         const double theta = (a[q * n + q] - a[p * n + p]) / (2 * apart);
         const double tangent = (theta < 0 ? -1 : 1) / (std::abs(theta) + std::sqrt(theta * theta + 1));

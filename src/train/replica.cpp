@@ -221,8 +221,7 @@ void Replica::update_owned() {
   optimizer_->apply(*stream_, arena_);
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
   for (const IndexRange& own : ownership_->owned()) {
-    update_statistics(backend_, *stream_, arena_.layout(),
-                      {arena_.weights(), arena_.gradients(), own.begin, own.end});
+    update_statistics(backend_, *stream_, arena_.layout(), {arena_.weights(), arena_.gradients(), own.begin, own.end});
   }
   if (!gathers_weights()) weights_.refresh(*stream_);
 }

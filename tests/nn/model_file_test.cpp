@@ -81,8 +81,9 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
             "net.toml:7: 'channels' must be a whole number of 1 or more");
   EXPECT_EQ(refusal("init = \"zeros\"\nname = \"x\"\n"),
             "net.toml:1: 'zeros' is no initializer: it is one of normal, xavier, kaiming, uniform");
-  EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 1\ninit = \"ones\"\n"),
-            "net.toml:7: 'ones' is no initializer: it is one of normal, xavier, kaiming, uniform, dirac, zero, whitening");
+  EXPECT_EQ(
+      refusal(head + "type = \"linear\"\nunits = 1\ninit = \"ones\"\n"),
+      "net.toml:7: 'ones' is no initializer: it is one of normal, xavier, kaiming, uniform, dirac, zero, whitening");
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 1\nfrozen = [\"weights\"]\n"),
             "net.toml:7: 'weights' is no kind of parameters: it is one of weight, bias, scale, shift, mean, variance");
   EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");
@@ -173,7 +174,8 @@ TEST(ModelFile, NamesTheLineOfAWrongConnection) {
             "net.toml:10: 'residual': no layer before this one is called 'c'");
   EXPECT_EQ(refusal(next + "type = \"add\"\n"), "net.toml:7: layer 2 lacks the key 'residual'");
   EXPECT_EQ(refusal(next + "type = \"batch-norm\"\nresidual = \"a\"\n"),
-            "net.toml:10: layer 2 has no key 'residual'; it takes add, epsilon, frozen, init, input, momentum, name, relu, type");
+            "net.toml:10: layer 2 has no key 'residual'; it takes add, epsilon, frozen, init, input, momentum, name, "
+            "relu, type");
   EXPECT_EQ(refusal(next + "type = \"dropout\"\nrate = 1.0\n"),
             "net.toml:10: 'rate' must be a number of at least 0 and below 1");
   EXPECT_EQ(refusal("name = \"x\"\n[[layer]]\nname = \"image\"\n"),

@@ -126,6 +126,29 @@ std::vector<Case> smooth_cases_for_bf16() {
   return smooth;
 }
 
+TEST(Statistics, AreUpdatedByTheMomentumOfTheirLayers) {
+  const std::vector<LayerNode> layers{{"a", BatchNormSpec{.momentum = 0.25}},
+                                      {"b", BatchNormSpec{.momentum = 0.5}},
+                                      {"c", BatchNormSpec{.momentum = 0.5}},
+                                      {"head", LinearSpec{.units = kUnitsFromClasses}}};
+  const Network network({"norms", {}, layers}, Shape{2, 3, 3}, kClasses);
+  const auto backend = make_cpu_backend();
+  const auto stream = backend->make_stream();
+  const ParameterLayout& layout = network.layout();
+  std::vector<float> running(static_cast<std::size_t>(layout.block_elements()), 1.0f);
+  std::vector<float> of_step(running.size(), 3.0f);
+  const auto block = [&](std::vector<float>& values) {
+    return Tensor{values.data(), Shape{layout.block_elements()}, ElementType::f32, MemorySpace::host};
+  };
+  const std::int64_t begin = layout.slice(network.layers()[1].parameters[2]).offset;
+  update_statistics(*backend, *stream, layout, {block(running), block(of_step), begin});
+  for (const ParameterSlice& slice : layout.slices()) {
+    const bool left = !is_statistic(slice.kind) || slice.offset < begin;
+    const float expected = left ? 1.0f : slice.name.starts_with("a/") ? 1.5f : 2.0f;
+    EXPECT_EQ(running[static_cast<std::size_t>(slice.offset)], expected) << slice.name;
+  }
+}
+
 // A network computed on the CPU, and by the reference in double precision.
 class Twin {
  public:

@@ -110,8 +110,8 @@ class TestedInstance {
     const auto got = slices_of(gradient_memory_);
     for (std::size_t s = 0; s < got.size(); ++s) {
       for (std::size_t i = 0; i < got[s].size(); ++i) {
-        EXPECT_NEAR(got[s][i], expected.slices[s][i], 1e-4 * (1 + std::abs(expected.slices[s][i])))
-            << network_.layout().slices()[s].name;
+        const auto wanted = network_.layout().slices()[s].frozen ? 0 : expected.slices[s][i];
+        EXPECT_NEAR(got[s][i], wanted, 1e-4 * (1 + std::abs(wanted))) << network_.layout().slices()[s].name;
       }
     }
   }
@@ -196,6 +196,17 @@ TEST(NetworkInstance, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage
       EXPECT_EQ(call.gives_input_gradient, name != "stem") << name;
     }
   }
+}
+
+TEST(NetworkInstance, GivesFrozenParametersAGradientOfZero) {
+  NetworkSpec spec = two_blocks();
+  spec.layers[1].frozen = {ParameterKind::scale};
+  spec.layers.back().frozen = {ParameterKind::bias, ParameterKind::weight};
+  TestedInstance tested(spec, [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
+  tested.expect_right(tested.batch_of(2), LayerMode::training);
+  spec.layers.front().frozen = {ParameterKind::mean};
+  EXPECT_THROW(Network(spec, Shape{3, 4, 4}, 3), Error);
 }
 
 TEST(NetworkInstance, KeepsOnlyActivationsThatBackwardReads) {

@@ -73,8 +73,9 @@ TEST(Whitening, IsOnlyForConvolutionsOfTheImage) {
     layers.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});
     return std::string(thrown_by([&] { Network({"n", {}, layers}, Shape{1, 4, 4}, 3); }).what());
   };
-  const char* const why = "layer b: init = \"whitening\" is for convolutions of the image with an even number of "
-                          "channels, here at most ";
+  const char* const why =
+      "layer b: init = \"whitening\" is for convolutions of the image with an even number of "
+      "channels, here at most ";
   EXPECT_THAT(refusal(Conv2dSpec{3, 1}, "image"), testing::HasSubstr(why));
   EXPECT_THAT(refusal(Conv2dSpec{3, 3, 1, 1}, ""), testing::HasSubstr(why));
 }

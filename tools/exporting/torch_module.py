@@ -92,7 +92,8 @@ class Writer:
             case nets.Linear():
                 return f"nn.Linear({weight[1]}, {weight[0]}{bias})"
         usual = nets.BatchNorm()
-        more = "".join(f", {word}={getattr(spec, key)!r}" for word, key in (("eps", "epsilon"), ("momentum", "momentum"))
+        more = "".join(f", {word}={getattr(spec, key)!r}"
+                       for word, key in (("eps", "epsilon"), ("momentum", "momentum"))
                        if getattr(spec, key) != getattr(usual, key))
         return f"nn.BatchNorm2d({self.array(layer, 'scale').shape[0]}{more})"
 

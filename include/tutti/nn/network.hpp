@@ -19,9 +19,9 @@ struct NetworkLayer {
   LayerSpec spec;
   Shape input;  // of one sample
   Shape output;
-  int from = kImage;              // the layer whose output is the input; always an earlier one
-  int residual_from = kImage;     // the layer whose output is the residual, if the spec takes one
-  std::vector<int> parameters{};  // slice numbers, in the order of tutti::parameters(spec, input)
+  int from = kImage;               // the layer whose output is the input; always an earlier one
+  int residual_from = kImage;      // the layer whose output is the residual, if the spec takes one
+  std::vector<int> parameters{};   // slice numbers, in the order of tutti::parameters(spec, input)
   std::vector<float> whitening{};  // the initial weight for LayerInitializer::whitening
 };
 

@@ -36,7 +36,7 @@ struct LayerNode {
   std::string input{};     // the layer whose output it takes; empty: the one before it, or the image
   std::string residual{};  // the layer whose output it adds; for specs that take a residual
   std::optional<LayerInitializer> initializer{};  // empty: the network's
-  std::vector<ParameterKind> frozen{};       // the kinds of parameters that are not trained
+  std::vector<ParameterKind> frozen{};            // the kinds of parameters that are not trained
   friend bool operator==(const LayerNode&, const LayerNode&) = default;
 };
 

@@ -76,8 +76,7 @@ struct StatisticsUpdate {
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
 };
 // Blends the statistics of a step into the running ones, each with its layer's momentum. Asynchronous.
-void update_statistics(Backend& backend, Stream& stream, const ParameterLayout& layout,
-                       const StatisticsUpdate& update);
+void update_statistics(Backend& backend, Stream& stream, const ParameterLayout& layout, const StatisticsUpdate& update);
 
 class ParameterArena {
  public:

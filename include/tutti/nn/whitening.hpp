@@ -1,7 +1,7 @@
 #pragma once
-// The initial weight of LayerInitializer::whitening. The first half of the outputs are the eigenvectors with the largest
-// eigenvalues of the covariance of the patches under the window, over all positions in the images, each divided by
-// sqrt(eigenvalue + 5e-4), so that these outputs have about the variance 1 and no correlation. The second half are their
+// The initial weight of LayerInitializer::whitening. The first half of its outputs are eigenvectors of the covariance
+// of the patches under the window at all positions of the images, those with the largest eigenvalues, each divided by
+// sqrt(eigenvalue + 5e-4): these outputs have about the variance 1 and no correlation. The second half are their
 // negatives. Sums are in double in a fixed order and call no library, so that all machines get the same bits.
 
 #include "tutti/base/shape.hpp"

@@ -117,8 +117,7 @@ class ElementwiseLayer final : public PlannedLayer {
 
   void forward(Stream& stream, const LayerForward& pass) override {
     for_each_segment(stream, [&](const Segment& segment) {
-      layer_loops<T>().elementwise(
-          {segment, static_cast<const T*>(pass.input), static_cast<T*>(pass.output), spec_});
+      layer_loops<T>().elementwise({segment, static_cast<const T*>(pass.input), static_cast<T*>(pass.output), spec_});
     });
   }
 

@@ -45,9 +45,9 @@ struct Conv2dPlanner {
   Dims input = dims_of(request.input.shape);
   Dims output = dims_of(batch_output(spec, request.input.shape));
   // With groups, oneDNN wants an axis for them; the order of the weights is the same.
-  Dims weight = spec.groups == 1 ? Dims{spec.channels, input[1], spec.kernel, spec.kernel}
-                                 : Dims{spec.groups, spec.channels / spec.groups, input[1] / spec.groups, spec.kernel,
-                                        spec.kernel};
+  Dims weight = spec.groups == 1
+                    ? Dims{spec.channels, input[1], spec.kernel, spec.kernel}
+                    : Dims{spec.groups, spec.channels / spec.groups, input[1] / spec.groups, spec.kernel, spec.kernel};
   Dims strides = {spec.stride, spec.stride};
   Dims dilation = {spec.dilation - 1, spec.dilation - 1};
   Dims padding = {spec.padding, spec.padding};
@@ -67,7 +67,8 @@ struct Conv2dPlanner {
 
   BackwardData backward_data(const Forward& hint, const Desc& from, const Desc& to) const {
     return make_backward_plan<dnnl::convolution_backward_data>({processor.engine, attributes()}, hint, kDirect, from,
-                                                               any(weight, type), to, strides, dilation, padding, padding);
+                                                               any(weight, type), to, strides, dilation, padding,
+                                                               padding);
   }
 
   // Reference loops are hundreds of times slower than generated code, and oneDNN falls back to them in the backward

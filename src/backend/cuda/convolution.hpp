@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 3> enum_names(ConvolutionPass) {
   return {"forward", "input-gradient", "weight-gradient"};
 }
 
-// Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels of a group. Dense, channels and
-// outputs with their padding, in bf16 when the precision is bf16, else in f32.
+// Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels of a group. Dense, channels
+// and outputs with their padding, in bf16 when the precision is bf16, else in f32.
 struct ConvolutionShape {
   std::int64_t samples = 0;
   std::int64_t channels = 0;

@@ -86,9 +86,9 @@ CudnnDescriptor operation(ConvolutionPass pass, const ConvolutionShape& shape) {
   return convolution_operation(
       pass, shape,
       {.input = tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision),
-       .filters = tensor(kFilterTensor,
-                         {shape.outputs, shape.group_channels(), shape.kernel_height, shape.kernel_width},
-                         shape.precision),
+       .filters =
+           tensor(kFilterTensor, {shape.outputs, shape.group_channels(), shape.kernel_height, shape.kernel_width},
+                  shape.precision),
        .output = tensor(kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()},
                         shape.precision)});
 }

@@ -116,7 +116,8 @@ __global__ void unpack_filters(const FilterTable table) {
   for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
     const int position = i / packs;
     const int channel = (i - position * packs) * kPack;
-    const auto pack = *reinterpret_cast<const ChannelPack<T, kPack>*>(from + position * tiles.layout.padded_channels + channel);
+    const auto pack =
+        *reinterpret_cast<const ChannelPack<T, kPack>*>(from + position * tiles.layout.padded_channels + channel);
     for (int k = 0; k < kPack; ++k) values[slot((channel + k) * tile.positions + position)] = to_float(pack.values[k]);
   }
   __syncthreads();
