@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(AllKinds, InitialValues,
                                          InitializerCase{Initializer::kaiming, std::sqrt(2.0 / 784),
                                                          std::sqrt(2.0 / (20 * 25)), "2b5aa6568797a21b"},
                                          InitializerCase{Initializer::uniform, std::sqrt(1.0 / (3 * 784)),
-                                                         std::sqrt(1.0 / (3 * 20 * 25)), "?"}),
+                                                         std::sqrt(1.0 / (3 * 20 * 25)), "b454ff7e21c4faee"}),
                          [](const auto& param_info) { return std::string(name_of(param_info.param.initializer)); });
 
 TEST(InitialValues, OfNormsAndBiasesAreConstants) {

@@ -3,8 +3,8 @@
 //   one_step IN.h5 OUT.h5
 //
 // IN: texts /model, that of its model file, and /precision; /classes i32; /images f32 N, C, H, W; /labels i32 N;
-// /parameters/... and /statistics/... f32. OUT: /loss and /evaluation_loss f64; /gradients/... f32; /statistics/... f32,
-// the running ones after the step, with which the evaluation runs; the weights stay as they came.
+// /parameters/... and /statistics/... f32. OUT: /loss and /evaluation_loss f64; /gradients/... f32; /statistics/...
+// f32, the running ones after the step, with which the evaluation runs; the weights stay as they came.
 
 #include "tutti/base/error.hpp"
 #include "tutti/nn/model_file.hpp"
