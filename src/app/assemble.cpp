@@ -215,6 +215,9 @@ void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
   const bool spare_core = assembly.cores.usable > assembly.busy_cores(world);
   run_or_throw_on_all(world, [&] {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
+    if (assembly.config.batch_norm == BatchNorm::global && world.size() > 1) {
+      assembly.norm_communicator = make_mpi_library_communicator(world);
+    }
   });
   assembly.has_core_for_communication = spare_core || assembly.processor.is_gpu();
   if (!assembly.processor.all_on_gpus) log_idle_cores(assembly, world, log);
@@ -310,7 +313,8 @@ TrainerContext Assembly::trainer_context(Backend& computing) const {
           .communicator = *communicator,
           .network = *network,
           .train = *data.train,
-          .test = data.test.get()};
+          .test = data.test.get(),
+          .norm_communicator = norm_communicator.get()};
 }
 
 Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightReporter& preflight,

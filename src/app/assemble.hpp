@@ -45,8 +45,9 @@ struct Assembly {
   ChosenProcessor processor;  // its backend has been moved to the next member
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
-  bool has_core_for_communication = false;  // a spare core for communication progress; on GPUs none is needed
-  Buffer block;                             // the bytes that the data sets refer to
+  std::unique_ptr<Communicator> norm_communicator;  // null, unless --batch-norm global needs it
+  bool has_core_for_communication = false;          // a spare core for communication progress; on GPUs none is needed
+  Buffer block;                                     // the bytes that the data sets refer to
   DataPair data;
   std::unique_ptr<Network> network;
   TrainerOptions options;

@@ -77,7 +77,7 @@ std::string_view counterpart_of(std::string_view written) {
       {"--learning-rate", "it is --lr"},
       {"--drop-last", "it is --last-batch discard"},
       {"--num-workers", "idle cores decode the images; --in-flight sets how many steps are prefetched"},
-      {"--sync-bn", "batch norm uses the statistics of each part; parts are larger with fewer --parts"},
+      {"--sync-bn", "it is --batch-norm global"},
       {"--gradient-accumulation-steps", "use --parts: it cuts each global batch into that many parts"}};
   const auto* const found =
       std::ranges::find(kCounterparts, written, &std::pair<std::string_view, std::string_view>::first);

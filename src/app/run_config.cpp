@@ -194,6 +194,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
   const CheckpointInterval interval = config.out.empty() ? CheckpointInterval{} : *config.checkpoint_every;
   TrainerOptions options{.batch_size = config.batch_size,
                          .num_parts = static_cast<int>(config.parts),
+                         .batch_norm = config.batch_norm,
                          .exchange = {config.exchange.value(), config.shard_optimizer, config.wire},
                          .threads = static_cast<int>(config.threads),
                          .last_batch = config.last_batch,

@@ -95,6 +95,7 @@ struct RunConfig {
 
   std::int64_t epochs = 5;
   std::int64_t steps = 0;
+  BatchNorm batch_norm = BatchNorm::part;
   std::int64_t batch_size = 128;
   OptimizerOptions optimizer;
   double label_smoothing = 0;

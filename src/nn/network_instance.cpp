@@ -121,7 +121,8 @@ const void* NetworkInstance::values_of(int layer) const {
 void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_batch_position(stream, pass.place);
-  if (const PassGraphs* const graphs = graphs_of(stream, pass, callbacks.bucket_ends)) {
+  const PassGraphs* const graphs = whole_batch_ == nullptr ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
+  if (graphs != nullptr) {
     callbacks.before_backward();
     for (const auto& [graph, final_elements] : graphs->pieces) {
       graph->launch(stream);
@@ -199,7 +200,8 @@ void NetworkInstance::run_layer(Stream& stream, std::size_t layer) {
   current_->layers[layer]->forward(stream,
                                    {.input = values_of(node.from),
                                     .residual = takes_residual(node.spec) ? values_of(node.residual_from) : nullptr,
-                                    .output = address(current_->activations->blocks(layer).output)});
+                                    .output = address(current_->activations->blocks(layer).output),
+                                    .whole_batch = whole_batch_});
   layer_done_();
 }
 
@@ -295,7 +297,8 @@ void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const Grad
                      .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
                      .gradients = gradients,
                      .sample_fraction = target.sample_fraction,
-                     .unfinished = target.unfinished});
+                     .unfinished = target.unfinished,
+                     .whole_batch = whole_batch_});
   layer_done_();
 }
 

@@ -41,10 +41,12 @@ double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   return std::exp(all[of_class] - greatest) / samples[i].exponentials;
 }
 
-Evaluator::Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers)
+Evaluator::Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers,
+                     int max_workers)
     : context_(context), workers_(workers), samples_(data.info().samples), chunks_((samples_ + kChunk - 1) / kChunk) {
   const std::int64_t max_chunks_of_rank = (chunks_ + context.communicator.size() - 1) / context.communicator.size();
-  const auto used_workers = std::min(static_cast<std::int64_t>(workers.size()), max_chunks_of_rank);
+  const auto used_workers = std::min({static_cast<std::int64_t>(workers.size()),
+                                      static_cast<std::int64_t>(std::max(1, max_workers)), max_chunks_of_rank});
   for (std::int64_t i = 0; i < used_workers; ++i) {
     per_worker_.push_back({std::make_unique<ChunkReader>(data, context.backend, recipe, std::min(kChunk, samples_)),
                            OwnedTensor(context.backend, LossSums::kFields, ElementType::i64)});
@@ -183,7 +185,7 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
                        .threads = request.threads,
                        .rank_status = context.status});
   context.status.enter(Phase::evaluation);
-  Evaluator evaluator(request.data, request.recipe, context, workers);
+  Evaluator evaluator(request.data, request.recipe, context, workers, request.max_workers);
   weights.refresh(*stream);
   if (request.scores == nullptr) return evaluator.run();
   return evaluator.run(*request.scores, static_cast<std::size_t>(request.network.classes()));

@@ -21,8 +21,9 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;
 
-  // All borrowed but the recipe. Plans the evaluation's shapes on the workers.
-  Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers);
+  // All borrowed but the recipe. Plans the evaluation's shapes on at most `max_workers` of the workers.
+  Evaluator(const Dataset& data, const ImageRecipe& recipe, const RankContext& context, PartWorkers& workers,
+            int max_workers);
   // Collective.
   LossSums run();
   // The same, and passes the scores of all samples to the outlet. Collective.

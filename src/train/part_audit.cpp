@@ -34,14 +34,17 @@ LayerPass place_in_contribution(const Network& network, const std::vector<std::i
                                 const std::vector<std::int64_t>& other) {
   const auto differs = [&](std::size_t slice) { return one[slice] != other[slice]; };
   const std::size_t trained = network.layout().trained().size();
+  const std::size_t slices = network.layout().slices().size();
+  std::size_t norm = slices + LossSums::kFields;
   for (const NetworkLayer& layer : network.layers()) {
+    const bool is_norm = std::holds_alternative<BatchNormSpec>(layer.spec);
+    if (is_norm && norm < one.size() && differs(norm++)) return {layer.name, Phase::forward};
     for (const int slice : layer.parameters) {
       const auto number = static_cast<std::size_t>(slice);
       if (number >= trained && differs(number)) return {layer.name, Phase::forward};
     }
   }
-  const std::size_t slices = network.layout().slices().size();
-  for (std::size_t field = slices; field < one.size(); ++field) {
+  for (std::size_t field = slices; field < slices + LossSums::kFields; ++field) {
     if (differs(field)) return {"loss", Phase::forward};
   }
   for (std::size_t slice = 0; slice < trained; ++slice) {
@@ -136,6 +139,7 @@ PartAudit::PartAudit(const AuditedReplica& replica)
       num_parts_(replica.options.num_parts),
       hosts_(replica.trainer.hosts),
       devices_(replica.trainer.devices),
+      norm_sums_(replica.norm_sums),
       reader_(replica.loader.make_part_reader()),
       records_(rank_.backend, kRecords * (std::ssize(network_.layout().slices()) + 2 * LossSums::kFields),
                ElementType::i64),
@@ -154,20 +158,34 @@ PartsOfStep PartAudit::observed(const PartsOfStep& parts, const PartMap& map) {
   return observed;
 }
 
-void PartAudit::compute(const PartsOfStep& parts) {
+void PartAudit::before_parts(const PartsOfStep& parts) {
   if (!draw_) return;
   rank_.backend.fill_zero(rank_.stream, records_.values);
-  if (draw_->auditor == rank_.communicator.rank()) {
+  if (draw_->auditor == rank_.communicator.rank() && !delays_exchange()) {
     recording_ = kAudit;
-    workers_.compute({.batches = reader_->read(rank_.stream, draw_->part, parts.batches.epoch, parts.batches.step),
-                      .seed = parts.seed,
-                      .step = parts.step,
-                      .observer = this,
-                      .observed_part = draw_->part},
-                     [](std::int64_t) {});
+    PartsOfStep observed = audited_part(parts);
+    observed.observer = this;
+    workers_.compute(observed, [](std::int64_t) {});
     workers_.restore_sums();
   }
   recording_ = kOwn;
+}
+
+void PartAudit::after_parts(const PartsOfStep& parts) {
+  if (!delays_exchange()) return;
+  norm_digests_.fill(norm_sums_->digests());
+  if (draw_->auditor != rank_.communicator.rank()) return;
+  const Tensor sums = exact_.sums();
+  const Tensor largest = exact_.largest();
+  const OwnedTensor saved_sums(rank_.backend, sums.elements(), sums.type);
+  const OwnedTensor saved_largest(rank_.backend, largest.elements(), largest.type);
+  rank_.backend.copy(rank_.stream, saved_sums.values, sums);
+  rank_.backend.copy(rank_.stream, saved_largest.values, largest);
+  norm_sums_->begin(NormSums::Again::in_last_step);
+  trace(audited_part(parts), kAudit);
+  rank_.backend.copy(rank_.stream, sums, saved_sums.values);
+  rank_.backend.copy(rank_.stream, largest, saved_largest.values);
+  rank_.stream.synchronize();
 }
 
 std::optional<WrongPartReport> PartAudit::compare(const PartsOfStep& parts) {
@@ -211,11 +229,19 @@ std::vector<PartAudit::Contribution> PartAudit::read_records() {
     std::copy_n(fields + LossSums::kFields, LossSums::kFields, after.begin());
     Contribution& contribution = contributions.emplace_back(row, fields);
     std::ranges::copy((LossSums::from(after) - LossSums::from(before)).fields(), std::back_inserter(contribution));
+    std::ranges::copy(norm_digests_.at(contributions.size() - 1), std::back_inserter(contribution));
   }
   return contributions;
 }
 
-std::vector<std::int64_t> PartAudit::trace(const PartsOfStep& part) {
+PartsOfStep PartAudit::audited_part(const PartsOfStep& parts) {
+  return {.batches = reader_->read(rank_.stream, draw_->part, parts.batches.epoch, parts.batches.step),
+          .seed = parts.seed,
+          .step = parts.step,
+          .observed_part = draw_->part};
+}
+
+std::vector<std::int64_t> PartAudit::trace(const PartsOfStep& part, Record record) {
   std::vector<std::int64_t> digests;
   const OwnedTensor sums(rank_.backend, 2 * LossSums::kFields, ElementType::i64);
   const Tensor before = elements_of(sums.values, {0, LossSums::kFields});
@@ -227,13 +253,14 @@ std::vector<std::int64_t> PartAudit::trace(const PartsOfStep& part) {
       digests.push_back(static_cast<std::int64_t>(digest));
     }
   });
-  recording_ = kAgain;
+  recording_ = record;
   const IndexRange whole{0, exact_.gradients().elements()};
   exact_.begin(rank_.stream);
   exact_.add(rank_.stream, {0, exact_.gradients()}, whole);
   on_added(rank_.stream, whole);
   on_losses(rank_.stream, before, after);
   rank_.stream.synchronize();
+  if (norm_sums_ != nullptr) norm_digests_.at(static_cast<std::size_t>(record)) = norm_sums_->digests();
   return digests;
 }
 
@@ -244,16 +271,16 @@ std::vector<std::int64_t> PartAudit::trace_known_parts() {
   for (int part = std::max(0, num_parts_ - kKnownParts); part < num_parts_; ++part) {
     const StepBatches& read = reader_->read(rank_.stream, part, 0, 0);
     if (read.batches.front().samples == 0) continue;
-    std::ranges::copy(trace({.batches = read, .seed = seed_}), std::back_inserter(digests));
+    if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Again::alone);
+    std::ranges::copy(trace({.batches = read, .seed = seed_}, kAgain), std::back_inserter(digests));
   }
   return digests;
 }
 
 PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
   Repetition repetition;
-  const auto& [epoch, step, global_samples, batches] = parts.batches;
-  repetition.trace =
-      trace({.batches = reader_->read(rank_.stream, draw_->part, epoch, step), .seed = parts.seed, .step = parts.step});
+  if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Again::in_last_step);
+  repetition.trace = trace(audited_part(parts), kAgain);
   repetition.contribution = read_records()[kAgain];
   if (draw_->third || known_parts_.empty()) return repetition;
   initialize(network_, initializer_, seed_, rank_.backend, block_);

@@ -8,6 +8,7 @@
 
 #include "part_workers.hpp"
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,6 +41,7 @@ struct AuditedReplica {
   NetworkWeights& weights;
   PartWorkers& workers;
   ExactAccumulator* exact;  // null: refused
+  NormSums* norm_sums;      // null: batch norm is over each part
 };
 
 class PartAudit final : private PartObserver {
@@ -51,9 +53,13 @@ class PartAudit final : private PartObserver {
   // Prepares the audit of a step before its parts are computed: returns them with the observer, if this rank has the
   // audited part. Does nothing in a step that is not audited.
   PartsOfStep observed(const PartsOfStep& parts, const PartMap& map);
-  // Computes the audited part if this rank is to audit it. Call it before the step's own parts are computed, each time
-  // they are.
-  void compute(const PartsOfStep& parts);
+  // One of them computes the audited part if this rank is to audit it. Call them before and after the step's own parts
+  // are computed, each time they are.
+  void before_parts(const PartsOfStep& parts);
+  void after_parts(const PartsOfStep& parts);
+  // The exchange must not start before after_parts(): batch norm is over the whole batch, so that the audited part
+  // needs the sums of the step's parts.
+  bool delays_exchange() const { return draw_ && norm_sums_ != nullptr; }
   // Compares the two. Call it before the step's gradients are used, each time they were computed; on a difference the
   // weights are lost. Collective. Waits.
   std::optional<WrongPartReport> compare(const PartsOfStep& parts);
@@ -61,7 +67,7 @@ class PartAudit final : private PartObserver {
  private:
   // The computations of a part of which this rank records what they contribute.
   enum Record : std::int64_t { kOwn, kAudit, kAgain, kRecords };
-  // The digests of the tensors, then the fields of LossSums.
+  // The digests of the tensors, then the fields of LossSums, then NormSums::digests().
   using Contribution = std::vector<std::int64_t>;
 
   void on_added(Stream& stream, IndexRange elements) override;
@@ -69,8 +75,10 @@ class PartAudit final : private PartObserver {
 
   Tensor record(std::int64_t first, std::int64_t elements) const;
   std::vector<Contribution> read_records();
-  // Digests of what each layer writes for this part with the current weights. Records its contribution as kAgain.
-  std::vector<std::int64_t> trace(const PartsOfStep& part);
+  // The drawn part, read again.
+  PartsOfStep audited_part(const PartsOfStep& parts);
+  // Digests of what each layer writes for this part with the current weights. Records its contribution.
+  std::vector<std::int64_t> trace(const PartsOfStep& part, Record record);
   // The same of some parts of the first step with the initial weights, which must be the current ones.
   std::vector<std::int64_t> trace_known_parts();
   struct Repetition {
@@ -97,9 +105,11 @@ class PartAudit final : private PartObserver {
   int num_parts_;
   std::vector<std::string> hosts_;
   std::vector<std::string> devices_;
+  NormSums* norm_sums_;
   std::unique_ptr<PartReader> reader_;
   OwnedTensor records_;  // i64 [kRecords, slices + twice the fields of LossSums]: digests, sums before, sums after
   Record recording_ = kOwn;
+  std::array<std::vector<std::int64_t>, kRecords> norm_digests_{};
   std::optional<AuditDraw> draw_;  // of the current step, if it is audited
   std::vector<std::int64_t> known_parts_;
   std::vector<std::int64_t> right_at_;  // by rank, the last step in which an audit confirmed it; 0: none

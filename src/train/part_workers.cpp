@@ -24,7 +24,10 @@ TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& s
 }
 
 PartWorkers::PartWorkers(const WorkersRequest& request)
-    : backend_(request.backend), status_(request.rank_status), restores_sums_(request.restores_sums) {
+    : backend_(request.backend),
+      status_(request.rank_status),
+      restores_sums_(request.restores_sums),
+      norm_sums_(request.norm_sums) {
   for (std::size_t index = 0; index < static_cast<std::size_t>(std::max(1, request.workers)); ++index) {
     if (index > 0) streams_.push_back(backend_.make_stream());
     workers_.push_back(std::unique_ptr<Worker>(
@@ -34,6 +37,7 @@ PartWorkers::PartWorkers(const WorkersRequest& request)
                    .sums = OwnedTensor(backend_, LossSums::kFields, ElementType::i64),
                    .sums_before = OwnedTensor(backend_, restores_sums_ ? LossSums::kFields : 0, ElementType::i64)}));
     workers_.back()->instance.after_layers([this] { status_.note_progress(); });
+    workers_.back()->instance.normalize_over(norm_sums_);
   }
   for (std::size_t i = 1; i < workers_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { run_thread(*workers_[i], stop); });
@@ -88,9 +92,12 @@ void PartWorkers::run_work(Worker& worker) noexcept {
   try {
     (*work_)(worker);
   } catch (...) {
-    const std::scoped_lock lock(mutex_);
-    if (!failure_) failure_ = std::current_exception();
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
     changed_.notify_all();
+    if (norm_sums_ != nullptr) norm_sums_->abandon();
   }
 }
 
@@ -142,6 +149,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
   if (restores_sums_) {
     for (const auto& worker : workers_) backend_.copy(worker->stream, worker->sums_before.values, worker->sums.values);
   }
+  if (norm_sums_ != nullptr) norm_sums_->begin(parts_.size());
   if (parts_.empty()) {
     total_->clear(stream);
     return on_final(elements);
@@ -161,7 +169,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
     std::int64_t known = -1;
     while (known < elements) timed_callback(known = wait_for_more_than(known, parts_.size() - 1));
   });
-  seconds_ = watch.seconds() - exchange_seconds;
+  seconds_ = watch.seconds() - exchange_seconds - (norm_sums_ == nullptr ? 0 : norm_sums_->seconds_waited());
 }
 
 // Part 0 is written where the sum is made. Any other part starts its backward pass only after the worker's previous

@@ -8,6 +8,7 @@
 #include "tutti/watch/rank_status.hpp"
 
 #include "gradient_accumulator.hpp"
+#include "norm_sums.hpp"
 
 #include <condition_variable>
 #include <cstddef>
@@ -40,6 +41,9 @@ struct WorkersRequest {
   double label_smoothing = 0;
   bool restores_sums = false;  // restore_sums() may be called
   RankStatus& rank_status;     // receives the phases of the first worker and the progress of all
+  // For batch norm over the whole batch; there are then as many workers as parts with samples, at least. Null: over
+  // each part alone.
+  NormSums* norm_sums = nullptr;
 };
 
 // Receives what one part contributes to the sums of a step, all of it for later work on the stream.
@@ -91,8 +95,8 @@ class PartWorkers {
   void restore_sums();
   // For each worker, the number of its losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
-  // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsFinal; 0 if it had
-  // no samples.
+  // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsFinal and for other
+  // ranks; 0 if it had no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 
   // The sums over all workers. Waits.
@@ -121,6 +125,7 @@ class PartWorkers {
   Backend& backend_;
   RankStatus& status_;
   bool restores_sums_;
+  NormSums* norm_sums_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all workers except the first
   std::vector<std::unique_ptr<Worker>> workers_;
   GradientAccumulator* total_ = nullptr;

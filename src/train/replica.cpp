@@ -48,6 +48,21 @@ std::unique_ptr<OwnedTensor> make_rounded_gradients(const TrainerContext& contex
                                        ElementType::bf16);
 }
 
+WorkersRequest workers_request(const TrainerContext& context, const TrainerOptions& options, const RankContext& rank,
+                               NetworkWeights& weights, int max_parts, NormSums* norm_sums) {
+  return {.network = context.network,
+          .weights = weights,
+          .backend = rank.backend,
+          .stream = rank.stream,
+          .workers = options.workers(max_parts),
+          .threads = options.threads,
+          .label_smoothing = options.label_smoothing,
+          .restores_sums =
+              options.exchange.kind == Exchange::exact || options.safeguards.on_not_finite == OnNotFinite::skip,
+          .rank_status = rank.status,
+          .norm_sums = norm_sums};
+}
+
 }  // namespace
 
 struct Replica::LocalTensor {
@@ -68,17 +83,9 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
       loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
+      norm_sums_(make_norm_sums(context, options, *context_)),
       workers_(std::make_unique<PartWorkers>(
-          WorkersRequest{.network = context.network,
-                         .weights = weights_,
-                         .backend = backend_,
-                         .stream = *stream_,
-                         .workers = std::min(options.max_workers, balancer_->max_parts()),
-                         .threads = options.threads,
-                         .label_smoothing = options.label_smoothing,
-                         .restores_sums = options.exchange.kind == Exchange::exact ||
-                                          options.safeguards.on_not_finite == OnNotFinite::skip,
-                         .rank_status = context_->status})),
+          workers_request(context, options, *context_, weights_, balancer_->max_parts(), norm_sums_.get()))),
       float_total_(std::make_unique<GradientAccumulator>(backend_, arena_.gradients())),
       exact_(options.exchange.kind == Exchange::exact
                  ? std::make_unique<ExactAccumulator>(*context_, arena_.layout(), arena_.gradients(), options.num_parts)
@@ -113,7 +120,8 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
   workers_->collect_gradients(total(), balancer_->max_parts(), ends);
   initialize(context.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
-  audit_ = make_part_audit({context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get()});
+  audit_ = make_part_audit(
+      {context, options, *context_, loader_, arena_, weights_, *workers_, exact_.get(), norm_sums_.get()});
 }
 
 Replica::~Replica() = default;
@@ -142,8 +150,11 @@ StepResult Replica::step(const StepRequest& request) {
     return result;
   }
   const auto compute = [&] {
-    if (audit_) audit_->compute(parts);
-    workers_->compute(parts, start_exchange);
+    const bool delays_exchange = audit_ && audit_->delays_exchange();
+    if (audit_) audit_->before_parts(parts);
+    workers_->compute(parts, delays_exchange ? [](std::int64_t) {} : PartWorkers::OnGradientsFinal(start_exchange));
+    if (audit_) audit_->after_parts(parts);
+    if (delays_exchange) start_exchange(arena_.layout().block_elements());
     if (audit_) result.wrong_part = audit_->compare(parts);
     if (!result.wrong_part) return finish_exchange(request.step, parts.batches.batches);
     exchange_->finish(*stream_);

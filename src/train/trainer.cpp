@@ -43,7 +43,8 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
                                                     {.shuffle = options.shuffle, .seed = options.seed});
   }
   if (options.test_every_epochs > 0 && context.test != nullptr && context.test->info().samples > 0) {
-    evaluator_ = std::make_unique<Evaluator>(*context.test, options.recipe, context_, replica_.workers());
+    evaluator_ =
+        std::make_unique<Evaluator>(*context.test, options.recipe, context_, replica_.workers(), options.max_workers);
   }
   if (options.safeguards.verify_every_steps > 0 && context_.communicator.size() > 1) {
     verifier_ = std::make_unique<ReplicaVerifier>(context_, replica_.replicated(), context.hosts);

@@ -1,12 +1,12 @@
 // With fixed parts and the exact exchange, a run has the same result on any number of ranks.
 
 #include "support/child_process.hpp"
-#include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <regex>
 #include <string>
 #include <vector>
@@ -75,9 +75,9 @@ TEST(AnyRanks, ResumeOnAnotherProcessorOnlyWhereThatIsAllowed) {
   EXPECT_EQ(count(allowed.err, "was computed with SSE4.1"), 1) << allowed.err;
 }
 
-Words small(const std::string& out, const Words& more = {}) {
+Words small(const std::string& out, const Words& more = {}, const std::string& model = "mlp") {
   Words words{"--data",       "synthetic:500x1x12x12:4",
-              "--model",      "mlp",
+              "--model",      model,
               "--parts",      "8",
               "--epochs",     "2",
               "--batch-size", "60",
@@ -105,71 +105,66 @@ TEST(AnyRanks, ResumeFromEachOthersCheckpointsToTheSameResult) {
   EXPECT_EQ(files.status, 0) << files.out << files.err;
 }
 
-constexpr const char* kUnusualModel = R"(
+TEST(AnyRanks, HaveTheSameResultWithBatchNormOverTheWholeBatchAlsoIfKilledAndResumed) {
+  const ScratchFolder folder;
+  const std::string model = folder.path() + "/normed.toml";
+  std::ofstream(model) << R"(
+name = "normed"
+layer = [
+  {name = "conv", type = "conv2d", channels = 8, kernel = 3, bias = false},
+  {name = "norm", type = "batch-norm", relu = true},
+  {name = "head", type = "linear", units = "classes"},
+]
+)";
+  const std::string whole = folder.path() + "/whole";
+  const std::string broken = folder.path() + "/broken";
+  const Words global{"--batch-norm", "global", "--digest-every", "1"};
+  train(1, small(whole, global, model), {});
+  Words killed = small(broken, global, model);
+  killed.insert(killed.end(), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
+  EXPECT_NE(run_trainer(4, killed).status, 0);
+  const Words resume{"--resume", "--out", broken, "--quiet"};
+  Words other = resume;
+  other.insert(other.end(), {"--batch-norm", "part"});
+  const ChildResult refused = run_trainer(3, other);
+  EXPECT_EQ(refused.status, 65);
+  EXPECT_EQ(count(refused.err, "--batch-norm \"part\" contradicts the checkpoint"), 1) << refused.err;
+  train(3, resume, {"--steps", "12"});
+  train(2, resume, {"--steps", "0"});
+  const ChildResult runs = run_trainer(2, {"diff", whole, broken});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+}
+
+TEST(AnyRanks, HaveTheSameResultWithFrozenWhitenedAndDepthwiseLayersAlsoIfKilledAndResumed) {
+  const ScratchFolder folder;
+  const std::string model = folder.file("model.toml");
+  std::ofstream(model) << R"(
 name = "unusual"
 init = "uniform"
-[[layer]]
-name = "whiten"
-type = "conv2d"
-channels = 24
-kernel = 2
-init = "whitening"
-frozen = ["weight"]
-[[layer]]
-name = "gelu"
-type = "gelu"
-[[layer]]
-name = "depthwise"
-type = "conv2d"
-channels = 24
-kernel = 3
-padding = 2
-groups = 24
-dilation = 2
-bias = false
-init = "dirac"
-[[layer]]
-name = "norm"
-type = "batch-norm"
-momentum = 0.4
-epsilon = 1e-12
-frozen = ["scale"]
-[[layer]]
-name = "silu"
-type = "silu"
-[[layer]]
-name = "ninth"
-type = "scale"
-factor = 0.1111111111111111
-[[layer]]
-name = "head"
-type = "linear"
-units = "classes"
-bias = false
+layer = [
+  {name = "whiten", type = "conv2d", channels = 8, kernel = 2, init = "whitening", frozen = ["weight"]},
+  {name = "gelu", type = "gelu"},
+  {name = "depthwise", type = "conv2d", channels = 8, kernel = 3, dilation = 2, groups = 8, init = "dirac"},
+  {name = "norm", type = "batch-norm", momentum = 0.4, epsilon = 1e-12, frozen = ["scale"]},
+  {name = "silu", type = "silu"},
+  {name = "ninth", type = "scale", factor = 0.1111111111111111},
+  {name = "head", type = "linear", units = "classes", bias = false},
+]
 )";
-
-TEST(AnyRanks, TrainFrozenWhitenedAndDepthwiseLayersToTheSameResult) {
-  const ScratchFolder folder;
-  overwrite(folder.file("model.toml"), kUnusualModel);
-  const auto run = [&](const std::string& out, const Words& more) {
-    Words words = small(folder.file(out), more);
-    words[1] = "synthetic:500x3x12x12:4";
-    words[3] = folder.file("model.toml");
-    words.insert(words.end(), {"--weight-decay", "0.01", "--normalize", "auto"});
-    return words;
-  };
-  train(1, run("one", {"--digest-every", "1", "--checkpoint-every", "1", "--keep-checkpoints", "0"}), {});
-  train(4, run("four", {"--digest-every", "1"}), {"--steps", "7"});
-  train(2, {"--resume", "--out", folder.file("four"), "--quiet"}, {"--steps", "0"});
-  const ChildResult runs = run_trainer({"diff", folder.file("one"), folder.file("four")});
+  const std::string whole = folder.file("whole");
+  const std::string broken = folder.file("broken");
+  const Words more{"--weight-decay", "0.01", "--normalize", "auto", "--digest-every", "1", "--keep-checkpoints", "0"};
+  train(1, small(whole, more, model), {"--checkpoint-every", "1"});
+  Words killed = small(broken, more, model);
+  killed.insert(killed.end(), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
+  EXPECT_NE(run_trainer(4, killed).status, 0);
+  train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
+  const ChildResult runs = run_trainer({"diff", whole, broken});
   EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
-  // What was frozen is as in the first checkpoint.
-  const auto checkpoint = [&](int step) {
-    return folder.file("one") + "/checkpoints/step-000000" + (step < 10 ? "0" : "") + std::to_string(step) + ".h5";
-  };
-  const ChildResult steps = run_trainer({"diff", checkpoint(1), checkpoint(16)});
+  const std::string of_step = whole + "/checkpoints/step-000000";
+  const ChildResult steps = run_trainer({"diff", of_step + "01.h5", of_step + "16.h5"});
   EXPECT_EQ(steps.status, 1);
-  EXPECT_EQ(count(steps.out, "whiten/bias"), 1) << steps.out;
+  EXPECT_GT(count(steps.out, "whiten/bias"), 0) << steps.out;
   EXPECT_EQ(count(steps.out, "whiten/weight") + count(steps.out, "norm/scale"), 0) << steps.out;
 }
 

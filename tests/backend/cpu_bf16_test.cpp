@@ -1,6 +1,7 @@
 #include "backend/cpu_layouts.hpp"
 #include "backend/layout_contract.hpp"
 #include "backend/small_network_contract.hpp"
+#include "backend/whole_batch_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {
@@ -17,6 +18,9 @@ INSTANTIATE_TEST_SUITE_P(Bf16, SmallNetworkContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Bf16, LayoutContract,
                          ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(layout_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(Bf16, WholeBatchContract,
+                         ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(whole_batch_cases())),
                          layer_contract_name);
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "backend/layout_contract.hpp"
 #include "backend/small_network_contract.hpp"
 #include "backend/special_values_contract.hpp"
+#include "backend/whole_batch_contract.hpp"
 #include "reference/conv2d.hpp"
 #include "support/thrown.hpp"
 
@@ -57,6 +58,9 @@ INSTANTIATE_TEST_SUITE_P(CpuWithBf16Activations, LayoutContract,
                                             ::testing::ValuesIn(cases_with_bf16_activations())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, SpecialValuesContract, ::testing::Values(kCpu));
+INSTANTIATE_TEST_SUITE_P(Cpu, WholeBatchContract,
+                         ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(whole_batch_cases())),
+                         layer_contract_name);
 
 TEST(CpuPrecision, Bf16IsRefusedOnProcessorsWithoutIt) {
   if (computes_in_bf16()) {

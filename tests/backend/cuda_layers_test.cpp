@@ -4,6 +4,7 @@
 #include "backend/layout_contract.hpp"
 #include "backend/small_network_contract.hpp"
 #include "backend/special_values_contract.hpp"
+#include "backend/whole_batch_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {
@@ -57,6 +58,9 @@ INSTANTIATE_TEST_SUITE_P(Cuda, LayoutContract,
                                             ::testing::ValuesIn(joined(layout_cases(), wide_cases()))),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, SpecialValuesContract, ::testing::Values(kCuda));
+INSTANTIATE_TEST_SUITE_P(Cuda, WholeBatchContract,
+                         ::testing::Combine(::testing::Values(kCuda), ::testing::ValuesIn(whole_batch_cases())),
+                         layer_contract_name);
 
 INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayerContract,
                          ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(coarse_cases())),

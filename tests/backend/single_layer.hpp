@@ -11,6 +11,7 @@ struct SingleLayerOptions {
   LayerMode mode = LayerMode::training;
   bool wants_input_gradient = true;
   BatchPosition place = kPlace;
+  WholeBatchSum* whole_batch = nullptr;
 };
 
 struct SingleGradients {
@@ -46,7 +47,10 @@ class SingleLayer {
     if (options_.residual.format) device_.set_values(options_.residual, residual_, residual);
     device_.poison(output_);
     layer_->set_batch_position(device_.stream(), options_.place);
-    layer_->forward(device_.stream(), {.input = input_.data(), .residual = residual_.data(), .output = output_.data()});
+    layer_->forward(device_.stream(), {.input = input_.data(),
+                                       .residual = residual_.data(),
+                                       .output = output_.data(),
+                                       .whole_batch = options_.whole_batch});
     return device_.values_of(output(), output_);
   }
 
@@ -67,7 +71,8 @@ class SingleLayer {
                                         .input_gradient = input_gradient_.data(),
                                         .residual_gradient = options_.residual.format ? residual_gradient : nullptr,
                                         .gradients = block_.gradients,
-                                        .sample_fraction = kShare});
+                                        .sample_fraction = kShare,
+                                        .whole_batch = options_.whole_batch});
     SingleGradients result{device_.values_of(options_.input, input_gradient_), {}, {}};
     if (options_.residual.format) result.residual = device_.values_of(options_.residual, residual_gradient);
     for (const Tensor& gradient : block_.gradients) result.parameters.push_back(device_.download<float>(gradient));

@@ -65,6 +65,7 @@ struct Training {
   std::int64_t batch_size = 6;
   int parts = 1;
   int max_workers = 1;
+  BatchNorm batch_norm = BatchNorm::part;
   int steps_ahead = 1;
   bool records = true;
   bool stored = true;         // the images are in device memory
@@ -93,13 +94,25 @@ std::vector<Training> trainings() {
        .data = "synthetic:48x3x8x8:3",
        .batch_size = 24,
        .orders = 6},
+      {.name = "resnet_global",
+       .model = tiny_resnet(),
+       .data = kColored,
+       .parts = 3,
+       .batch_norm = BatchNorm::global,
+       .records = false,
+       .orders = 10},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},
   };
 }
 
 std::vector<Training> large_trainings() {
   return {{.name = "lenet", .model = built_in_model("lenet"), .data = "synthetic:16x1x16x16:3"},
-          {.name = "resnet", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2}};
+          {.name = "resnet", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2},
+          {.name = "resnet_global",
+           .model = small_resnet(),
+           .data = "synthetic:16x3x16x16:3",
+           .parts = 2,
+           .batch_norm = BatchNorm::global}};
 }
 
 TrainerOptions options_of(const Training& training) {
@@ -107,6 +120,7 @@ TrainerOptions options_of(const Training& training) {
   options.batch_size = training.batch_size;
   options.num_parts = training.parts;
   options.max_workers = training.max_workers;
+  options.batch_norm = training.batch_norm;
   options.steps_ahead = training.steps_ahead;
   options.steps = 6;
   options.epochs = 2;

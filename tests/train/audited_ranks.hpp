@@ -70,6 +70,7 @@ struct AuditedOutcome final : Recorder {
 inline AuditedOutcome outcome_of(World& world, const AuditedRun& run, const std::vector<Fault>& faults) {
   const auto backend = make_cpu_backend(run.precision);
   const auto communicator = make_mpi_communicator(world, {});
+  const auto norm_communicator = make_mpi_library_communicator(world);
   const OwnedData data = open_small(run.data);
   const Network network(run.model, data.pair.train->info().image, data.pair.train->info().classes);
   RankStatus rank_status;
@@ -81,6 +82,7 @@ inline AuditedOutcome outcome_of(World& world, const AuditedRun& run, const std:
                          .train = *data.pair.train,
                          .test = data.pair.test.get(),
                          .rank_status = &rank_status,
+                         .norm_communicator = norm_communicator.get(),
                          .devices = run.devices};
   for (int rank = 0; rank < world.size(); ++rank) context.hosts.push_back(fmt::format("n{}", rank));
   AuditedOutcome outcome;

@@ -27,6 +27,7 @@ struct Trial {
     run.options.num_parts = below(ranks, 11);
     run.options.batch_size = below(2 * run.options.num_parts, 4 * run.options.num_parts);
     run.options.seed = seed;
+    run.options.batch_norm = static_cast<BatchNorm>(seed % 2);
     run.options.safeguards.audit_every_steps = below(1, 4);
     const auto& layers = run.model.layers;
     layer = layers[static_cast<std::size_t>(below(0, static_cast<int>(layers.size())))].name;
@@ -186,6 +187,7 @@ TEST(AuditedRuns, ReportNothingWithoutAFault) {
     options.recipe.augment = static_cast<Augment>(variant % 4);
     options.max_workers = 1 + variant % 2;
     options.exchange.shard_optimizer = variant % 3 == 1;
+    if (variant % 3 == 2) options.batch_norm = BatchNorm::global;
     if (variant % 2 == 1) run.precision = Precision::bf16;
     const int ranks = 2 + variant % 5;
     if (variant >= 5) {

@@ -22,6 +22,14 @@ std::int64_t found_at(const AuditedRun& run, int rank, std::int64_t step) {
   return step;
 }
 
+class PartAudit : public ::testing::TestWithParam<BatchNorm> {
+ protected:
+  PartAudit() { run.options.batch_norm = GetParam(); }
+  AuditedRun run;
+};
+INSTANTIATE_TEST_SUITE_P(, PartAudit, ::testing::Values(BatchNorm::part, BatchNorm::global),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
 struct Case {
   int rank = 0;
   const char* layer = "";
@@ -40,11 +48,10 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(PartAudit, NamesRankLayerAndPassOfAFaultThatPersistsAtTheNextAuditThatDrawsTheRank) {
+TEST_P(PartAudit, NamesRankLayerAndPassOfAFaultThatPersistsAtTheNextAuditThatDrawsTheRank) {
   if (test_world().size() == 1) return;
   for (const Case& each : cases()) {
     SCOPED_TRACE(fmt::format("rank {}, {} pass of {}", each.rank, name_of(each.pass), each.layer));
-    AuditedRun run;
     const auto outcome =
         outcome_of(test_world(), run, {wrong(each.rank, 4, kForever, each.layer, each.pass, each.result)});
     ASSERT_TRUE(outcome.found);
@@ -59,9 +66,8 @@ TEST(PartAudit, NamesRankLayerAndPassOfAFaultThatPersistsAtTheNextAuditThatDraws
 }
 
 // The fault is in one part of one step, which is audited or not.
-TEST(PartAudit, FindsAFaultThatHappensOnceExactlyIfItsPartIsDrawn) {
+TEST_P(PartAudit, FindsAFaultThatHappensOnceExactlyIfItsPartIsDrawn) {
   if (test_world().size() == 1) return;
-  AuditedRun run;
   run.options.steps = 6;
   const std::int64_t of_part = run.options.batch_size / run.options.num_parts;
   int found = 0;
@@ -85,9 +91,8 @@ TEST(PartAudit, FindsAFaultThatHappensOnceExactlyIfItsPartIsDrawn) {
   EXPECT_EQ(found, 3);
 }
 
-TEST(PartAudit, NamesTheRankWhichAuditsIfThatIsWrong) {
+TEST_P(PartAudit, NamesTheRankWhichAuditsIfThatIsWrong) {
   if (test_world().size() == 1) return;
-  AuditedRun run;
   run.options.steps = 6;
   const AuditDraw draw = draw_of(run, test_world().size(), 3);
   const auto outcome = outcome_of(test_world(), run,
@@ -97,9 +102,8 @@ TEST(PartAudit, NamesTheRankWhichAuditsIfThatIsWrong) {
   EXPECT_EQ(outcome.found->ranks, std::vector{draw.auditor}) << outcome.found->text;
 }
 
-TEST(PartAudit, OfARankAloneFindsAFaultThatHappensOnceButNoneThatPersists) {
+TEST_P(PartAudit, OfARankAloneFindsAFaultThatHappensOnceButNoneThatPersists) {
   const auto alone = test_world().split(test_world().rank());
-  AuditedRun run;
   run.options.steps = 3;
   const std::int64_t position = draw_of(run, 1, 2).part * 2;
   const auto fault = [&](std::int64_t last_step) {
@@ -114,7 +118,7 @@ TEST(PartAudit, OfARankAloneFindsAFaultThatHappensOnceButNoneThatPersists) {
   EXPECT_FALSE(outcome_of(*alone, run, fault(3)).found);
 }
 
-TEST(PartAudit, IsMadeByARankWithTheSameKindOfProcessor) {
+TEST(PartAudits, IsMadeByARankWithTheSameKindOfProcessor) {
   const PartMap map(8, 5);
   const std::vector<std::string> devices{"cpu: A, GPU 0", "cuda: B, GPU 0", "cpu: A", "cuda: B, GPU 1", "cpu: C"};
   const auto kind = [&](int rank) { return processor_kind(devices.at(static_cast<std::size_t>(rank))); };
@@ -135,7 +139,7 @@ TEST(PartAudit, IsMadeByARankWithTheSameKindOfProcessor) {
   }
 }
 
-TEST(PartAudit, CallsThoseWrongThatDifferFromWhatTwoRanksComputed) {
+TEST(PartAudits, CallsThoseWrongThatDifferFromWhatTwoRanksComputed) {
   using Values = std::vector<std::int64_t>;
   const Values right{1, 2};
   const Values other{1, 3};
@@ -156,8 +160,8 @@ TEST(PartAudit, CallsThoseWrongThatDifferFromWhatTwoRanksComputed) {
   EXPECT_EQ(wrong_ranks({{0, steady}, {1, {.first = {other}, .again = third}}}), std::vector{1});
 }
 
-TEST(PartAudit, OfHealthyRanksReportsNothingAndChangesNoBit) {
-  for (const int variant : {0, 1, 2, 3}) {
+TEST(PartAudits, OfHealthyRanksReportsNothingAndChangesNoBit) {
+  for (const int variant : {0, 1, 2, 3, 4}) {
     RunSpec spec = small_run(audited_network(), {.kind = Exchange::exact});
     spec.ranks = test_world().size();
     spec.options.steps = 16;
@@ -167,13 +171,14 @@ TEST(PartAudit, OfHealthyRanksReportsNothingAndChangesNoBit) {
     if (variant == 1) spec.precision = Precision::bf16;
     if (variant == 2) spec.options.exchange.shard_optimizer = true;
     if (variant == 3) spec.options.part_map.balanced = true;
+    if (variant == 4) spec.options.batch_norm = BatchNorm::global;
     RunSpec audited = spec;
     audited.options.safeguards.audit_every_steps = 1;
     expect_the_same({spec, audited}, open_small("synthetic:103x1x8x8:5").pair);
   }
 }
 
-TEST(PartAudit, DoesNotTakeGradientsForWrongThatAreNoLongerFiniteOnAllRanks) {
+TEST(PartAudits, DoesNotTakeGradientsForWrongThatAreNoLongerFiniteOnAllRanks) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     RunSpec spec = small_run(audited_network(), {.kind = Exchange::exact});
     spec.ranks = test_world().size();
@@ -185,7 +190,7 @@ TEST(PartAudit, DoesNotTakeGradientsForWrongThatAreNoLongerFiniteOnAllRanks) {
   }
 }
 
-TEST(PartAudit, IsCountedInTheRecordOfTheEpoch) {
+TEST(PartAudits, IsCountedInTheRecordOfTheEpoch) {
   AuditedRun run;
   run.options.safeguards.audit_every_steps = 5;
   const auto outcome = outcome_of(test_world(), run, {});
@@ -196,7 +201,7 @@ TEST(PartAudit, IsCountedInTheRecordOfTheEpoch) {
   EXPECT_FALSE(outcome_of(test_world(), run, {}).epochs[0].audits);
 }
 
-TEST(PartAudit, NeedsAnExactExchange) {
+TEST(PartAudits, NeedsAnExactExchange) {
   AuditedRun run;
   run.options.exchange.kind = Exchange::ring;
   EXPECT_EQ(thrown_by([&] { outcome_of(test_world(), run, {}); }).source(), ErrorSource::usage);

@@ -45,13 +45,14 @@ class Table {
     weights_->refresh(*stream_);
   }
 
-  PartWorkers workers_of(int workers) {
+  PartWorkers workers_of(int workers, NormSums* norm_sums = nullptr) {
     return PartWorkers({.network = network_,
                         .weights = *weights_,
                         .backend = *backend_,
                         .stream = *stream_,
                         .workers = workers,
-                        .rank_status = rank_status_});
+                        .rank_status = rank_status_,
+                        .norm_sums = norm_sums});
   }
 
   // Computes twice, so that leftovers of a step would affect the next one.
@@ -78,6 +79,8 @@ class Table {
   }
 
   Backend& backend() { return *backend_; }
+  Stream& stream() { return *stream_; }
+  const Network& network() const { return network_; }
   RankStatus& rank_status() { return rank_status_; }
   std::size_t layers() const { return network_.layers().size(); }
   std::int64_t elements() const { return network_.layout().block_elements(); }
@@ -201,6 +204,23 @@ TEST(PartWorkers, RethrowTheExceptionOfAWorkerAndStayUsable) {
       table.first_label_of(part) = right;
       EXPECT_TRUE(same_bits(table.compute(pool).gradients, expected.gradients));
     }
+  }
+}
+
+// The other parts wait for the failed one at a batch norm.
+TEST(PartWorkers, RethrowTheExceptionOfAPartForWhichTheOthersWait) {
+  for (const std::size_t part : {0u, 1u, 2u}) {
+    Table table({2, 3, 2});
+    const auto communicator = make_solo_communicator();
+    const RankContext context(table.backend(), *communicator, table.rank_status(), table.stream());
+    NormSums sums(table.network(), context, nullptr);
+    PartWorkers pool = table.workers_of(3, &sums);
+    const Computed expected = table.compute(pool);
+    const std::int32_t right = std::exchange(table.first_label_of(part), 99);
+    const Error error = thrown_by([&] { table.compute(pool); });
+    EXPECT_NE(std::string(error.what()).find("has the label 99"), std::string::npos) << error.what();
+    table.first_label_of(part) = right;
+    EXPECT_TRUE(same_bits(table.compute(pool).gradients, expected.gradients));
   }
 }
 

@@ -76,6 +76,8 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
   const auto backend = make_cpu_backend(spec.precision);
   auto communicator = make_mpi_communicator(world, {.helper_thread = spec.helper_thread});
   if (spec.wrap) communicator = spec.wrap(world, std::move(communicator));
+  const bool norms_globally = spec.options.batch_norm == BatchNorm::global;
+  const auto norm_communicator = norms_globally ? make_mpi_library_communicator(world) : nullptr;
   const Network network(spec.model, data.train->info().image, data.train->info().classes);
   TrainerOptions options = spec.options;
   options.digest_every_steps = spec.digest_every;
@@ -93,7 +95,8 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
                        .network = network,
                        .train = *data.train,
                        .test = data.test.get(),
-                       .rank_status = &rank_status},
+                       .rank_status = &rank_status,
+                       .norm_communicator = norm_communicator.get()},
                       options, {});
       if (writer.saved) trainer.restore(*writer.saved);
       const auto listener = spec.inject ? spec.inject(world.rank(), trainer) : nullptr;

@@ -42,7 +42,7 @@ struct CudaOptions {
 };
 
 // Incremented with every change of the tables: program and library must come from the same build.
-inline constexpr int kCudaInterfaceVersion = 8;
+inline constexpr int kCudaInterfaceVersion = 9;
 
 struct CudaLibrary {
   int interface_version = kCudaInterfaceVersion;  // first in every version

@@ -48,7 +48,8 @@ struct LinearSpec {
 };
 
 // y = (x - mean) / sqrt(variance + epsilon) * scale + shift for each channel, then + residual when add, then max(0, y)
-// when relu. In training mean and variance are the batch's (variance over n); in evaluation the running ones.
+// when relu. In training mean and variance are the batch's (variance over n), or those of the global batch
+// (WholeBatchSum); in evaluation the running ones.
 struct BatchNormSpec {
   bool add = false;
   bool relu = false;

@@ -109,9 +109,10 @@ struct MpiOptions {
 // can be measured again at every start. Uses its own MPI communicator. Throws a usage error on all ranks if `window` is
 // requested and the ranks do not share memory. Collective.
 std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptions& options);
-// Uses MPI_Iallreduce, for comparison only: its bits may differ between sizes and MPI libraries, so it is never chosen
-// automatically. bytes_sent() assumes the minimum that an all_reduce must send. With `blocks` it uses MPI_Allreduce:
-// calls return when the sum is complete, and no other operation may be in flight. Collective.
+// Uses MPI_Iallreduce, whose latency grows with the logarithm of the ranks. Only for integers and for comparison: the
+// bits of sums of floats may differ between sizes and MPI libraries. bytes_sent() assumes the minimum that an all_reduce
+// must send. With `blocks` it uses MPI_Allreduce: calls return when the sum is complete, and no other operation may be
+// in flight. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world, bool blocks = false);
 
 // On device memory, through a communicator on host memory: values are copied to the host, reduced and copied back, with

@@ -75,6 +75,9 @@ class NetworkInstance {
 
   // Calls `done`, in the computing thread, whenever a layer's forward or backward has been computed or enqueued.
   void after_layers(std::function<void()> done) { layer_done_ = std::move(done); }
+  // In training, batch norms use the statistics of all parts of the global batch; passes are then computed without
+  // graphs. Borrowed. Null (the default): those of each batch alone.
+  void normalize_over(WholeBatchSum* whole_batch) { whole_batch_ = whole_batch; }
   // Prepares for batches of this many samples. Call it for all sizes before the first forward.
   void plan(std::int64_t samples, LayerMode mode);
   // Memory for activations and their gradients.
@@ -128,6 +131,7 @@ class NetworkInstance {
   Backend& backend_;
   double label_smoothing_;
   std::function<void()> layer_done_ = [] {};
+  WholeBatchSum* whole_batch_ = nullptr;
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
   Buffer activations_;                        // with their gradients; large enough for the largest plan
   Buffer frozen_gradients_;                   // written by layers, read by nobody

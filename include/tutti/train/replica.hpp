@@ -23,6 +23,7 @@ class ExactAccumulator;
 class FiniteCheck;
 class GradientExchange;
 class GradientAccumulator;
+class NormSums;
 class Ownership;
 class PartAudit;
 class PartBalancer;
@@ -173,6 +174,7 @@ class Replica {
   NetworkWeights weights_;
   std::unique_ptr<PartBalancer> balancer_;
   BatchLoader loader_;
+  std::unique_ptr<NormSums> norm_sums_;  // null: batch norm is over each part
   std::unique_ptr<PartWorkers> workers_;
   std::unique_ptr<GradientAccumulator> float_total_;
   std::unique_ptr<ExactAccumulator> exact_;  // null: gradients are summed in f32

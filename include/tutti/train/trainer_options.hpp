@@ -12,6 +12,7 @@
 #include "tutti/train/optimizer.hpp"
 #include "tutti/watch/rank_status.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -56,6 +57,11 @@ struct PartMapOptions {
 // the ranks or the parts.
 std::vector<int> max_parts_by_rank(const PartMapOptions& options, int num_parts, int num_ranks);
 
+// The samples over which batch norm takes its statistics in training: those of each part, or of all parts of a step,
+// whose passes then run concurrently and wait for each other.
+enum class BatchNorm { part, global };
+constexpr std::array<std::string_view, 2> enum_names(BatchNorm) { return {"part", "global"}; }
+
 // What happens when a value is no longer finite.
 enum class OnNotFinite {
   stop,
@@ -76,6 +82,7 @@ inline constexpr std::int64_t kScheduleOfInvocation = -1;
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
+  BatchNorm batch_norm = BatchNorm::part;
   ExchangeOptions exchange{};
   PartMapOptions part_map{};  // which rank computes which parts
   int threads = 1;            // of each part
@@ -106,6 +113,9 @@ struct TrainerOptions {
   std::optional<FileShard> file_shard = FileShard{};
   Safeguards safeguards{};
   bool reports_samples = false;
+
+  // The workers of a rank with at most this many parts.
+  int workers(int parts) const { return batch_norm == BatchNorm::global ? parts : std::clamp(max_workers, 1, parts); }
 };
 
 // All borrowed; the pointers may be null.
@@ -116,8 +126,9 @@ struct TrainerContext {
   const Dataset& train;
   const Dataset* test = nullptr;
   RankStatus* rank_status = nullptr;
-  std::vector<std::string> hosts{};    // by rank, for messages; empty: unknown
-  std::vector<std::string> devices{};  // the processor of each rank; empty: all of one kind
+  Communicator* norm_communicator = nullptr;  // a second one, on host memory; for BatchNorm::global on several ranks
+  std::vector<std::string> hosts{};           // by rank, for messages; empty: unknown
+  std::vector<std::string> devices{};         // the processor of each rank; empty: all of one kind
 };
 // The kind of a processor, which decides the bits, of a text such as Backend::description().
 inline std::string processor_kind(const std::string& device) { return device.substr(0, device.find(',')); }

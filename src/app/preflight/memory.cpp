@@ -87,23 +87,25 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const auto block = static_cast<std::int64_t>(layout.block_bytes());
   const std::int64_t max_parts =
       max_parts_by_rank(options.part_map, options.num_parts, request.ranks).at(static_cast<std::size_t>(request.rank));
-  const std::int64_t workers = std::clamp<std::int64_t>(options.max_workers, 1, max_parts);
+  const std::int64_t workers = options.workers(static_cast<int>(max_parts));
+  const std::int64_t testing = std::min<std::int64_t>(workers, std::max(1, options.max_workers));
   const bool exact = options.exchange.kind == Exchange::exact;
   const bool rounds = options.exchange.rounds() && request.ranks > 1;
 
   const std::int64_t samples = samples_per_part(options);
   const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
   const std::size_t value = request.config.precision == Precision::bf16 ? 2 : sizeof(float);
-  const auto activations = static_cast<std::int64_t>(
-      std::max(estimate_activations(request.network, {samples, LayerMode::training, value}),
-               estimate_activations(request.network, {tested, LayerMode::evaluation, value})));
+  const auto of_training =
+      static_cast<std::int64_t>(estimate_activations(request.network, {samples, LayerMode::training, value}));
+  const auto of_test =
+      static_cast<std::int64_t>(estimate_activations(request.network, {tested, LayerMode::evaluation, value}));
   // Every worker but the first has its own gradients; the first one too if parts are added up in floats.
   const std::int64_t part_gradients = workers - (exact || max_parts <= workers ? 1 : 0);
 
   const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
   const std::int64_t state = state_bytes(request, all_state);
   MemoryEstimate estimate;
-  estimate.activations = workers * activations;
+  estimate.activations = workers * of_training + testing * std::max<std::int64_t>(0, of_test - of_training);
   estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block +
                      (rounds ? layout.trained_elements() * kFloatBytes / 2 : 0);
   const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));

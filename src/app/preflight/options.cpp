@@ -40,6 +40,7 @@ Findings check_classes(const DatasetInfo& train) {
 
 Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
   Findings findings;
+  const bool norms_parts = has_batch_norm && config.batch_norm == BatchNorm::part;
   const std::int64_t smallest = config.batch_size / config.parts;
   const std::int64_t last = train_samples % config.batch_size;
   const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
@@ -53,12 +54,12 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t 
     findings.warn(
         "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
         config.batch_size, config.parts - config.batch_size, config.parts);
-  } else if (smallest < kFewSamples && has_batch_norm) {
+  } else if (smallest < kFewSamples && norms_parts) {
     findings.warn(
-        "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give a larger "
-        "--batch-size or fewer --parts",
+        "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give --batch-norm "
+        "global, a larger --batch-size or fewer --parts",
         smallest, kFewSamples);
-  } else if (has_batch_norm && keeps_last && last / config.parts < kTooFewSamples) {
+  } else if (norms_parts && keeps_last && last / config.parts < kTooFewSamples) {
     findings.warn(
         "the last batch of an epoch has {} samples in {} parts, too few for the statistics of batch norm: give "
         "--last-batch discard, or another --batch-size",

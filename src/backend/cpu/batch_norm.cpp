@@ -80,6 +80,7 @@ class BatchNormLayer final : public PlannedLayer {
         layout_(desc_of(request.input)),
         loops_(layer_loops<T>()),
         weights_(weights_of(spec, request)),
+        count_(values_per_channel()),
         statistics_(static_cast<std::size_t>(layout_.channels())),
         slabs_(static_cast<int>(std::min<std::int64_t>(kMaxSlabs, layout_.segments()))),
         sums_(layout_, slabs_),
@@ -101,8 +102,14 @@ class BatchNormLayer final : public PlannedLayer {
       for (std::size_t c = 0; c < statistics_.size(); ++c)
         statistics_[c] = {weights_.canonical(2)[c], weights_.canonical(3)[c]};
     }
+    const bool trains = mode_ == LayerMode::training;
+    if (trains && pass.whole_batch != nullptr) {
+      for_each_group([&](Group group) { sum_moments(ours, group, input); });
+      count_ = add_up(ours, *pass.whole_batch);
+    }
     for_each_group([&](Group group) {
-      if (mode_ == LayerMode::training) measure(ours, group, input);
+      if (trains && pass.whole_batch == nullptr) sum_moments(ours, group, input);
+      if (trains) take_statistics(group);
       for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
       // Segments are visited in reverse order, since the last ones are still in the cache.
       for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
@@ -118,7 +125,7 @@ class BatchNormLayer final : public PlannedLayer {
     const std::vector<T*> gradients = typed_gradients<T>(pass);
     const T* const input = static_cast<const T*>(pass.input);
     const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
-    for_each_group([&](Group group) {
+    const auto measure = [&](Group group) {
       clear_sums(group);
       for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
         loops_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
@@ -128,12 +135,25 @@ class BatchNormLayer final : public PlannedLayer {
         sums_.fold(block);
         prepare_backward(block, pass);
       }
+    };
+    const auto propagate = [&](Group group) {
       if (!wants_input_gradient_) return;
       for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
         loops_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
                           factor_.of(block), slope_.of(block), offset_.of(block)});
       });
-    });
+    };
+    if (pass.whole_batch == nullptr) {
+      for_each_group([&](Group group) {
+        measure(group);
+        propagate(group);
+      });
+    } else {
+      for_each_group(measure);
+      add_up(ours, *pass.whole_batch);
+      for_each_channel([&](std::int64_t block, std::int64_t c) { prepare_propagation(block, c); });
+      for_each_group(propagate);
+    }
     if (residual_) residual_->deliver_gradient(ours, gradients[0], pass.residual_gradient);
   }
 
@@ -182,20 +202,47 @@ class BatchNormLayer final : public PlannedLayer {
     for (int task = 0; task < slabs_; ++task) visit_slab(task);
   }
 
+  template <class Visit>
+  void for_each_channel(Visit visit) const {
+    for (std::int64_t block = 0; block < layout_.blocks(); ++block) {
+      for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) visit(block, c);
+    }
+  }
+
   void clear_sums(Group group) {
     for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block);
   }
 
-  void measure(CpuStream& stream, Group group, const T* input) {
+  void sum_moments(CpuStream& stream, Group group, const T* input) {
     clear_sums(group);
     for_each_segment(stream, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
       loops_.moments({segment, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
     });
+    for (std::int64_t block = group.begin; block < group.end; ++block) sums_.fold(block);
+    count_ = values_per_channel();
+  }
+
+  // Replaces both sums of each channel by those over the whole batch, and returns the number of its values.
+  double add_up(CpuStream& stream, WholeBatchSum& whole_batch) {
+    std::vector<double> values;
+    for_each_channel([&](std::int64_t block, std::int64_t c) {
+      values.insert(values.end(), {sums_.first(block)[c], sums_.second(block)[c]});
+    });
+    values.push_back(values_per_channel());
+    whole_batch.sum(stream, {values.data(), Shape{std::ssize(values)}, ElementType::f64, MemorySpace::host});
+    const double* value = values.data();
+    for_each_channel([&](std::int64_t block, std::int64_t c) {
+      sums_.first(block)[c] = *value++;
+      sums_.second(block)[c] = *value++;
+    });
+    return *value;
+  }
+
+  void take_statistics(Group group) {
     for (std::int64_t block = group.begin; block < group.end; ++block) {
-      sums_.fold(block);
       for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
-        const double mean = sums_.first(block)[c] / values_per_channel();
-        const double variance = std::max(0.0, sums_.second(block)[c] / values_per_channel() - mean * mean);
+        const double mean = sums_.first(block)[c] / count_;
+        const double variance = std::max(0.0, sums_.second(block)[c] / count_ - mean * mean);
         statistics_[static_cast<std::size_t>(block * layout_.period() + c)] = {mean, variance};
       }
     }
@@ -214,25 +261,36 @@ class BatchNormLayer final : public PlannedLayer {
     }
   }
 
+  // The gradients of a channel's scale and shift, from its sums.
+  struct ChannelGradients {
+    double scale;
+    double shift;
+  };
   // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
+  ChannelGradients prepare_propagation(std::int64_t block, std::int64_t c) {
+    const std::int64_t channel = block * layout_.period() + c;
+    const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
+    const double inverse = 1 / std::sqrt(statistics.variance + spec_.epsilon);
+    const double factor = weights_.canonical(0)[channel] * inverse;
+    // The kernels' mean is rounded.
+    const double beside = statistics.mean - static_cast<float>(statistics.mean);
+    const double sum = sums_.first(block)[c];
+    const double product = sums_.second(block)[c] - beside * sum;
+    const double slope = factor * inverse * inverse * product / count_;
+    slope_.set(block, c, static_cast<float>(slope));
+    offset_.set(block, c, static_cast<float>(factor * sum / count_ - slope * beside));
+    return {.scale = product * inverse, .shift = sum};
+  }
+
   void prepare_backward(std::int64_t block, const LayerBackward& pass) {
     const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
-    const double n = values_per_channel();
-    const double unbiased = n / std::max(n - 1, 1.0);
+    const double unbiased = count_ / std::max(count_ - 1, 1.0);
     for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
       const std::int64_t channel = block * layout_.period() + c;
       const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
-      const double inverse = 1 / std::sqrt(statistics.variance + spec_.epsilon);
-      const double factor = weights_.canonical(0)[channel] * inverse;
-      // The kernels' mean is rounded.
-      const double beside = statistics.mean - static_cast<float>(statistics.mean);
-      const double sum = sums_.first(block)[c];
-      const double product = sums_.second(block)[c] - beside * sum;
-      const double slope = factor * inverse * inverse * product / n;
-      slope_.set(block, c, static_cast<float>(slope));
-      offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
-      gradient(0)[channel] = static_cast<float>(product * inverse);
-      gradient(1)[channel] = static_cast<float>(sum);
+      const auto [scale, shift] = prepare_propagation(block, c);
+      gradient(0)[channel] = static_cast<float>(scale);
+      gradient(1)[channel] = static_cast<float>(shift);
       gradient(2)[channel] = static_cast<float>(statistics.mean * pass.sample_fraction);
       gradient(3)[channel] = static_cast<float>(statistics.variance * unbiased * pass.sample_fraction);
     }
@@ -243,6 +301,7 @@ class BatchNormLayer final : public PlannedLayer {
   const LayerLoops<T>& loops_;
   const CpuWeights& weights_;  // scale, shift, mean, variance
   std::optional<Residual> residual_;
+  double count_;                        // the values of each channel in the statistics
   std::vector<Statistics> statistics_;  // of the last batch
   int slabs_;
   Sums sums_;

@@ -30,6 +30,7 @@ struct NormGradients {
   float* shift_gradient = nullptr;
   float* mean = nullptr;      // times the share, as is
   float* variance = nullptr;  // the unbiased one
+  double* totals = nullptr;   // null, or receives the sums, as NormStatistics::totals
 };
 
 // The partial sums of gradients are those of the gradients and of gradient * (x - rounded mean).
@@ -52,12 +53,24 @@ struct NormPropagation {
   NormChannels channels;
 };
 
+__device__ inline int channel_of_thread() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
+
 // For evaluation. Padded channels have no running statistics.
 __global__ void norm_from_running(NormStatistics work, const float* mean, const float* variance, int padded_channels) {
-  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int c = channel_of_thread();
   if (c >= padded_channels) return;
   const bool real = c < work.channels;
   set_statistics(work, c, real ? mean[c] : 0, real ? variance[c] : 0);
+}
+
+// From the sums over the whole batch.
+__global__ void norm_from_totals(NormStatistics work, int padded_channels) {
+  const int c = channel_of_thread();
+  if (c >= padded_channels) return;
+  const double n = work.totals[2 * work.channels];
+  const bool real = c < work.channels;
+  set_statistics_from_sums(work, c, n, real ? work.totals[2 * c] : 0, real ? work.totals[2 * c + 1] : 0);
+  if (c == 0) *work.result.count = n;
 }
 
 template <class T>
@@ -94,9 +107,9 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
   });
 }
 
-// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
-__device__ inline void set_gradients(const NormGradients& work, int c, double n, const double (&sums)[2]) {
-  if (c >= work.channels) return;
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)). Returns the gradient
+// of the channel's scale.
+__device__ inline double set_propagation(const NormGradients& work, int c, double n, const double (&sums)[2]) {
   const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
   const double factor = work.scale[c] * inverse;
   const double beside = work.of.mean[c] - work.of.rounded_mean[c];
@@ -104,9 +117,22 @@ __device__ inline void set_gradients(const NormGradients& work, int c, double n,
   const double slope = factor * inverse * inverse * product / n;
   work.of.slope[c] = static_cast<float>(slope);
   work.of.gradient_offset[c] = static_cast<float>(factor * sums[0] / n - slope * beside);
-  work.scale_gradient[c] = static_cast<float>(product * inverse);
+  return product * inverse;
+}
+
+__global__ void norm_propagation_from_totals(NormGradients work) {
+  const int c = channel_of_thread();
+  if (c >= work.channels) return;
+  set_propagation(work, c, work.totals[2 * work.channels], {work.totals[2 * c], work.totals[2 * c + 1]});
+}
+
+__device__ inline void set_gradients(const NormGradients& work, int c, double rows, const double (&sums)[2]) {
+  if (c >= work.channels) return;
+  if (work.totals != nullptr) set_totals(work.totals, work.channels, c, rows, sums);
+  work.scale_gradient[c] = static_cast<float>(set_propagation(work, c, rows, sums));
   work.shift_gradient[c] = static_cast<float>(sums[0]);
   work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
+  const double n = work.totals != nullptr ? *work.of.count : rows;
   const double unbiased = n > 1 ? n / (n - 1) : 1;
   work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
 }
@@ -230,10 +256,13 @@ class BatchNormLayer final : public CudaLayer {
                                        RowGrid::kWidestOfSums)),
         elementwise_grid_(share_rows(layout_, type_, elementwise_blocks(processor.device))) {
     const auto channels = static_cast<std::size_t>(layout_.padded_channels);
-    channel_memory_ = allocate_cuda(processor.device, channels * (2 * sizeof(double) + 5 * sizeof(float)));
+    channel_memory_ =
+        allocate_cuda(processor.device, channels * (4 * sizeof(double) + 5 * sizeof(float)) + 2 * sizeof(double));
     channels_.mean = static_cast<double*>(channel_memory_.data());
     channels_.variance = channels_.mean + channels;
-    channels_.rounded_mean = reinterpret_cast<float*>(channels_.variance + channels);
+    channels_.count = channels_.variance + channels;
+    totals_ = channels_.count + 1;
+    channels_.rounded_mean = reinterpret_cast<float*>(totals_ + 2 * channels + 1);
     channels_.factor = channels_.rounded_mean + channels;
     channels_.offset = channels_.factor + channels;
     channels_.slope = channels_.offset + channels;
@@ -249,17 +278,22 @@ class BatchNormLayer final : public CudaLayer {
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const cudaStream_t cuda = native(as_cuda_stream(stream));
-    const NormStatistics statistics{.channels = layout_.channels,
-                                    .scale = values_of(weights_, 0),
-                                    .shift = values_of(weights_, 1),
-                                    .epsilon = spec_.epsilon,
-                                    .result = channels_};
+    NormStatistics statistics{.channels = layout_.channels,
+                              .scale = values_of(weights_, 0),
+                              .shift = values_of(weights_, 1),
+                              .epsilon = spec_.epsilon,
+                              .result = channels_};
+    const int channels = static_cast<int>(layout_.padded_channels);
     if (mode_ == LayerMode::training) {
+      if (pass.whole_batch != nullptr) statistics.totals = totals_;
       launch(norm_sums_of(type_), grid_of(sums_grid_), cuda, NormSums{sums_grid_, pass.input, partials(), statistics});
+      if (pass.whole_batch != nullptr) {
+        pass.whole_batch->sum(stream, totals());
+        launch(norm_from_totals, grid_over_channels(), cuda, statistics, channels);
+      }
     } else {
-      const int channels = static_cast<int>(layout_.padded_channels);
-      launch(norm_from_running, {.blocks = (channels + RowGrid::kThreads - 1) / RowGrid::kThreads}, cuda, statistics,
-             values_of(weights_, 2), values_of(weights_, 3), channels);
+      launch(norm_from_running, grid_over_channels(), cuda, statistics, values_of(weights_, 2), values_of(weights_, 3),
+             channels);
     }
     launch(is_bf16() ? norm_application<Bf16> : norm_application<float>, grid_of(elementwise_grid_), cuda,
            NormApplication{.grid = elementwise_grid_,
@@ -289,6 +323,10 @@ class BatchNormLayer final : public CudaLayer {
                             .summed = summed,
                             .partials = partials(),
                             .channels = gradients_of_channels(pass)});
+    if (pass.whole_batch != nullptr) {
+      pass.whole_batch->sum(stream, totals());
+      launch(norm_propagation_from_totals, grid_over_channels(), cuda, gradients_of_channels(pass));
+    }
     if (!wants_input_gradient_) return;
     launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(elementwise_grid_), cuda,
            NormPropagation{.grid = elementwise_grid_,
@@ -303,6 +341,10 @@ class BatchNormLayer final : public CudaLayer {
   PartialSums<float2> partials() const {
     return {static_cast<float2*>(partials_.data()), static_cast<unsigned*>(blocks_done_.data())};
   }
+  Tensor totals() const { return {totals_, Shape{2 * layout_.channels + 1}, ElementType::f64, MemorySpace::cuda}; }
+  Grid grid_over_channels() const {
+    return {.blocks = static_cast<int>((layout_.padded_channels + RowGrid::kThreads - 1) / RowGrid::kThreads)};
+  }
   std::uint8_t* positive() const { return static_cast<std::uint8_t*>(positive_.data()); }
 
   NormGradients gradients_of_channels(const LayerBackward& pass) const {
@@ -315,7 +357,8 @@ class BatchNormLayer final : public CudaLayer {
             .scale_gradient = gradient(0),
             .shift_gradient = gradient(1),
             .mean = gradient(2),
-            .variance = gradient(3)};
+            .variance = gradient(3),
+            .totals = pass.whole_batch == nullptr ? nullptr : totals_};
   }
 
   BatchNormSpec spec_;
@@ -326,6 +369,7 @@ class BatchNormLayer final : public CudaLayer {
   RowGrid elementwise_grid_;
   Buffer channel_memory_;
   NormChannels channels_;  // within that memory
+  double* totals_;         // too; as NormStatistics::totals
   Buffer partials_;
   Buffer blocks_done_;
   Buffer positive_;  // of the last output; empty without ReLU

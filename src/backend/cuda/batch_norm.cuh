@@ -11,6 +11,7 @@ namespace tutti::cuda {
 struct NormChannels {
   double* mean = nullptr;  // the statistics of the last forward pass, followed by the variance
   double* variance = nullptr;
+  double* count = nullptr;  // a single one: the values of each channel of the whole batch
   float* rounded_mean = nullptr;
   float* factor = nullptr;  // y = (x - rounded mean) * factor + offset
   float* offset = nullptr;
@@ -24,6 +25,9 @@ struct NormStatistics {
   const float* shift = nullptr;
   double epsilon = 0;
   NormChannels result;
+  // Null, or receives this batch's part of the sums over the whole batch instead of the result: for each channel the
+  // sums of its values and of their squares, then the number of values; f64 [2 * channels + 1].
+  double* totals = nullptr;
 };
 
 // The partial sums are the mean of the chunk's values and the sum of squares about that mean.
@@ -72,6 +76,20 @@ __device__ inline void set_statistics(const NormStatistics& work, int c, double 
   work.result.offset[c] = real ? static_cast<float>(work.shift[c] + (rounded - mean) * factor) : 0.0f;
 }
 
+__device__ inline void set_statistics_from_sums(const NormStatistics& work, int c, double n, double sum,
+                                                double squares) {
+  const double mean = sum / n;
+  const double variance = squares / n - mean * mean;
+  set_statistics(work, c, mean, variance < 0 ? 0 : variance);
+}
+
+__device__ inline void set_totals(double* totals, std::int64_t channels, int c, double n, const double (&sums)[2]) {
+  if (c >= channels) return;
+  totals[2 * c] = sums[0];
+  totals[2 * c + 1] = sums[1];
+  if (c == 0) totals[2 * channels] = n;
+}
+
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
@@ -115,9 +133,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   };
   const auto finish = [&](int channel, const double(&all)[2]) {
     const auto n = static_cast<double>(work.grid.rows);
-    const double mean = all[0] / n;
-    const double variance = all[1] / n - mean * mean;
-    set_statistics(work.statistics, channel, mean, variance < 0 ? 0 : variance);
+    if (work.statistics.totals != nullptr) {
+      set_totals(work.statistics.totals, work.statistics.channels, channel, n, all);
+    } else {
+      set_statistics_from_sums(work.statistics, channel, n, all[0], all[1]);
+    }
   };
   finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
 }

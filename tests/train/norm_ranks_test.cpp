@@ -1,0 +1,82 @@
+// Batch norm over the whole batch: any ranks with any shares of the parts have the same bits after every step.
+
+#include "support/scratch_folder.hpp"
+#include "train/run_spec.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// The last batch of an epoch has 3 samples, so that some ranks have none.
+constexpr const char* kData = "synthetic:99x1x16x16:5";
+
+RunSpec run_of(int parts, BatchNorm batch_norm = BatchNorm::global) {
+  RunSpec spec = small_run(small_resnet(), {.kind = Exchange::exact});
+  spec.options.num_parts = parts;
+  spec.options.batch_norm = batch_norm;
+  spec.options.learning_rate.base = 0.05;
+  return spec;
+}
+
+TEST(GlobalBatchNorm, HasTheSameBitsOnAnyRanks) {
+  const OwnedData data = open_small(kData);
+  for (const int parts : {4, 7}) {
+    RunSpec spec = run_of(parts);
+    spec.options.batch_size = parts == 4 ? 16 : 19;
+    expect_the_same(on_ranks(spec, {1, 2, 3, 4}), data.pair);
+  }
+}
+
+TEST(GlobalBatchNorm, HasTheSameBitsWithAnyPartMapAndInBf16) {
+  const OwnedData data = open_small(kData);
+  RunSpec spec = run_of(8);
+  spec.precision = Precision::bf16;
+  std::vector<RunSpec> specs = on_ranks(spec, {1, 4, 4, 3});
+  specs[1].options.part_map.parts_by_rank = {1, 5, 1, 1};
+  specs[2].options.part_map.balanced = true;
+  specs[2].helper_thread = true;
+  specs[3].options.exchange.shard_optimizer = true;
+  expect_the_same(specs, data.pair);
+}
+
+TEST(GlobalBatchNorm, DiffersFromThatOfEachPart) {
+  const OwnedData data = open_small(kData);
+  const auto texts = reports_of({run_of(4), run_of(4, BatchNorm::part)}, data.pair);
+  EXPECT_NE(lines_of(texts[0], "step 2:"), lines_of(texts[1], "step 2:"));
+}
+
+TEST(GlobalBatchNorm, RunsWithEveryExchange) {
+  const OwnedData data = open_small(kData);
+  for (const Exchange kind : {Exchange::ring, Exchange::sharded, Exchange::central}) {
+    RunSpec spec = run_of(4);
+    spec.options.exchange.kind = kind;
+    const auto texts = reports_of(on_ranks(spec, {3, 3}), data.pair);
+    EXPECT_NE(texts[0].find("\n40 steps, "), std::string::npos) << texts[0];
+    EXPECT_EQ(first_difference(texts[0], texts[1]), "");
+  }
+}
+
+TEST(GlobalBatchNorm, ResumesOnOtherRanksToTheSameBits) {
+  std::optional<ScratchFolder> folder;
+  if (test_world().rank() == 0) folder.emplace();
+  const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
+  const OwnedData data = open_small(kData);
+  RunSpec spec = run_of(8);
+  spec.ranks = 3;
+  const std::string uninterrupted = reports_of({spec}, data.pair)[0];
+  std::string resumed;
+  spec.to = path;
+  for (const auto& [ranks, steps] : {std::pair(4, 17), std::pair(2, 29), std::pair(1, 40)}) {
+    spec.ranks = ranks;
+    spec.options.steps = steps;
+    resumed += lines_of(reports_of({spec}, data.pair)[0], "step ");
+    spec.from = fmt::format("{}/step-{:08}.h5", path, steps);
+  }
+  EXPECT_EQ(first_difference(resumed, lines_of(uninterrupted, "step ")), "");
+}
+
+}  // namespace
+}  // namespace tutti
