@@ -3,9 +3,11 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
+#include "tutti/nn/whitening.hpp"
 
 #include "output.hpp"
 #include "preflight/findings.hpp"
@@ -130,7 +132,29 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
-void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model) {
+// Sets the initial weights that depend on the training images, which are normalized but not augmented.
+void whiten(Network& network, const Dataset& train, const ImageRecipe& recipe) {
+  constexpr std::int64_t kAtOnce = 256;
+  for (std::size_t layer = 0; layer < network.layers().size(); ++layer) {
+    if (network.spec().layers[layer].initializer != LayerInitializer::whitening) continue;
+    const auto& convolution = std::get<Conv2dSpec>(network.layers()[layer].spec);
+    const auto backend = make_cpu_backend();
+    const auto stream = backend->make_stream();
+    ChunkReader reader(train, *backend, recipe, kAtOnce);
+    PatchCovariance covariance(network.sample(), convolution.kernel);
+    const std::int64_t images = std::min(PatchCovariance::kImages, train.info().samples);
+    for (std::int64_t first = 0; first < images; first += kAtOnce) {
+      const Batch batch = reader.read(*stream, first, std::min(kAtOnce, images - first));
+      std::span<const float> pixels = host_f32(batch.images);
+      const auto of_image = static_cast<std::size_t>(network.sample().elements());
+      for (; !pixels.empty(); pixels = pixels.subspan(of_image)) covariance.add(pixels.first(of_image));
+    }
+    network.set_whitening(layer, covariance.whitening(convolution.channels));
+  }
+}
+
+void assemble_network(World& world, Assembly& assembly, const Sources& sources) {
+  const NetworkSpec& model = *sources.model;
   const bool on_gpu = assembly.processor.is_gpu();
   run_or_throw_on_all(world, [&] {
     const DatasetInfo& info = assembly.data.train->info();
@@ -145,6 +169,7 @@ void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network =
         std::make_unique<Network>(model, assembly.options.recipe.image, info.classes, words_of(assembly.config.freeze));
+    if (!sources.evaluates) whiten(*assembly.network, *assembly.data.train, assembly.options.recipe);
   });
 }
 
@@ -317,7 +342,7 @@ Assembly assemble(World& world, const RunConfig& config, const Sources& sources,
   }
   const bool has_data = preflight.attempt([&] { assemble_all_data(world, assembly, sources); });
   if (sources.model != nullptr && has_ranks && has_data) {
-    preflight.attempt([&] { assemble_network(world, assembly, *sources.model); });
+    preflight.attempt([&] { assemble_network(world, assembly, sources); });
   }
   for (const std::string& note : assembly.data.notes) log.info(note);
   if (assembly.network) preflight.add(compare_across_ranks(world, values_to_agree_on(assembly)));

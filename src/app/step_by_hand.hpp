@@ -98,12 +98,7 @@ struct StepByHand {
                                .learning_rate = static_cast<float>(learning_rate),
                                .momentum = static_cast<float>(options.optimizer.momentum),
                                .weight_decay = static_cast<float>(options.optimizer.weight_decay)});
-    const std::int64_t trained = arena.layout().trained_elements();
-    const std::int64_t all = arena.layout().block_elements();
-    if (trained < all) {
-      backend.blend(*stream, range_of(arena.weights(), trained, all), range_of(arena.gradients(), trained, all),
-                    static_cast<float>(BatchNormSpec::kMomentum));
-    }
+    update_statistics(backend, *stream, arena.layout(), {arena.weights(), arena.gradients()});
     weights.refresh(*stream);
     stream->synchronize();
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tutti {
 namespace {
@@ -70,12 +71,21 @@ Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& samp
   require_extent(type, {"kernel", spec.kernel, 1});
   require_extent(type, {"stride", spec.stride, 1});
   require_extent(type, {"padding", spec.padding, 0});
-  if (spec.padding >= spec.kernel) {
+  require_extent(type, {"groups", spec.groups, 1});
+  require_extent(type, {"dilation", spec.dilation, 1});
+  const std::int64_t window = (spec.kernel - 1) * spec.dilation + 1;
+  require_extent(type, {"its window", window, 1});
+  if (spec.padding >= window) {
     throw Error(ErrorSource::input,
-                fmt::format("{}: padding {} must be smaller than kernel {}", type, spec.padding, spec.kernel));
+                fmt::format("{}: padding {} must be smaller than kernel {}", type, spec.padding, window));
   }
   require_image(type, sample);
-  return windowed(type, spec.channels, {spec.kernel, spec.stride, spec.padding}, sample);
+  if (spec.channels % spec.groups != 0 || sample[0] % spec.groups != 0) {
+    throw Error(ErrorSource::input, fmt::format("{}: {} channels of its input and {} of its output cannot both be "
+                                                "divided into {} groups",
+                                                type, sample[0], spec.channels, spec.groups));
+  }
+  return windowed(type, spec.channels, {window, spec.stride, spec.padding}, sample);
 }
 
 Shape output_of(const Pool2dSpec& spec, std::string_view type, const Shape& sample) {
@@ -96,8 +106,15 @@ Shape output_of(const LinearSpec& spec, std::string_view type, const Shape& samp
   return {spec.units};
 }
 
-Shape output_of(const BatchNormSpec&, std::string_view type, const Shape& sample) {
+Shape output_of(const BatchNormSpec& spec, std::string_view type, const Shape& sample) {
   require_image(type, sample);
+  if (!(spec.momentum >= 0 && spec.momentum <= 1)) {
+    throw Error(ErrorSource::input, fmt::format("{}: momentum is {}, but must be 0 to 1", type, spec.momentum));
+  }
+  if (!(spec.epsilon > 0 && spec.epsilon <= 1)) {
+    throw Error(ErrorSource::input,
+                fmt::format("{}: epsilon is {}, but must be above 0 and at most 1", type, spec.epsilon));
+  }
   return sample;
 }
 
@@ -119,6 +136,14 @@ Shape output_of(const DropoutSpec& spec, std::string_view type, const Shape& sam
   return sample;
 }
 
+Shape output_of(const ElementwiseSpec& spec, std::string_view type, const Shape& sample) {
+  require_values(type, sample);
+  if (!std::isfinite(spec.factor)) {
+    throw Error(ErrorSource::input, fmt::format("{}: factor is {}, but must be finite", type, spec.factor));
+  }
+  return sample;
+}
+
 std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool bias) {
   std::vector<ParameterSpec> list{{ParameterKind::weight, weight}};
   if (bias) list.push_back({ParameterKind::bias, Shape{weight[0]}});
@@ -126,7 +151,7 @@ std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool bias) {
 }
 
 std::vector<ParameterSpec> parameters_of(const Conv2dSpec& spec, const Shape& sample) {
-  return weight_and_bias({spec.channels, sample[0], spec.kernel, spec.kernel}, spec.bias);
+  return weight_and_bias({spec.channels, sample[0] / spec.groups, spec.kernel, spec.kernel}, spec.bias);
 }
 
 std::vector<ParameterSpec> parameters_of(const BatchNormSpec&, const Shape& sample) {
@@ -145,6 +170,7 @@ std::vector<ParameterSpec> parameters_of(const Pool2dSpec&, const Shape&) { retu
 std::vector<ParameterSpec> parameters_of(const AddSpec&, const Shape&) { return {}; }
 std::vector<ParameterSpec> parameters_of(const GlobalAveragePoolSpec&, const Shape&) { return {}; }
 std::vector<ParameterSpec> parameters_of(const DropoutSpec&, const Shape&) { return {}; }
+std::vector<ParameterSpec> parameters_of(const ElementwiseSpec&, const Shape&) { return {}; }
 
 struct Traits {
   std::string_view type;
@@ -160,6 +186,10 @@ Traits traits_of(const GlobalAveragePoolSpec&) { return {"global-average-pool"};
 // All backends keep the places of the maxima, and which values were dropped.
 Traits traits_of(const Pool2dSpec& spec) { return {spec.pooling == Pooling::max ? "max-pool2d" : "average-pool2d"}; }
 Traits traits_of(const DropoutSpec&) { return {"dropout"}; }
+Traits traits_of(const ElementwiseSpec& spec) {
+  const bool reads_input = spec.function == Function::gelu || spec.function == Function::silu;
+  return {name_of(spec.function), {.input = reads_input, .output = spec.function == Function::relu6}};
+}
 
 Traits traits_of(const LayerSpec& spec) {
   return std::visit([](const auto& layer) { return traits_of(layer); }, spec);

@@ -9,10 +9,10 @@
 #include <toml.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -76,11 +76,38 @@ class KeyReader {
   }
 
   void share(const std::string& key, double& share) {
+    real(key, share);
+    if (share >= 0 && share < 1) return;
+    refuse(required(key), fmt::format("'{}' must be a number of at least 0 and below 1", key));
+  }
+
+  void real(const std::string& key, double& number) {
     const toml::value& value = required(key);
-    share = value.is_floating()  ? value.as_floating()
-            : value.is_integer() ? static_cast<double>(value.as_integer())
-                                 : -1;
-    if (!(share >= 0 && share < 1)) refuse(value, fmt::format("'{}' must be a number of at least 0 and below 1", key));
+    if (!value.is_floating() && !value.is_integer()) refuse(value, fmt::format("'{}' must be a number", key));
+    number = value.is_floating() ? value.as_floating() : static_cast<double>(value.as_integer());
+  }
+  void real_or(const std::string& key, double& number, double otherwise) {
+    number = otherwise;
+    if (knows(key)) real(key, number);
+  }
+
+  // Names out of those of an enumeration; none if the key is missing.
+  template <class Enum>
+  std::vector<Enum> names(const std::string& key, const char* what) {
+    std::vector<Enum> found;
+    if (!knows(key)) return found;
+    const toml::value& list = required(key);
+    if (!list.is_array()) refuse(list, fmt::format("'{}' must be a list, as [\"{}\"]", key, name_of(Enum{})));
+    for (const toml::value& value : list.as_array()) {
+      found.push_back(name<Enum>(value, what));
+      if (std::ranges::count(found, found.back()) > 1)
+        refuse(value, fmt::format("'{}' is listed twice", name_of(found.back())));
+    }
+    return found;
+  }
+  template <class Enum>
+  std::optional<Enum> name_or_none(const std::string& key, const char* what) {
+    return knows(key) ? std::optional(name<Enum>(required(key), what)) : std::nullopt;
   }
 
   void units(std::int64_t& units) {
@@ -120,6 +147,16 @@ class KeyReader {
  private:
   const TomlTable& table() const { return value_.as_table(); }
 
+  template <class Enum>
+  static Enum name(const toml::value& value, const char* what) {
+    const std::string word = value.is_string() ? toml::get<std::string>(value) : std::string();
+    const auto found = value_named<Enum>(word);
+    if (!found) {
+      refuse(value, fmt::format("'{}' is no {}: it is one of {}", word, what, fmt::join(enum_names(Enum{}), ", ")));
+    }
+    return *found;
+  }
+
   const toml::value& value_;
   std::string what_;
   std::set<std::string> known_;
@@ -134,7 +171,11 @@ struct KeyWriter {
   void flag_or(std::string_view key, bool flag, bool otherwise) {
     if (flag != otherwise) text += fmt::format("{} = {}\n", key, flag);
   }
-  void share(std::string_view key, double share) { text += fmt::format("{} = {}\n", key, share); }
+  void real(std::string_view key, double number) { text += fmt::format("{} = {}\n", key, number); }
+  void real_or(std::string_view key, double number, double otherwise) {
+    if (number != otherwise) real(key, number);
+  }
+  void share(std::string_view key, double share) { real(key, share); }
   void units(std::int64_t units) {
     text += units == kUnitsFromClasses ? "units = \"classes\"\n" : fmt::format("units = {}\n", units);
   }
@@ -154,6 +195,8 @@ struct SpecKeys {
     keys.number_or("padding", spec.padding, 0, 0);
     keys.flag_or("bias", spec.bias, true);
     keys.flag_or("relu", spec.relu, false);
+    keys.number_or("groups", spec.groups, 1);
+    keys.number_or("dilation", spec.dilation, 1);
   }
   void operator()(Pool2dSpec& spec) const {
     keys.number("kernel", spec.kernel);
@@ -166,23 +209,33 @@ struct SpecKeys {
     keys.flag_or("relu", spec.relu, false);
   }
   void operator()(BatchNormSpec& spec) const {
+    const BatchNormSpec usual;
     keys.flag_or("add", spec.add, false);
     keys.flag_or("relu", spec.relu, false);
+    keys.real_or("momentum", spec.momentum, usual.momentum);
+    keys.real_or("epsilon", spec.epsilon, usual.epsilon);
   }
   void operator()(AddSpec& spec) const { keys.flag_or("relu", spec.relu, false); }
   void operator()(GlobalAveragePoolSpec&) const {}
   void operator()(DropoutSpec& spec) const { keys.share("rate", spec.rate); }
+  void operator()(ElementwiseSpec& spec) const {
+    if (spec.function == Function::scale) keys.real("factor", spec.factor);
+  }
 };
 
 // A spec of each type that type_name() tells apart.
-constexpr std::array<LayerSpec, 8> kLayerTypes{Conv2dSpec{},
-                                               Pool2dSpec{.pooling = Pooling::max},
-                                               Pool2dSpec{.pooling = Pooling::average},
-                                               LinearSpec{},
-                                               BatchNormSpec{},
-                                               AddSpec{},
-                                               GlobalAveragePoolSpec{},
-                                               DropoutSpec{}};
+constexpr LayerSpec kLayerTypes[] = {Conv2dSpec{},
+                                     Pool2dSpec{.pooling = Pooling::max},
+                                     Pool2dSpec{.pooling = Pooling::average},
+                                     LinearSpec{},
+                                     BatchNormSpec{},
+                                     AddSpec{},
+                                     GlobalAveragePoolSpec{},
+                                     DropoutSpec{},
+                                     ElementwiseSpec{Function::relu6},
+                                     ElementwiseSpec{Function::gelu},
+                                     ElementwiseSpec{Function::silu},
+                                     ElementwiseSpec{Function::scale}};
 
 template <std::size_t... indices>
 constexpr bool has_all_layers(std::index_sequence<indices...>) {
@@ -230,6 +283,8 @@ LayerNode read_layer(const toml::value& value, std::size_t number, std::set<std:
     keys.required("residual");
     node.residual = keys.source_or("residual", names);
   }
+  node.initializer = keys.name_or_none<LayerInitializer>("init", "initializer");
+  node.frozen = keys.names<ParameterKind>("frozen", "kind of parameters");
   keys.refuse_others();
   names.insert(node.name);
   return node;
@@ -239,15 +294,7 @@ NetworkSpec read_network(const toml::value& root) {
   KeyReader keys(root, "the model");
   NetworkSpec network;
   network.name = keys.text("name");
-  if (keys.knows("init")) {
-    const std::string word = keys.text("init");
-    const auto initializer = value_named<Initializer>(word);
-    if (!initializer) {
-      refuse(keys.required("init"),
-             fmt::format("'{}' is no initializer: it is one of {}", word, fmt::join(enum_names(Initializer{}), ", ")));
-    }
-    network.initializer = *initializer;
-  }
+  network.initializer = keys.name_or_none<Initializer>("init", "initializer").value_or(network.initializer);
   const toml::value& layers = keys.required("layer");
   if (!layers.is_array()) refuse(layers, "layers are written as [[layer]], one table each");
   std::set<std::string> names;
@@ -319,6 +366,10 @@ std::string model_text(const NetworkSpec& network) {
     std::visit(SpecKeys<KeyWriter>{keys}, spec);
     text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}{}{}", node.name, type_name(node.spec),
                         source_text("input", node.input), source_text("residual", node.residual), keys.text);
+    if (node.initializer) text += source_text("init", name_of(*node.initializer));
+    std::vector<std::string> frozen;
+    for (const ParameterKind kind : node.frozen) frozen.push_back(fmt::format("\"{}\"", name_of(kind)));
+    if (!frozen.empty()) text += fmt::format("frozen = [{}]\n", fmt::join(frozen, ", "));
   }
   return text;
 }

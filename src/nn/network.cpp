@@ -42,7 +42,7 @@ std::vector<NetworkLayer> connect(const NetworkSpec& spec) {
     if (std::ranges::count(layers, node.name, &NetworkLayer::name) > 0) {
       refuse(node.name, "two layers have this name");
     }
-    NetworkLayer layer{.name = node.name, .spec = node.spec, .input = {}, .output = {}, .frozen = node.frozen};
+    NetworkLayer layer{.name = node.name, .spec = node.spec, .input = {}, .output = {}};
     layer.from = node.input.empty() ? static_cast<int>(layers.size()) - 1 : source(node, node.input);
     if (takes_residual(node.spec) == node.residual.empty()) {
       refuse(node.name, node.residual.empty()
@@ -95,9 +95,38 @@ std::string least_size_text(std::vector<NetworkLayer> layers, const Shape& sampl
   return "";
 }
 
+// Throws an input error unless the layer has what its keys `frozen` and `init` name.
+void require_parameters(const LayerNode& node, const NetworkLayer& layer, const Shape& image) {
+  const auto list = parameters(layer.spec, layer.input);
+  const auto has = [&](ParameterKind kind) { return std::ranges::count(list, kind, &ParameterSpec::kind) > 0; };
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorSource::input, fmt::format("layer {}: {}", node.name, why));
+  };
+  for (const ParameterKind kind : node.frozen) {
+    if (is_statistic(kind) || !has(kind)) refuse(fmt::format("it has no {} that could be frozen", name_of(kind)));
+  }
+  if (node.initializer && !has(ParameterKind::weight)) refuse("it has no weight that 'init' could set");
+  if (node.initializer != LayerInitializer::whitening) return;
+  const auto* const convolution = std::get_if<Conv2dSpec>(&layer.spec);
+  const std::int64_t values = list[0].shape.elements() / list[0].shape[0];
+  if (convolution != nullptr && layer.from == kImage && convolution->channels % 2 == 0 &&
+      convolution->channels <= 2 * values && list[0].shape[1] == image[0]) {
+    return;
+  }
+  refuse(
+      fmt::format("init = \"whitening\" is for convolutions of the image with an even number of channels, here at "
+                  "most {}",
+                  2 * values));
+}
+
 struct Initial {
   Initializer initializer;
   std::uint64_t seed;
+};
+struct LayerInitial {
+  const NetworkLayer& layer;
+  std::optional<LayerInitializer> own;
+  Initial usual;  // the network's
 };
 
 // The values from `first` on, of a slice that is a weight.
@@ -112,8 +141,9 @@ void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int6
   const double fan_out = outputs * (fan_in / static_cast<double>(slice.shape[1]));
   const RandomCounter start{.item = static_cast<std::uint32_t>(first), .purpose = random_purpose(slice.name)};
   std::vector<double> drawn(values.size());
-  if (initial.initializer == Initializer::xavier) {
-    const double limit = std::sqrt(6.0 / (fan_in + fan_out));
+  if (initial.initializer == Initializer::xavier || initial.initializer == Initializer::uniform) {
+    const bool averages = initial.initializer == Initializer::xavier;
+    const double limit = averages ? std::sqrt(6.0 / (fan_in + fan_out)) : 1 / std::sqrt(fan_in);
     first_uniforms(initial.seed, start, drawn);
     std::ranges::transform(drawn, values.begin(), [=](double x) { return static_cast<float>(limit * (2 * x - 1)); });
   } else {
@@ -121,6 +151,37 @@ void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int6
     first_normals(initial.seed, start, drawn);
     std::ranges::transform(drawn, values.begin(), [=](double x) { return static_cast<float>(sigma * x); });
   }
+}
+
+// Makes the first outputs of each group copies of its inputs. `values` are elements `first` and following.
+void copy_inputs(std::span<float> values, const ParameterSlice& slice, std::int64_t first, const LayerSpec& spec) {
+  const auto* const convolution = std::get_if<Conv2dSpec>(&spec);
+  const std::int64_t kernel = convolution != nullptr ? convolution->kernel : 1;
+  const std::int64_t outputs = slice.shape[0] / (convolution != nullptr ? convolution->groups : 1);
+  const std::int64_t inputs = slice.shape[1];
+  const std::int64_t center = kernel / 2 * kernel + kernel / 2;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t filter = (first + static_cast<std::int64_t>(i)) / (kernel * kernel);
+    const std::int64_t position = (first + static_cast<std::int64_t>(i)) % (kernel * kernel);
+    const std::int64_t output = filter / inputs % outputs;
+    if (output < inputs) values[i] = filter % inputs == output && position == center ? 1.0f : 0.0f;
+  }
+}
+
+// Elements `first` and following of a slice of this layer.
+void fill(std::span<float> values, const ParameterSlice& slice, std::int64_t first, const LayerInitial& initial) {
+  const auto& [layer, own, usual] = initial;
+  const bool is_one = slice.kind == ParameterKind::scale || slice.kind == ParameterKind::variance;
+  std::ranges::fill(values, is_one ? 1.0f : 0.0f);
+  if (slice.kind != ParameterKind::weight || own == LayerInitializer::zero) return;
+  if (own == LayerInitializer::whitening) {
+    if (layer.whitening.empty()) return;
+    std::ranges::copy_n(layer.whitening.begin() + first, std::ssize(values), values.begin());
+    return;
+  }
+  const auto named = own ? value_named<Initializer>(name_of(*own)) : std::nullopt;
+  fill_weight(values, slice, first, {named.value_or(usual.initializer), usual.seed});
+  if (own == LayerInitializer::dirac) copy_inputs(values, slice, first, layer.spec);
 }
 
 }  // namespace
@@ -142,6 +203,7 @@ Network::Network(const NetworkSpec& spec, const Shape& sample, int classes, cons
                             "layer be linear with units = \"classes\"",
                             spec.name, layers_.back().output.text(), classes));
   }
+  for (std::size_t i = 0; i < layers_.size(); ++i) require_parameters(spec_.layers[i], layers_[i], sample_);
   freeze(frozen);
   add_slices(false);
   add_slices(true);
@@ -170,11 +232,18 @@ void Network::freeze(const std::vector<std::string>& patterns) {
 
 // Adds the slices in the order in which backward finishes the layers.
 void Network::add_slices(bool statistics) {
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    for (const ParameterSpec& parameter : parameters(layer->spec, layer->input)) {
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    NetworkLayer& layer = layers_[i];
+    const auto* const norm = std::get_if<BatchNormSpec>(&layer.spec);
+    for (const ParameterSpec& parameter : parameters(layer.spec, layer.input)) {
       if (is_statistic(parameter.kind) != statistics) continue;
-      const std::string name = fmt::format("{}/{}", layer->name, name_of(parameter.kind));
-      layer->parameters.push_back(layout_.add(name, parameter.kind, parameter.shape, layer->frozen));
+      const bool is_named = std::ranges::count(spec_.layers[i].frozen, parameter.kind) > 0;
+      layer.parameters.push_back(
+          layout_.add({.name = fmt::format("{}/{}", layer.name, name_of(parameter.kind)),
+                       .kind = parameter.kind,
+                       .shape = parameter.shape,
+                       .frozen = layer.frozen || is_named,
+                       .momentum = statistics && norm != nullptr && !layer.frozen ? norm->momentum : 0}));
     }
   }
 }
@@ -196,16 +265,19 @@ void initialize(const Network& network, Initializer initializer, std::uint64_t s
                 const Tensor& block) {
   const auto stream = backend.make_stream();
   std::vector<float> values;
-  for (const ParameterSlice& slice : network.layout().slices()) {
-    const float constant = slice.kind == ParameterKind::scale || slice.kind == ParameterKind::variance ? 1.0f : 0.0f;
-    const Tensor all = slice_of(block, slice);
-    for (std::int64_t first = 0; first < slice.elements(); first += kDrawnAtOnce) {
-      const Shape some{std::min(kDrawnAtOnce, slice.elements() - first)};
-      values.assign(static_cast<std::size_t>(some[0]), constant);
-      if (slice.kind == ParameterKind::weight) fill_weight(values, slice, first, {initializer, seed});
-      backend.copy(*stream, {static_cast<float*>(all.data) + first, some, all.type, all.space},
-                   {values.data(), some, ElementType::f32, MemorySpace::host});
-      stream->synchronize();
+  for (std::size_t i = 0; i < network.layers().size(); ++i) {
+    const NetworkLayer& layer = network.layers()[i];
+    for (const int number : layer.parameters) {
+      const ParameterSlice& slice = network.layout().slice(number);
+      const Tensor all = slice_of(block, slice);
+      for (std::int64_t first = 0; first < slice.elements(); first += kDrawnAtOnce) {
+        const Shape some{std::min(kDrawnAtOnce, slice.elements() - first)};
+        values.resize(static_cast<std::size_t>(some[0]));
+        fill(values, slice, first, {layer, network.spec().layers[i].initializer, {initializer, seed}});
+        backend.copy(*stream, {static_cast<float*>(all.data) + first, some, all.type, all.space},
+                     {values.data(), some, ElementType::f32, MemorySpace::host});
+        stream->synchronize();
+      }
     }
   }
 }

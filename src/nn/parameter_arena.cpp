@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -17,22 +18,24 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // beyond any mac
 
 }  // namespace
 
-int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shape, bool frozen) {
-  const bool trained = !is_statistic(kind);
+int ParameterLayout::add(ParameterSlice slice) {
+  const std::int64_t elements = slice.elements();
+  const bool trained = !is_statistic(slice.kind);
   if (trained && trained_slices_ < slices_.size()) {
-    throw Error(ErrorSource::internal, fmt::format("the slice {} comes after the statistics", name));
+    throw Error(ErrorSource::internal, fmt::format("the slice {} comes after the statistics", slice.name));
   }
-  if (shape.elements() > kMostElements - block_elements_) {
+  if (elements > kMostElements - block_elements_) {
     throw Error(ErrorSource::input,
                 fmt::format("the network has more than {} parameters, {} with its {} among them: use smaller layers",
-                            kMostElements, name, shape.text()));
+                            kMostElements, slice.name, slice.shape.text()));
   }
-  slices_.push_back({std::move(name), kind, shape, block_elements_, frozen});
-  block_elements_ += (shape.elements() + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
+  slice.offset = block_elements_;
+  slices_.push_back(std::move(slice));
+  block_elements_ += (elements + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
   if (trained) {
     ++trained_slices_;
     trained_elements_ = block_elements_;
-    parameters_ += shape.elements();
+    parameters_ += elements;
   }
   return static_cast<int>(slices_.size()) - 1;
 }
@@ -51,6 +54,23 @@ bool matches(const std::string& pattern, const ParameterSlice& slice) {
 
 Tensor slice_of(const Tensor& block, const ParameterSlice& slice) {
   return {static_cast<float*>(block.data) + slice.offset, slice.shape, ElementType::f32, block.space};
+}
+
+// Adjacent statistics of one momentum are blended at once.
+void update_statistics(Backend& backend, Stream& stream, const ParameterLayout& layout,
+                       const StatisticsUpdate& update) {
+  const auto slices = layout.statistics();
+  for (std::size_t i = 0; i < slices.size();) {
+    const ParameterSlice& slice = slices[i];
+    while (i < slices.size() && slices[i].momentum == slice.momentum) ++i;
+    const std::int64_t begin = std::max(update.begin, slice.offset);
+    const std::int64_t end = std::min(update.end, i < slices.size() ? slices[i].offset : layout.block_elements());
+    if (begin >= end) continue;
+    const auto within = [&](const Tensor& block) {
+      return Tensor{static_cast<float*>(block.data) + begin, Shape{end - begin}, ElementType::f32, block.space};
+    };
+    backend.blend(stream, within(update.running), within(update.of_step), static_cast<float>(slice.momentum));
+  }
 }
 
 std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,

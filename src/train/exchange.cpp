@@ -70,12 +70,6 @@ Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<s
     append(owned_,
            owners == Owners::all ? whole : IndexRange{whole.begin + bounds[rank], whole.begin + bounds[rank + 1]});
   }
-  const std::vector<std::int64_t> slice_ends = layout.slice_ends();
-  for (std::size_t i = layout.trained().size(); i < slice_ends.size(); ++i) {
-    const ParameterSlice& slice = layout.slices()[i];
-    if (slice.frozen) continue;
-    for (const IndexRange& piece : intersect(owned_, {slice.offset, slice_ends[i]})) append(owned_statistics_, piece);
-  }
 }
 
 std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges) const {

@@ -48,8 +48,6 @@ class Ownership {
   const std::vector<std::int64_t>& bounds(std::size_t bucket) const { return bounds_.at(bucket); }
   // The ranges that this rank updates, ascending: trained elements and statistics.
   const std::vector<IndexRange>& owned() const noexcept { return owned_; }
-  // What this rank owns of the statistics that follow the batches: those of frozen layers do not.
-  const std::vector<IndexRange>& owned_statistics() const noexcept { return owned_statistics_; }
   // The pieces of these ascending ranges that this rank owns.
   std::vector<OwnedPiece> pieces_of(std::span<const IndexRange> ranges) const;
 
@@ -58,7 +56,6 @@ class Ownership {
   std::vector<std::int64_t> ends_;
   std::vector<std::vector<std::int64_t>> bounds_;
   std::vector<IndexRange> owned_;
-  std::vector<IndexRange> owned_statistics_;
 };
 
 // The elements of each slice, without padding.

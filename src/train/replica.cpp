@@ -242,9 +242,8 @@ void Replica::with_average(const std::function<void()>& work) {
 void Replica::update_owned() {
   optimizer_->apply(*stream_, arena_);
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
-  for (const IndexRange& own : ownership_->owned_statistics()) {
-    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
-                   static_cast<float>(BatchNormSpec::kMomentum));
+  for (const IndexRange& own : ownership_->owned()) {
+    update_statistics(backend_, *stream_, arena_.layout(), {arena_.weights(), arena_.gradients(), own.begin, own.end});
   }
   if (!gathers_weights()) weights_.refresh(*stream_);
 }

@@ -189,6 +189,39 @@ layer = [
   EXPECT_EQ(count(other.err, "--ema 0.8"), 1) << other.err;
 }
 
+TEST(AnyRanks, HaveTheSameResultWithFrozenWhitenedAndDepthwiseLayersAlsoIfKilledAndResumed) {
+  const ScratchFolder folder;
+  const std::string model = folder.file("model.toml");
+  std::ofstream(model) << R"(
+name = "unusual"
+init = "uniform"
+layer = [
+  {name = "whiten", type = "conv2d", channels = 8, kernel = 2, init = "whitening", frozen = ["weight"]},
+  {name = "gelu", type = "gelu"},
+  {name = "depthwise", type = "conv2d", channels = 8, kernel = 3, dilation = 2, groups = 8, init = "dirac"},
+  {name = "norm", type = "batch-norm", momentum = 0.4, epsilon = 1e-12, frozen = ["scale"]},
+  {name = "silu", type = "silu"},
+  {name = "ninth", type = "scale", factor = 0.1111111111111111},
+  {name = "head", type = "linear", units = "classes", bias = false},
+]
+)";
+  const std::string whole = folder.file("whole");
+  const std::string broken = folder.file("broken");
+  const Words more{"--weight-decay", "0.01", "--normalize", "auto", "--digest-every", "1", "--keep-checkpoints", "0"};
+  train(1, small(whole, more, model), {"--checkpoint-every", "1"});
+  Words killed = small(broken, more, model);
+  killed.insert(killed.end(), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
+  EXPECT_NE(run_trainer(4, killed).status, 0);
+  train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
+  const ChildResult runs = run_trainer({"diff", whole, broken});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  const std::string of_step = whole + "/checkpoints/step-000000";
+  const ChildResult steps = run_trainer({"diff", of_step + "01.h5", of_step + "16.h5"});
+  EXPECT_EQ(steps.status, 1);
+  EXPECT_GT(count(steps.out, "whiten/bias"), 0) << steps.out;
+  EXPECT_EQ(count(steps.out, "whiten/weight") + count(steps.out, "norm/scale"), 0) << steps.out;
+}
+
 TEST(AnyRanks, DivergeWithoutTheExactExchangeAndDiffNamesTheStep) {
   const ScratchFolder folder;
   const auto run = [&](int ranks, const Words& more) {

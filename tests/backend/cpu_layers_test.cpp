@@ -185,7 +185,11 @@ TEST(CpuLayers, OfOurOwnGiveTheSameBitsWithAllInstructionSets) {
   EXPECT_EQ(got, (Digests{{"add", {"0936b05c4ced5a87", "c624c30d6e9d070a"}},
                           {"batch-norm", {"6a40128f581de0b4", "4108897c23cf7a3c"}},
                           {"dropout", {"5aa61b5dbff1ee50", "9d2c25d484574ae0"}},
-                          {"global-average-pool", {"77c4c97302a9ac81", "37ecbf6d96efcc47"}}}));
+                          {"gelu", {"b9e7123833e4b425", "bc426cc5dd36ac17"}},
+                          {"global-average-pool", {"77c4c97302a9ac81", "37ecbf6d96efcc47"}},
+                          {"relu6", {"6297cf2be3324a39", "b76bbd4cf6553ac9"}},
+                          {"scale", {"8b0751d2f6e264a3", "23d9536de74c3872"}},
+                          {"silu", {"2bef34858535ec9c", "63e761216f4e94eb"}}}));
 }
 
 // Tiled convolutions are recognized by their rounding.
@@ -207,7 +211,8 @@ TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
 TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
   Device device(make_cpu());
   const ActivationSpec blocked = kCpu.layouts.back().of({2, 20, 3, 3});
-  for (const LayerSpec& spec : std::initializer_list<LayerSpec>{BatchNormSpec{kAdd, kRelu}, AddSpec{}, DropoutSpec{}}) {
+  for (const LayerSpec& spec :
+       std::initializer_list<LayerSpec>{BatchNormSpec{kAdd, kRelu}, AddSpec{}, DropoutSpec{}, ElementwiseSpec{}}) {
     const NetworkCase network{"Padded", 2, {20, 3, 3}, {spec}};
     const NetworkWeights weights(device, network);
     SingleLayer layer(device, spec, {.input = blocked, .residual = takes_residual(spec) ? blocked : ActivationSpec{}},

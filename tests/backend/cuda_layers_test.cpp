@@ -112,9 +112,9 @@ class CudaLayers : public ::testing::TestWithParam<BackendUnderTest> {};
 INSTANTIATE_TEST_SUITE_P(All, CudaLayers, ::testing::Values(kCuda, kCudaInBf16));
 
 TEST_P(CudaLayers, KeepZerosWhereChannelsAreOnlyPadding) {
-  for (const LayerSpec& spec :
-       std::initializer_list<LayerSpec>{BatchNormSpec{kAdd, kRelu}, BatchNormSpec{}, AddSpec{}, DropoutSpec{},
-                                        Pool2dSpec{Pooling::max, 3, 1, 1}, Pool2dSpec{Pooling::average, 3, 1, 1}}) {
+  for (const LayerSpec& spec : std::initializer_list<LayerSpec>{
+           BatchNormSpec{kAdd, kRelu}, BatchNormSpec{}, AddSpec{}, DropoutSpec{}, ElementwiseSpec{},
+           Pool2dSpec{Pooling::max, 3, 1, 1}, Pool2dSpec{Pooling::average, 3, 1, 1}}) {
     SCOPED_TRACE(type_name(spec));
     LayerOfCuda alone(GetParam(), spec, {2, 13, 5, 3});
     alone.layer.forward(alone.values, alone.values);

@@ -82,6 +82,19 @@ inline std::vector<NetworkCase> convolution_cases() {
   };
 }
 
+// Their channels fill whole packs and blocks, except in depthwise convolutions.
+inline std::vector<NetworkCase> grouped_convolution_cases() {
+  return {
+      {"ConvDepthwise", 3, {32, 9, 8}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu, 32}}},
+      {"ConvDepthwiseStridedOf20", 2, {20, 9, 7}, {Conv2dSpec{20, 3, 2, 1, kBias, kRelu, 20}}},
+      {"ConvDepthwiseOfLargeWindows", 2, {48, 8, 9}, {Conv2dSpec{48, 7, 1, 3, kBias, kNoRelu, 48}}},
+      {"ConvOfTwoOutputsPerChannel", 2, {16, 6, 5}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu, 16}}},
+      {"ConvOfGroupsOfFour", 3, {32, 7, 6}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu, 8}}},
+      {"ConvDilated", 3, {16, 9, 11}, {Conv2dSpec{24, 3, 1, 2, kBias, kNoRelu, 1, 2}}},
+      {"ConvDilatedInGroups", 2, {16, 11, 9}, {Conv2dSpec{16, 3, 2, 1, kNoBias, kRelu, 2, 3}}},
+  };
+}
+
 // Single layers.
 inline std::vector<NetworkCase> pool_and_linear_cases() {
   return {
@@ -165,6 +178,7 @@ inline std::vector<NetworkCase> norm_and_dropout_cases() {
   return {
       {"NormOfTheImage", 3, {3, 9, 7}, {BatchNormSpec{kNoAdd, kRelu}}},
       {"NormAfterConvOf20", 4, {3, 9, 7}, {Conv2dSpec{20, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu}}},
+      {"NormOfGreatEpsilon", 3, {20, 4, 5}, {BatchNormSpec{kNoAdd, kNoRelu, 0.5, 0.25}}},
       {"NormAfterConvOf50", 2, {16, 6, 6}, {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, BatchNormSpec{kNoAdd, kNoRelu}}},
       {"NormAfterConvOfFullBlocks", 3, {32, 5, 5}, {Conv2dSpec{64, 3, 1, 1, kNoBias}, BatchNormSpec{kNoAdd, kRelu}}},
       {"DropoutBetweenLinears", 5, {33}, {LinearSpec{30, kBias, kRelu}, DropoutSpec{0.5}, LinearSpec{4, kBias}}},
@@ -172,6 +186,12 @@ inline std::vector<NetworkCase> norm_and_dropout_cases() {
        2,
        {3, 6, 5},
        {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}, DropoutSpec{0.25}, GlobalAveragePoolSpec{}, LinearSpec{3, kBias}}},
+      {"FunctionsOfValues",
+       3,
+       {3, 7, 6},
+       {Conv2dSpec{20, 3, 1, 1, kBias}, ElementwiseSpec{Function::gelu}, Conv2dSpec{6, 3, 1, 0, kBias},
+        ElementwiseSpec{Function::silu}, LinearSpec{5, kBias}, ElementwiseSpec{Function::scale, 7},
+        ElementwiseSpec{Function::relu6}}},
       resnet_like("ResnetOf20Channels", 3, 9, 20),
       resnet_like("ResnetOf32Channels", 2, 8, 32),
       resnet_like("ResnetOfOneSample", 1, 6, 3),
@@ -180,8 +200,8 @@ inline std::vector<NetworkCase> norm_and_dropout_cases() {
 
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
-  for (const auto& cases : {tiled_convolution_cases(), few_channel_convolution_cases(), pool_and_linear_cases(),
-                            chain_cases(), norm_and_dropout_cases()})
+  for (const auto& cases : {tiled_convolution_cases(), few_channel_convolution_cases(), grouped_convolution_cases(),
+                            pool_and_linear_cases(), chain_cases(), norm_and_dropout_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
@@ -201,6 +221,10 @@ inline std::vector<NetworkCase> small_cases() {
        {1, 13, 13},
        {Conv2dSpec{5, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2}, Conv2dSpec{7, 2, 1, 0, kBias, kRelu},
         Pool2dSpec{Pooling::average, 2, 2}, LinearSpec{6, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
+      {"Functions",
+       2,
+       {3, 4, 5},
+       {ElementwiseSpec{Function::gelu}, ElementwiseSpec{Function::scale, 0.5}, ElementwiseSpec{Function::silu}}},
       {"Norm", 3, {3, 4, 5}, {BatchNormSpec{kNoAdd, kNoRelu}}},
       {"NormWithReluAfterConv",
        3,

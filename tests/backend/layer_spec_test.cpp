@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <utility>
 
 namespace tutti {
@@ -51,6 +52,7 @@ TEST(LayerSpec, NormsAddsAndDropoutKeepTheShapeAndTheAverageLeavesOnePixel) {
   expect_words(refusal(GlobalAveragePoolSpec{}, Shape{7}), {"global-average-pool", "image"});
   expect_words(refusal(DropoutSpec{1.0}, kImage), {"dropout", "rate is 1"});
   expect_words(refusal(DropoutSpec{-0.1}, kImage), {"dropout", "rate is -0.1"});
+  expect_words(refusal(ElementwiseSpec{Function::scale, NAN}, kImage), {"scale", "factor is nan"});
 }
 
 TEST(LayerSpec, BatchNormHasScaleShiftAndTheStatisticsThatNoOptimizerTouches) {
@@ -84,6 +86,8 @@ TEST(LayerSpec, BackwardPassesReadTheOutputForReluAndTheInputForSumsOfProducts) 
   EXPECT_EQ(reads(Pool2dSpec{}), std::pair(false, false));
   EXPECT_EQ(reads(GlobalAveragePoolSpec{}), std::pair(false, false));
   EXPECT_EQ(reads(DropoutSpec{}), std::pair(false, false));
+  EXPECT_EQ(reads(ElementwiseSpec{Function::relu6}), std::pair(false, true));
+  EXPECT_EQ(reads(ElementwiseSpec{Function::gelu}), std::pair(true, false));
 }
 
 TEST(LayerSpec, LinearFlattensAnyInput) {

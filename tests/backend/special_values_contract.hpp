@@ -89,6 +89,22 @@ TEST_P(SpecialValuesContract, NanReachesTheOutputThroughRelu) {
   });
 }
 
+TEST_P(SpecialValuesContract, FunctionsAreFiniteForAnyFiniteValueAndHaveTheirLimits) {
+  const std::vector<float> values{0, -0.0f, 1e-30f, 5, -5, 14, -14, 100, -100, 1e38f, -1e38f};
+  for (const Function function : {Function::relu6, Function::gelu, Function::silu}) {
+    for_each_layout({1, 11, 1, 1}, [&](const ActivationSpec& activation) {
+      Alone alone(device_, ElementwiseSpec{function}, {.input = activation});
+      const auto got = alone.layer.forward(values, {});
+      const auto gradient = alone.layer.backward({std::vector<float>(values.size(), 1.0f)}).input;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double x = values[i];
+        EXPECT_NEAR(got[i], reference::value_of({function}, x), 1e-6 * std::max(1.0, x)) << name_of(function) << x;
+        EXPECT_NEAR(gradient[i], reference::derivative_of({function}, x), 1e-6) << name_of(function) << x;
+      }
+    });
+  }
+}
+
 TEST_P(SpecialValuesContract, DropoutDropsTheSameValuesInEveryLayoutAndHoweverTheBatchIsCut) {
   const Shape shape{4, 20, 5, 3};
   const auto values = random_floats(shape.elements(), "dropped");

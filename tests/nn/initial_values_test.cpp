@@ -17,6 +17,7 @@ class Weights {
   Weights(const NetworkSpec& spec, const Shape& image)
       : network_(spec, image, 10), memory_(backend_.allocate(network_.layout().block_bytes())) {}
 
+  Network& network() { return network_; }
   void draw(Initializer initializer, std::uint64_t seed) { initialize(network_, initializer, seed, backend_, block()); }
   std::uint64_t digest() {
     const auto stream = backend_.make_stream();
@@ -73,7 +74,8 @@ TEST_P(InitialValues, HaveTheDocumentedDeviation) {
     const Moments moments = moments_of(values);
     EXPECT_NEAR(moments.mean / sigma, 0, 4 / std::sqrt(static_cast<double>(values.size())));
     EXPECT_NEAR(moments.sigma / sigma, 1, 0.02);
-    const bool uniform = GetParam().initializer == Initializer::xavier;
+    const bool uniform =
+        GetParam().initializer == Initializer::xavier || GetParam().initializer == Initializer::uniform;
     EXPECT_EQ(moments.greatest / sigma > std::sqrt(3.0) + 1e-6, !uniform);
   };
   Weights dense(built_in_model("mlp"), Shape{1, 28, 28});
@@ -95,7 +97,9 @@ INSTANTIATE_TEST_SUITE_P(AllKinds, InitialValues,
                                          InitializerCase{Initializer::xavier, std::sqrt(2.0 / (784 + 256)),
                                                          std::sqrt(2.0 / ((20 + 50) * 25)), "72e154e9b60bf1bc"},
                                          InitializerCase{Initializer::kaiming, std::sqrt(2.0 / 784),
-                                                         std::sqrt(2.0 / (20 * 25)), "2b5aa6568797a21b"}),
+                                                         std::sqrt(2.0 / (20 * 25)), "2b5aa6568797a21b"},
+                                         InitializerCase{Initializer::uniform, std::sqrt(1.0 / (3 * 784)),
+                                                         std::sqrt(1.0 / (3 * 20 * 25)), "b454ff7e21c4faee"}),
                          [](const auto& param_info) { return std::string(name_of(param_info.param.initializer)); });
 
 TEST(InitialValues, OfNormsAndBiasesAreConstants) {
@@ -109,6 +113,44 @@ TEST(InitialValues, OfNormsAndBiasesAreConstants) {
   EXPECT_EQ(values.at("norm/mean"), (std::vector<float>{0, 0}));
   EXPECT_EQ(values.at("norm/variance"), (std::vector<float>{1, 1}));
   EXPECT_EQ(values.at("head/bias"), std::vector<float>(10));
+}
+
+TEST(InitialValues, OfALayerCopyItsInputsOrAreZeroOrGiven) {
+  const Conv2dSpec convolution{.channels = 6, .kernel = 3, .padding = 1};
+  Conv2dSpec grouped = convolution;
+  grouped.groups = 2;
+  NetworkSpec spec{"net",
+                   Initializer::kaiming,
+                   {{"white", convolution},
+                    {"a", convolution},
+                    {"b", grouped},
+                    {"c", convolution},
+                    {"head", LinearSpec{.units = kUnitsFromClasses}}}};
+  const auto values = [&] {
+    Weights weights(spec, Shape{4, 6, 6});
+    weights.network().set_whitening(0, std::vector<float>(6 * 4 * 9, 0.5f));
+    weights.draw(Initializer::kaiming, 3);
+    return weights.values();
+  };
+  const auto drawn = values();
+  const LayerInitializer own[] = {LayerInitializer::whitening, LayerInitializer::dirac, LayerInitializer::dirac,
+                                  LayerInitializer::zero, LayerInitializer::dirac};
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) spec.layers[i].initializer = own[i];
+  const auto got = values();
+  EXPECT_EQ(got.at("white/weight"), std::vector<float>(6 * 4 * 9, 0.5f));
+  EXPECT_EQ(got.at("c/weight"), std::vector<float>(6 * 6 * 9));
+  // By name: filters of as many inputs, the outputs of a group, values of a filter, and the one in its center.
+  const auto expect_copies = [&](const std::string& name, std::size_t inputs, std::size_t group, std::size_t window) {
+    const auto& weight = got.at(name);
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      const std::size_t output = i / (inputs * window) % group;
+      const bool is_copied = i % (inputs * window) == output * window + window / 2;
+      ASSERT_EQ(weight[i], output < inputs ? (is_copied ? 1.0f : 0.0f) : drawn.at(name)[i]) << name << " " << i;
+    }
+  };
+  expect_copies("a/weight", 6, 6, 9);
+  expect_copies("b/weight", 3, 3, 9);
+  expect_copies("head/weight", 6 * 36, 10, 1);
 }
 
 TEST(InitialValues, DependOnTheNameAndNotOnThePositionOfTheLayer) {

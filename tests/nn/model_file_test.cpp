@@ -68,10 +68,10 @@ bias = false
 TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
   const std::string head = "name = \"x\"\n\n[[layer]]\nname = \"a\"\n";
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 3\nrely = true\n"),
-            "net.toml:7: layer 1 has no key 'rely'; it takes bias, input, name, relu, type, units");
+            "net.toml:7: layer 1 has no key 'rely'; it takes bias, frozen, init, input, name, relu, type, units");
   EXPECT_EQ(refusal(head + "type = \"lineal\"\nunits = 3\n"),
             "net.toml:5: 'lineal' is no layer type: conv2d, max-pool2d, average-pool2d, linear, batch-norm, add, "
-            "global-average-pool, dropout");
+            "global-average-pool, dropout, relu6, gelu, silu, scale");
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 0\n"),
             "net.toml:6: 'units' must be a whole number above 0, or \"classes\"");
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\n"), "net.toml:3: layer 1 lacks the key 'channels'");
@@ -80,7 +80,12 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\nchannels = 0\n"),
             "net.toml:7: 'channels' must be a whole number of 1 or more");
   EXPECT_EQ(refusal("init = \"zeros\"\nname = \"x\"\n"),
-            "net.toml:1: 'zeros' is no initializer: it is one of normal, xavier, kaiming");
+            "net.toml:1: 'zeros' is no initializer: it is one of normal, xavier, kaiming, uniform");
+  EXPECT_EQ(
+      refusal(head + "type = \"linear\"\nunits = 1\ninit = \"ones\"\n"),
+      "net.toml:7: 'ones' is no initializer: it is one of normal, xavier, kaiming, uniform, dirac, zero, whitening");
+  EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 1\nfrozen = [\"weights\"]\n"),
+            "net.toml:7: 'weights' is no kind of parameters: it is one of weight, bias, scale, shift, mean, variance");
   EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");
 }
 
@@ -128,13 +133,14 @@ type = "global-average-pool"
 }
 
 // No value is the one that a file may leave out.
-LayerSpec written_in_full(const Conv2dSpec&) { return Conv2dSpec{4, 3, 2, 1, false, true}; }
+LayerSpec written_in_full(const Conv2dSpec&) { return Conv2dSpec{4, 3, 2, 1, false, true, 2, 3}; }
 LayerSpec written_in_full(const Pool2dSpec&) { return Pool2dSpec{Pooling::average, 3, 2, 1}; }
 LayerSpec written_in_full(const LinearSpec&) { return LinearSpec{7, false, true}; }
-LayerSpec written_in_full(const BatchNormSpec&) { return BatchNormSpec{true, true}; }
+LayerSpec written_in_full(const BatchNormSpec&) { return BatchNormSpec{true, true, 0.4, 1e-12}; }
 LayerSpec written_in_full(const AddSpec&) { return AddSpec{true}; }
 LayerSpec written_in_full(const GlobalAveragePoolSpec&) { return GlobalAveragePoolSpec{}; }
 LayerSpec written_in_full(const DropoutSpec&) { return DropoutSpec{0.125}; }
+LayerSpec written_in_full(const ElementwiseSpec&) { return ElementwiseSpec{Function::scale, 1.0 / 9}; }
 
 template <std::size_t... indices>
 std::vector<LayerSpec> one_of_each_layer(std::index_sequence<indices...>) {
@@ -144,6 +150,8 @@ std::vector<LayerSpec> one_of_each_layer(std::index_sequence<indices...>) {
 TEST(ModelFile, ReadsBackEveryKeyOfEveryLayer) {
   for (const LayerSpec& spec : one_of_each_layer(std::make_index_sequence<std::variant_size_v<LayerSpec>>())) {
     NetworkSpec network{.name = "one", .layers = {{"a", spec}}};
+    network.layers.front().initializer = LayerInitializer::dirac;
+    network.layers.front().frozen = {ParameterKind::weight, ParameterKind::bias};
     if (takes_residual(spec)) network.layers.front().residual = kImageName;
     EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
   }
@@ -166,7 +174,8 @@ TEST(ModelFile, NamesTheLineOfAWrongConnection) {
             "net.toml:10: 'residual': no layer before this one is called 'c'");
   EXPECT_EQ(refusal(next + "type = \"add\"\n"), "net.toml:7: layer 2 lacks the key 'residual'");
   EXPECT_EQ(refusal(next + "type = \"batch-norm\"\nresidual = \"a\"\n"),
-            "net.toml:10: layer 2 has no key 'residual'; it takes add, input, name, relu, type");
+            "net.toml:10: layer 2 has no key 'residual'; it takes add, epsilon, frozen, init, input, momentum, name, "
+            "relu, type");
   EXPECT_EQ(refusal(next + "type = \"dropout\"\nrate = 1.0\n"),
             "net.toml:10: 'rate' must be a number of at least 0 and below 1");
   EXPECT_EQ(refusal("name = \"x\"\n[[layer]]\nname = \"image\"\n"),

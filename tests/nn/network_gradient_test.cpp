@@ -93,6 +93,15 @@ std::vector<Case> cases() {
            {"largest", Pool2dSpec{.pooling = Pooling::max, .kernel = 3, .stride = 2, .padding = 1}},
            {"drop", DropoutSpec{.rate = 0.3}},
            {"b", conv(4)}})},
+      {"FunctionsThatReadInputOrOutput",
+       {2, 6, 6},
+       joined(std::vector<LayerNode>{{"a", conv(6)},
+                                     {"gelu", ElementwiseSpec{Function::gelu}},
+                                     {"b", conv(6)},
+                                     {"silu", ElementwiseSpec{Function::silu}},
+                                     {"scale", ElementwiseSpec{Function::scale, 3}, "gelu"},
+                                     {"sum", AddSpec{}, "", "silu"},
+                                     {"relu6", ElementwiseSpec{Function::relu6}}})},
   };
 }
 
@@ -111,9 +120,33 @@ std::vector<Case> smooth_cases_for_bf16() {
       if (auto* norm = std::get_if<BatchNormSpec>(&layer.spec)) norm->relu = false;
       if (auto* add = std::get_if<AddSpec>(&layer.spec)) add->relu = false;
       if (auto* pool = std::get_if<Pool2dSpec>(&layer.spec)) pool->pooling = Pooling::average;
+      if (layer.spec == LayerSpec(ElementwiseSpec{Function::relu6})) layer.spec = ElementwiseSpec{Function::silu};
     }
   }
   return smooth;
+}
+
+TEST(Statistics, AreUpdatedByTheMomentumOfTheirLayers) {
+  const std::vector<LayerNode> layers{{"a", BatchNormSpec{.momentum = 0.25}},
+                                      {"b", BatchNormSpec{.momentum = 0.5}},
+                                      {"c", BatchNormSpec{.momentum = 0.5}},
+                                      {"head", LinearSpec{.units = kUnitsFromClasses}}};
+  const Network network({"norms", {}, layers}, Shape{2, 3, 3}, kClasses);
+  const auto backend = make_cpu_backend();
+  const auto stream = backend->make_stream();
+  const ParameterLayout& layout = network.layout();
+  std::vector<float> running(static_cast<std::size_t>(layout.block_elements()), 1.0f);
+  std::vector<float> of_step(running.size(), 3.0f);
+  const auto block = [&](std::vector<float>& values) {
+    return Tensor{values.data(), Shape{layout.block_elements()}, ElementType::f32, MemorySpace::host};
+  };
+  const std::int64_t begin = layout.slice(network.layers()[1].parameters[2]).offset;
+  update_statistics(*backend, *stream, layout, {block(running), block(of_step), begin});
+  for (const ParameterSlice& slice : layout.slices()) {
+    const bool left = !is_statistic(slice.kind) || slice.offset < begin;
+    const float expected = left ? 1.0f : slice.name.starts_with("a/") ? 1.5f : 2.0f;
+    EXPECT_EQ(running[static_cast<std::size_t>(slice.offset)], expected) << slice.name;
+  }
 }
 
 // A network computed on the CPU, and by the reference in double precision.

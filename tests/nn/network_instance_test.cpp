@@ -110,8 +110,8 @@ class TestedInstance {
     const auto got = slices_of(gradient_memory_);
     for (std::size_t s = 0; s < got.size(); ++s) {
       for (std::size_t i = 0; i < got[s].size(); ++i) {
-        EXPECT_NEAR(got[s][i], expected.slices[s][i], 1e-4 * (1 + std::abs(expected.slices[s][i])))
-            << network_.layout().slices()[s].name;
+        const auto wanted = expected.slices[s][i];
+        EXPECT_NEAR(got[s][i], wanted, 1e-4 * (1 + std::abs(wanted))) << network_.layout().slices()[s].name;
       }
     }
   }

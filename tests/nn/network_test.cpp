@@ -49,9 +49,7 @@ NetworkSpec spec_of(std::vector<LayerNode> layers) {
 const LayerSpec kConvolution = Conv2dSpec{.channels = 4, .kernel = 3, .padding = 1};
 
 TEST(Network, HasBackwardPassesFromTheFirstLayerThatIsTrained) {
-  NetworkSpec spec = built_in_model("lenet");
-  spec.layers.front().frozen = true;
-  const Network network(spec, kImageShape, 10, {"conv2", "dense*2"});
+  const Network network(built_in_model("lenet"), kImageShape, 10, {"conv*", "dense*2"});
   std::map<std::string, bool> backward;
   for (const NetworkLayer& layer : network.layers()) backward[layer.name] = layer.has_backward;
   EXPECT_EQ(
@@ -70,6 +68,9 @@ TEST(Network, RefusesToFreezeNoLayerOrAll) {
   EXPECT_EQ(freeze("conv3"),
             "--freeze conv3: no layer of lenet has such a name, as conv1; a * stands for any characters");
   EXPECT_EQ(freeze("*"), "all layers of lenet are frozen: leave one to train");
+  NetworkSpec spec = spec_of({{"norm", BatchNormSpec{}}});
+  spec.layers.front().frozen = {ParameterKind::mean};
+  EXPECT_EQ(refusal(spec, kImageShape), "layer norm: it has no mean that could be frozen");
 }
 
 TEST(Network, NamesTheLayerThatDoesNotFitAndTheLeastSize) {

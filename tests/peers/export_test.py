@@ -40,6 +40,18 @@ bias = false
 [[layer]]
 name = "in-proj.norm"
 type = "batch-norm"
+epsilon = 0.01
+momentum = 0.5
+[[layer]]
+name = "in-proj.groups"
+type = "conv2d"
+channels = 6
+kernel = 3
+padding = 2
+groups = 3
+dilation = 2
+init = "dirac"
+frozen = ["bias"]
 [[layer]]
 name = "pool"
 type = "max-pool2d"
@@ -77,6 +89,19 @@ input = "x"
 residual = "lambda.pool"
 add = true
 relu = true
+[[layer]]
+name = "gelu"
+type = "gelu"
+[[layer]]
+name = "silu"
+type = "silu"
+[[layer]]
+name = "larger"
+type = "scale"
+factor = 3
+[[layer]]
+name = "clip"
+type = "relu6"
 [[layer]]
 name = "drop1"
 type = "dropout"

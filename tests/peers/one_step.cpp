@@ -1,13 +1,13 @@
-// One training step of a built-in network on a batch from a file, for comparison with PyTorch's:
+// One training step of a network on a batch from a file, for comparison with PyTorch's:
 //
 //   one_step IN.h5 OUT.h5
 //
-// IN: texts /model and /precision; /classes i32; /images f32 N, C, H, W; /labels i32 N; /parameters/... and
-// /statistics/... f32. OUT: /loss and /evaluation_loss f64; /gradients/... f32; /statistics/... f32, the running ones
-// after the step, with which the evaluation runs; the weights stay as they came.
+// IN: texts /model, that of its model file, and /precision; /classes i32; /images f32 N, C, H, W; /labels i32 N;
+// /parameters/... and /statistics/... f32. OUT: /loss and /evaluation_loss f64; /gradients/... f32; /statistics/...
+// f32, the running ones after the step, with which the evaluation runs; the weights stay as they came.
 
 #include "tutti/base/error.hpp"
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/nn/network_instance.hpp"
 #include "tutti/storage/array_file.hpp"
@@ -35,7 +35,7 @@ std::vector<T> read_array(const ArrayFile& file, const std::string& name) {
 }
 
 Network network_of(const ArrayFile& file) {
-  return Network(built_in_model(file.read_text("/model")), file.shape("/images").without_first(),
+  return Network(parse_model(file.read_text("/model"), "/model"), file.shape("/images").without_first(),
                  read_array<std::int32_t>(file, "/classes").front());
 }
 
@@ -65,8 +65,7 @@ class OneStep {
   void run(MemoryFileWriter& results) {
     const double loss = pass(LayerMode::training);
     instance_.backward(*stream_, tensor(gradients_), 1, [](std::int64_t) {});
-    backend_->blend(*stream_, statistics_of(values_), statistics_of(gradients_),
-                    static_cast<float>(BatchNormSpec::kMomentum));
+    update_statistics(*backend_, *stream_, layout(), {tensor(values_), tensor(gradients_)});
     const double evaluation_loss = pass(LayerMode::evaluation);
     results.add("/loss", Shape{}, std::array{loss});
     results.add("/evaluation_loss", Shape{}, std::array{evaluation_loss});
@@ -79,11 +78,6 @@ class OneStep {
   std::int64_t samples() const { return static_cast<std::int64_t>(labels_.size()); }
   Buffer block() { return backend_->allocate(layout().block_bytes()); }
   Tensor tensor(const Buffer& block) const { return block.view(Shape{layout().block_elements()}, ElementType::f32); }
-  Tensor statistics_of(const Buffer& block) const {
-    const std::int64_t begin = layout().trained_elements();
-    return block.view(Shape{layout().block_elements() - begin}, ElementType::f32,
-                      static_cast<std::size_t>(begin) * sizeof(float));
-  }
 
   void fill(const std::string& group, const ParameterSlice& slice, const ArrayFile& file) {
     std::vector<float> values(static_cast<std::size_t>(slice.elements()));

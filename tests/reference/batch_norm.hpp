@@ -41,7 +41,7 @@ inline Array forward(const BatchNormSpec& spec, const ForwardInputs& pass, std::
     const bool training = pass.mode == LayerMode::training;
     const double mean = training ? batch[static_cast<std::size_t>(c)].mean : parameters[2][c];
     const double variance = training ? batch[static_cast<std::size_t>(c)].variance : parameters[3][c];
-    const double normal = (pass.input[i] - mean) / std::sqrt(variance + BatchNormSpec::kEpsilon);
+    const double normal = (pass.input[i] - mean) / std::sqrt(variance + spec.epsilon);
     output[i] = normal * parameters[0][c] + parameters[1][c];
     if (spec.add) output[i] += (*pass.residual)[i];
     if (spec.relu) output[i] = relu(output[i]);
@@ -53,7 +53,7 @@ inline Gradients backward(const BatchNormSpec& spec, const BackwardInputs& pass,
   const Array gradient = masked(pass, spec.relu);
   const auto batch = batch_moments(pass.input);
   const auto inverse = [&](std::int64_t c) {
-    return 1 / std::sqrt(batch[static_cast<std::size_t>(c)].variance + BatchNormSpec::kEpsilon);
+    return 1 / std::sqrt(batch[static_cast<std::size_t>(c)].variance + spec.epsilon);
   };
   const auto normal = [&](std::int64_t i) {
     const std::int64_t c = norm_channel(pass.input.shape, i);

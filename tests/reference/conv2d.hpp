@@ -26,16 +26,18 @@ void for_each_product(const Conv2dSpec& spec, const Shape& input, const Shape& o
   const std::int64_t images = output[0];
   for (std::int64_t n = 0; n < images; ++n)
     for (std::int64_t o = 0; o < to.channels; ++o)
-      for (std::int64_t c = 0; c < from.channels; ++c)
+      for (std::int64_t c = 0; c < from.channels / spec.groups; ++c)
         for (std::int64_t ky = 0; ky < spec.kernel; ++ky)
           for (std::int64_t kx = 0; kx < spec.kernel; ++kx)
             for (std::int64_t y = 0; y < to.height; ++y) {
-              const std::int64_t weight = ((o * from.channels + c) * spec.kernel + ky) * spec.kernel + kx;
-              const std::int64_t h = y * spec.stride + ky - spec.padding;
+              const std::int64_t inputs = from.channels / spec.groups;
+              const std::int64_t weight = ((o * inputs + c) * spec.kernel + ky) * spec.kernel + kx;
+              const std::int64_t channel = o * spec.groups / to.channels * inputs + c;
+              const std::int64_t h = y * spec.stride + ky * spec.dilation - spec.padding;
               if (h < 0 || h >= from.height) continue;
               for (std::int64_t x = 0; x < to.width; ++x) {
-                const std::int64_t w = x * spec.stride + kx - spec.padding;
-                if (w >= 0 && w < from.width) visit(from.row(n, c, h) + w, to.row(n, o, y) + x, weight);
+                const std::int64_t w = x * spec.stride + kx * spec.dilation - spec.padding;
+                if (w >= 0 && w < from.width) visit(from.row(n, channel, h) + w, to.row(n, o, y) + x, weight);
               }
             }
 }

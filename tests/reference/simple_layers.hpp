@@ -1,5 +1,6 @@
 #pragma once
-// The layers without parameters and windows by their definitions: add, global average pool, dropout.
+// The layers without parameters and windows by their definitions: add, global average pool, dropout, and functions of
+// single values.
 
 #include "tutti/backend/layer_spec.hpp"
 #include "tutti/base/random.hpp"
@@ -67,6 +68,35 @@ inline Gradients backward(const DropoutSpec& spec, const BackwardInputs& pass, s
   Gradients result{pass.output_gradient, {}};
   const Array factors = dropout_factors(spec, pass.input.shape, pass.place, pass.random_purpose);
   for (std::int64_t i = 0; i < pass.input.shape.elements(); ++i) result.input[i] *= factors[i];
+  return result;
+}
+
+inline double value_of(const ElementwiseSpec& spec, double x) {
+  if (spec.function == Function::gelu) return x * std::erfc(-x / std::sqrt(2.0)) / 2;
+  if (spec.function == Function::silu) return x / (1 + std::exp(-x));
+  if (spec.function == Function::scale) return x * spec.factor;
+  return x > 6 ? 6 : relu(x);
+}
+
+inline double derivative_of(const ElementwiseSpec& spec, double x) {
+  if (spec.function == Function::gelu) {
+    return std::erfc(-x / std::sqrt(2.0)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(8 * std::atan(1.0));
+  }
+  const double sigmoid = 1 / (1 + std::exp(-x));
+  if (spec.function == Function::silu) return sigmoid + x * sigmoid * (1 - sigmoid);
+  if (spec.function == Function::scale) return spec.factor;
+  return x > 0 && x < 6 ? 1 : 0;
+}
+
+inline Array forward(const ElementwiseSpec& spec, const Array& input, std::span<const Array>) {
+  Array output = input;
+  for (double& value : output.values) value = value_of(spec, value);
+  return output;
+}
+
+inline Gradients backward(const ElementwiseSpec& spec, const BackwardInputs& pass, std::span<const Array>) {
+  Gradients result{pass.output_gradient, {}};
+  for (std::int64_t i = 0; i < pass.input.shape.elements(); ++i) result.input[i] *= derivative_of(spec, pass.input[i]);
   return result;
 }
 

@@ -47,8 +47,8 @@ void for_each_tap(const ConvolutionShape& shape, std::int64_t sample, const Visi
     for (std::int64_t column = 0; column < columns; ++column) {
       for (std::int64_t i = 0; i < shape.kernel_height; ++i) {
         for (std::int64_t j = 0; j < shape.kernel_width; ++j) {
-          const std::int64_t y = row * shape.stride + i - shape.padding;
-          const std::int64_t x = column * shape.stride + j - shape.padding;
+          const std::int64_t y = row * shape.stride + i * shape.dilation - shape.padding;
+          const std::int64_t x = column * shape.stride + j * shape.dilation - shape.padding;
           if (y < 0 || y >= shape.height || x < 0 || x >= shape.width) continue;
           visit((sample * rows + row) * columns + column, (sample * shape.height + y) * shape.width + x,
                 i * shape.kernel_width + j);
@@ -75,9 +75,10 @@ class Naive {
     for (std::int64_t n = 0; n < shape_.samples; ++n) {
       for_each_tap(shape_, n, [&](std::int64_t to, std::int64_t from, std::int64_t position) {
         for (std::int64_t c = 0; c < shape_.channels; ++c) {
+          const std::int64_t first = c / per_group() * group_outputs();
           add_scaled(input[index(from * shape_.channels + c)],
-                     &by_channel[index((position * shape_.channels + c) * shape_.outputs)],
-                     &output[index(to * shape_.outputs)], shape_.outputs);
+                     &by_channel[index((position * per_group() + c % per_group()) * shape_.outputs + first)],
+                     &output[index(to * shape_.outputs + first)], group_outputs());
         }
       });
     }
@@ -91,9 +92,8 @@ class Naive {
     for (std::int64_t n = 0; n < shape_.samples; ++n) {
       for_each_tap(shape_, n, [&](std::int64_t from, std::int64_t to, std::int64_t position) {
         for (std::int64_t k = 0; k < shape_.outputs; ++k) {
-          add_scaled(gradient[index(from * shape_.outputs + k)],
-                     &filters[index(k * taps() + position * shape_.channels)], &result[index(to * shape_.channels)],
-                     shape_.channels);
+          add_scaled(gradient[index(from * shape_.outputs + k)], &filters[index(k * taps() + position * per_group())],
+                     &result[index(to * shape_.channels + first_input(k))], per_group());
         }
       });
     }
@@ -110,8 +110,8 @@ class Naive {
       std::ranges::fill(of_sample, 0.0f);
       for_each_tap(shape_, n, [&](std::int64_t from, std::int64_t at, std::int64_t position) {
         for (std::int64_t k = 0; k < shape_.outputs; ++k) {
-          add_scaled(gradient[index(from * shape_.outputs + k)], &input[index(at * shape_.channels)],
-                     &of_sample[index(k * taps() + position * shape_.channels)], shape_.channels);
+          add_scaled(gradient[index(from * shape_.outputs + k)], &input[index(at * shape_.channels + first_input(k))],
+                     &of_sample[index(k * taps() + position * per_group())], per_group());
         }
       });
       add_scaled(1, of_sample.data(), result.data(), weights());
@@ -121,7 +121,10 @@ class Naive {
 
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-  std::int64_t taps() const { return shape_.kernel_height * shape_.kernel_width * shape_.channels; }
+  std::int64_t per_group() const { return shape_.group_channels(); }
+  std::int64_t group_outputs() const { return shape_.outputs / shape_.groups; }
+  std::int64_t first_input(std::int64_t output) const { return output / group_outputs() * per_group(); }
+  std::int64_t taps() const { return shape_.kernel_height * shape_.kernel_width * per_group(); }
   std::int64_t weights() const { return shape_.outputs * taps(); }
   std::int64_t inputs() const { return shape_.samples * shape_.height * shape_.width * shape_.channels; }
   std::int64_t outputs() const {

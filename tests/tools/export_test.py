@@ -34,6 +34,16 @@ type = "conv2d"
 channels = 4
 kernel = 3
 [[layer]]
+name = "second"
+type = "conv2d"
+channels = 4
+kernel = 3
+padding = 2
+groups = 2
+dilation = 2
+init = "dirac"
+frozen = ["weight"]
+[[layer]]
 name = "pool"
 type = "max-pool2d"
 kernel = 3
@@ -48,12 +58,27 @@ name = "norm"
 type = "batch-norm"
 residual = "mean"
 add = true
+momentum = 0.25
+epsilon = 1e-3
 [[layer]]
 name = "sum"
 type = "add"
 input = "mean"
 residual = "norm"
 relu = true
+[[layer]]
+name = "clip"
+type = "relu6"
+[[layer]]
+name = "smooth"
+type = "gelu"
+[[layer]]
+name = "smoother"
+type = "silu"
+[[layer]]
+name = "smaller"
+type = "scale"
+factor = 0.25
 [[layer]]
 name = "all"
 type = "global-average-pool"

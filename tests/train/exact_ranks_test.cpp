@@ -58,7 +58,7 @@ class Row {
     options.last_batch =
         std::array{LastBatch::keep, LastBatch::discard, LastBatch::rollover, LastBatch::discard}.at(two_bits(5, 10));
     options.max_workers = bit(15) ? 2 : 1;
-    spec.model.layers[1].frozen = bit(12);
+    if (bit(12)) spec.frozen = {spec.model.layers[1].name};
     if (bit(3)) options.average = {.decay = 0.9, .lookahead = bit(12) ? 3 : 0};
     if (number_ == 16) {
       options.num_parts = 12;
@@ -201,7 +201,7 @@ TEST(ExactRanks, ResumeFromACheckpointOfOtherRanksToTheSameBits) {
     spec.options.average = {.decay = 0.9, .lookahead = shards ? 3 : 0};
     spec.options.learning_rate.schedule = Schedule::linear;
     spec.options.schedule_epochs = 4;
-    spec.model.layers[1].frozen = true;
+    spec.frozen = {spec.model.layers[1].name};
     spec.ranks = 3;
     const std::string uninterrupted = reports_of({spec}, data.pair)[0];
     std::string resumed;

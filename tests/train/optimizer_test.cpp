@@ -23,7 +23,7 @@ using testing_support::random_floats;
 constexpr int kSteps = 4;
 constexpr double kRate = 0.1;
 
-// The layout has odd extents, every kind of parameter, and one tensor longer than a block of the norms.
+// The layout has odd extents, every kind of parameter, one tensor longer than a block of the norms, and a frozen one.
 ParameterLayout odd_layout() {
   ParameterLayout layout;
   layout.add("head/weight", ParameterKind::weight, Shape{3, 7});
@@ -31,6 +31,7 @@ ParameterLayout odd_layout() {
   layout.add("norm/scale", ParameterKind::scale, Shape{5});
   layout.add("norm/shift", ParameterKind::shift, Shape{5});
   layout.add("conv/weight", ParameterKind::weight, Shape{5, 911});
+  layout.add({.name = "stem/weight", .kind = ParameterKind::weight, .shape = Shape{7}, .frozen = true});
   layout.add("norm/mean", ParameterKind::mean, Shape{5});
   return layout;
 }
@@ -55,7 +56,8 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   std::vector<reference::Tensor> tensors_of(const std::vector<float>& block) const {
     std::vector<reference::Tensor> tensors;
     for (const ParameterSlice& slice : layout_.trained()) {
-      const bool spared = GetParam().options.exempts_norms_and_biases && slice.kind != ParameterKind::weight;
+      const bool is_weight = slice.kind == ParameterKind::weight;
+      const bool spared = slice.frozen || (GetParam().options.exempts_norms_and_biases && !is_weight);
       const auto begin = block.begin() + slice.offset;
       tensors.push_back({.values = {begin, begin + slice.elements()}, .spared = spared});
     }
@@ -75,6 +77,7 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   std::vector<float> gradients_of(int step) const {
     std::vector<float> block(static_cast<std::size_t>(layout_.block_elements()));
     for (const ParameterSlice& slice : layout_.slices()) {
+      if (slice.frozen) continue;
       const auto values = random_floats(slice.elements(), slice.name + std::to_string(step), GetParam().gradient_size);
       std::ranges::copy(values, block.begin() + slice.offset);
     }
@@ -126,8 +129,8 @@ TEST_P(OptimizerFormula, IsThatOfPyTorchOverMultipleSteps) {
   ASSERT_EQ(slots.size(), expected.state().size());
   for (const OptimizerSlot& slot : slots) expect_near(slot.block, expected.state().at(slot.name), slot.name);
   const auto end = device_.download<float>(arena_.weights());
-  for (std::int64_t i = layout_.trained_elements(); i < layout_.block_elements(); ++i) {
-    EXPECT_EQ(end[static_cast<std::size_t>(i)], start[static_cast<std::size_t>(i)]) << "statistics, element " << i;
+  for (std::int64_t i = layout_.slice(5).offset; i < layout_.block_elements(); ++i) {
+    EXPECT_EQ(end[static_cast<std::size_t>(i)], start[static_cast<std::size_t>(i)]) << "frozen or statistics, " << i;
   }
 }
 

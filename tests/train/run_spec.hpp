@@ -26,6 +26,7 @@ namespace tutti {
 struct RunSpec {
   int ranks = 1;
   NetworkSpec model;
+  std::vector<std::string> frozen{};  // as of Network
   Precision precision = Precision::fp32;
   TrainerOptions options;
   std::string from{};              // the checkpoint that it starts from
@@ -80,7 +81,7 @@ inline std::string report_of_rank(const RunSpec& spec, World& world, const DataP
   if (spec.wrap) communicator = spec.wrap(world, std::move(communicator));
   const bool norms_globally = spec.options.batch_norm == BatchNorm::global;
   const auto norm_communicator = norms_globally ? make_mpi_library_communicator(world) : nullptr;
-  const Network network(spec.model, data.train->info().image, data.train->info().classes);
+  const Network network(spec.model, data.train->info().image, data.train->info().classes, spec.frozen);
   TrainerOptions options = spec.options;
   options.digest_every_steps = spec.digest_every;
   options.log_every_steps = 1;

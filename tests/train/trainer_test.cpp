@@ -56,11 +56,7 @@ TEST(Trainer, EndedByStepsInsideAnEpochReportsThePartialEpoch) {
 TEST(Trainer, KeepsFrozenParametersAndStatistics) {
   TrainerOptions options = small();
   options.optimizer.weight_decay = 0.1;
-  RunData data{.model = small_resnet()};
-  for (LayerNode& layer : data.model.layers) {
-    layer.frozen = layer.name.starts_with("stem.") || layer.name == "block2.norm";
-  }
-  TrainingRun run(options, data);
+  TrainingRun run(options, {.model = small_resnet(), .frozen = {"stem.*", "block2.norm"}});
   const TrainState before = run.trainer.snapshot();
   Recorder seen;
   run.trainer.run(seen);

@@ -44,6 +44,7 @@ layer = [
 struct RunData {
   std::string name = "synthetic:100x1x8x8:3";
   NetworkSpec model = built_in_model("mlp");
+  std::vector<std::string> frozen{};  // as of Network
 };
 
 class TrainingRun {
@@ -52,7 +53,7 @@ class TrainingRun {
       : backend_(make_cpu_backend()),
         communicator_(make_solo_communicator()),
         data_(open_small(data.name)),
-        network_(data.model, data_.pair.train->info().image, data_.pair.train->info().classes),
+        network_(data.model, data_.pair.train->info().image, data_.pair.train->info().classes, data.frozen),
         trainer({.backend = *backend_,
                  .communicator = *communicator_,
                  .network = network_,

@@ -4,6 +4,7 @@ Checkpoints contain that text, and may come from anywhere. A value that is not a
 writes one is refused, since the text becomes source of modules."""
 
 import dataclasses
+import math
 import re
 import tomllib
 from typing import Iterator
@@ -11,8 +12,6 @@ from typing import Iterator
 from exporting.errors import ExportError
 
 IMAGE = "image"  # the name of the image as a layer's input
-EPSILON = 1e-5  # of batch norm
-MOMENTUM = 0.1  # likewise: the share of each step's statistics in the running ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +22,8 @@ class Conv2d:
     padding: int = 0
     bias: bool = True
     relu: bool = False
+    groups: int = 1
+    dilation: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Linear:
 class BatchNorm:
     add: bool = False
     relu: bool = False
+    momentum: float = 0.1  # the share of each step's statistics in the running ones
+    epsilon: float = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +70,31 @@ class Dropout:
     rate: float
 
 
-Spec = Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout
+@dataclasses.dataclass(frozen=True)
+class Relu6:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Gelu:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Silu:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    factor: float
+
+
+Spec = (Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout | Relu6 | Gelu |
+        Silu | Scale)
 SPECS = {"conv2d": Conv2d, "max-pool2d": MaxPool2d, "average-pool2d": AveragePool2d, "linear": Linear,
-         "batch-norm": BatchNorm, "add": Add, "global-average-pool": GlobalAveragePool, "dropout": Dropout}
+         "batch-norm": BatchNorm, "add": Add, "global-average-pool": GlobalAveragePool, "dropout": Dropout,
+         "relu6": Relu6, "gelu": Gelu, "silu": Silu, "scale": Scale}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +143,8 @@ def parse(text: str, origin: str) -> Model:
 
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+", re.ASCII)  # of a layer
 FIELDS = {"kernel": "number", "stride": "number", "channels": "number", "padding": "number", "units": "units",
-          "rate": "share", "bias": "flag", "relu": "flag", "add": "flag"}
+          "groups": "number", "dilation": "number", "rate": "share", "factor": "real", "momentum": "real",
+          "epsilon": "real", "bias": "flag", "relu": "flag", "add": "flag"}
 LEAST = {"padding": 0}  # of numbers; all others are 1 or more
 GREATEST = 1 << 31
 
@@ -127,15 +153,16 @@ def is_of_kind(field: str, value: object) -> bool:
     match FIELDS.get(field):
         case "flag":
             return isinstance(value, bool)
-        case "share":
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1
+        case "share" | "real" as kind:
+            is_real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            return is_real and (kind == "real" or 0 <= value < 1)
         case "units" if value == "classes":
             return True
     return type(value) is int and LEAST.get(field, 1) <= value < GREATEST
 
 
 def layer_of(table: dict, earlier: list[str], origin: str) -> Layer:
-    keys = dict(table)
+    keys = {key: value for key, value in table.items() if key not in ("init", "frozen")}  # which concern training
     name, word = keys.pop("name"), keys.pop("type")
     source, residual = keys.pop("input", earlier[-1]), keys.pop("residual", None)
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in earlier:
@@ -176,7 +203,7 @@ def image_channels(model: Model, shapes: Shapes) -> int | None:
             continue
         match layer.spec:
             case Conv2d():
-                return shapes[f"/parameters/{layer.name}/weight"][1]
+                return shapes[f"/parameters/{layer.name}/weight"][1] * layer.spec.groups
             case BatchNorm():
                 return shapes[f"/parameters/{layer.name}/scale"][0]
             case Linear():
@@ -193,7 +220,8 @@ def fits(model: Model, shapes: Shapes, image: Image) -> bool:
         channels, *extents = outputs[layer.source]
         match layer.spec:
             case Conv2d() | MaxPool2d() | AveragePool2d() as spec:
-                extents = [(extent + 2 * spec.padding - spec.kernel) // spec.stride + 1 for extent in extents]
+                window = (spec.kernel - 1) * getattr(spec, "dilation", 1) + 1
+                extents = [(extent + 2 * spec.padding - window) // spec.stride + 1 for extent in extents]
                 channels = spec.channels if isinstance(spec, Conv2d) else channels
             case GlobalAveragePool():
                 extents = [1, 1]

@@ -60,7 +60,9 @@ class Builder:
         spec, steps = layer.spec, []
         if isinstance(spec, nets.Linear) and layer.source not in self.vectors:
             steps.append(Step("Flatten", [], {"axis": 1}, "flatten"))
-        if not isinstance(spec, nets.Add):
+        if isinstance(spec, nets.Relu6 | nets.Gelu | nets.Silu | nets.Scale):
+            steps = self.elementwise_steps(layer)
+        elif not isinstance(spec, nets.Add):
             operator, attributes = operator_of(spec)
             steps.append(Step(operator, self.arrays_of(layer), attributes))
         if layer.residual is not None:
@@ -68,6 +70,22 @@ class Builder:
         if getattr(spec, "relu", False):
             steps.append(Step("Relu", [], word="relu"))
         return steps
+
+    def elementwise_steps(self, layer: Layer) -> list[Step]:
+        def scalar(name: str, number: float) -> str:
+            return self.array(f"{layer.name}/{name}", np.float32(number))
+
+        given = self.outputs[layer.source]
+        match layer.spec:
+            case nets.Relu6():
+                return [Step("Clip", [scalar("least", 0), scalar("greatest", 6)])]
+            case nets.Silu():
+                return [Step("Sigmoid", [], word="sigmoid"), Step("Mul", [given])]
+            case nets.Scale(factor=factor):
+                return [Step("Mul", [scalar("factor", factor)])]
+        return [Step("Mul", [scalar("root", 0.5**0.5)], word="scaled"), Step("Erf", [], word="erf"),
+                Step("Add", [scalar("one", 1)], word="shifted"), Step("Mul", [given], word="product"),
+                Step("Mul", [scalar("half", 0.5)])]
 
     def add_steps(self, layer: str, steps: list[Step]) -> None:
         for step in steps:
@@ -91,7 +109,7 @@ def operator_of(spec: nets.Spec) -> tuple[str, dict]:
     """The first operator of a layer, and its attributes."""
     match spec:
         case nets.Conv2d():
-            return "Conv", window(spec)
+            return "Conv", window(spec) | {"group": spec.groups, "dilations": [spec.dilation] * 2}
         case nets.MaxPool2d():
             return "MaxPool", window(spec)
         case nets.AveragePool2d():
@@ -99,7 +117,7 @@ def operator_of(spec: nets.Spec) -> tuple[str, dict]:
         case nets.Linear():
             return "Gemm", {"transB": 1}
         case nets.BatchNorm():
-            return "BatchNormalization", {"epsilon": nets.EPSILON, "momentum": 1 - nets.MOMENTUM}
+            return "BatchNormalization", {"epsilon": float(spec.epsilon), "momentum": 1 - float(spec.momentum)}
         case nets.GlobalAveragePool():
             return "GlobalAveragePool", {}
         case nets.Dropout():

@@ -86,10 +86,16 @@ class Writer:
         bias = "" if getattr(spec, "bias", True) else ", bias=False"
         match spec:
             case nets.Conv2d():
-                return f"nn.Conv2d({weight[1]}, {weight[0]}, {spec.kernel}{window(spec, 1)}{bias})"
+                more = "".join(f", {key}={getattr(spec, key)}" for key in ("groups", "dilation")
+                               if getattr(spec, key) != 1)
+                return f"nn.Conv2d({weight[1] * spec.groups}, {weight[0]}, {spec.kernel}{window(spec, 1)}{more}{bias})"
             case nets.Linear():
                 return f"nn.Linear({weight[1]}, {weight[0]}{bias})"
-        return f"nn.BatchNorm2d({self.array(layer, 'scale').shape[0]})"  # its eps and momentum are PyTorch's defaults
+        usual = nets.BatchNorm()
+        more = "".join(f", {word}={getattr(spec, key)!r}"
+                       for word, key in (("eps", "epsilon"), ("momentum", "momentum"))
+                       if getattr(spec, key) != getattr(usual, key))
+        return f"nn.BatchNorm2d({self.array(layer, 'scale').shape[0]}{more})"
 
     def array(self, layer: Layer, kind: str):
         return self.checkpoint.array(f"/parameters/{layer.name}/{kind}")
@@ -144,12 +150,19 @@ class Writer:
             case nets.Dropout(rate=rate):
                 self.functions.add("dropout")
                 return f"dropout({given}, {rate}, self.training)"
+            case nets.Scale(factor=factor):
+                return f"{given} * {float(factor)!r}"
+            case nets.Relu6() | nets.Gelu() | nets.Silu() as spec:
+                function = type(spec).__name__.lower()
+                self.functions.add(function)
+                return f"{function}({given})"
             case nets.Linear() if layer.source not in self.vectors:
                 return f"{place_of(layer.name)}({given}.flatten(1))"
         return f"{place_of(layer.name)}({given})"
 
 
-TAKEN = {"x", "self", "torch", "nn", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "dropout"}
+TAKEN = {"x", "self", "torch", "nn", "relu", "relu6", "gelu", "silu", "max_pool2d", "avg_pool2d",
+         "adaptive_avg_pool2d", "dropout"}
 
 
 def window(spec: nets.Conv2d | nets.MaxPool2d | nets.AveragePool2d, usual_stride: int) -> str:

@@ -15,6 +15,7 @@ import argparse
 import copy
 import dataclasses
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,9 +53,13 @@ CASES = [
     Case("resnet18", 16, (1, 28, 28)),
     Case("resnet18", 16, (3, 28, 28)),
     Case("resnet50", 8, (3, 64, 64)),
+    Case("cifar-net", 16, (3, 32, 32)),
+    Case("convnext-bn", 16, (3, 32, 32)),
+    Case("mobilenet_v2", 16, (3, 64, 64)),
     Case("lenet", 32, (1, 28, 28), "bf16"),
     Case("resnet18", 16, (1, 28, 28), "bf16"),
     Case("resnet50", 8, (3, 64, 64), "bf16"),
+    Case("cifar-net", 16, (3, 32, 32), "bf16"),
 ]
 
 
@@ -94,6 +99,10 @@ def arrays(tensors) -> dict[str, np.ndarray]:
     return {name: tensor.detach().to(torch.float64).numpy() for name, tensor in tensors}
 
 
+def trained(network: nn.Module):
+    return ((name, weight) for name, weight in named_tensors(network) if weight.requires_grad)
+
+
 def pytorch_step(network: nn.Module, images: torch.Tensor, labels: torch.Tensor, autocast: bool = False) -> Step:
     """Computes a step, whose gradients and running statistics stay in the network."""
     images = images.to(next(network.parameters()).dtype)
@@ -105,7 +114,7 @@ def pytorch_step(network: nn.Module, images: torch.Tensor, labels: torch.Tensor,
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         network.eval()
         evaluation = nn.functional.cross_entropy(network(images), labels)
-    gradients = arrays((name, weight.grad) for name, weight in named_tensors(network))
+    gradients = arrays((name, weight.grad) for name, weight in trained(network))
     return Step(loss.item(), evaluation.item(), gradients, arrays(named_tensors(network, statistics=True)))
 
 
@@ -113,7 +122,7 @@ def tutti_step(program: str, case: Case, network: nn.Module, images: torch.Tenso
     with tempfile.TemporaryDirectory() as folder:
         given, got = f"{folder}/batch.h5", f"{folder}/step.h5"
         with h5py.File(given, "w") as file:
-            file["model"], file["precision"], file["classes"] = case.network, case.precision, np.int32(CLASSES)
+            file["model"], file["precision"], file["classes"] = model_text(case), case.precision, np.int32(CLASSES)
             file["images"], file["labels"] = images.numpy(), labels.numpy().astype(np.int32)
             for group, statistics in (("parameters", False), ("statistics", True)):
                 for name, tensor in named_tensors(network, statistics):
@@ -123,8 +132,14 @@ def tutti_step(program: str, case: Case, network: nn.Module, images: torch.Tenso
         with h5py.File(got) as file:
             def read(group: str, names) -> dict[str, np.ndarray]:
                 return {name: file[f"{group}/{name}"][()].astype(np.float64) for name, _ in names}
-            return Step(file["loss"][()], file["evaluation_loss"][()], read("gradients", named_tensors(network)),
+            return Step(file["loss"][()], file["evaluation_loss"][()], read("gradients", trained(network)),
                         read("statistics", named_tensors(network, statistics=True)))
+
+
+def model_text(case: Case) -> str:
+    """Its dropout draws other random numbers than PyTorch's, so that both are without."""
+    text = (ROOT / f"jobs/models/{case.network}.toml").read_text(encoding="utf-8")
+    return re.sub(r"^rate = .*", "rate = 0", text, flags=re.MULTILINE)
 
 
 def norm_of(values) -> float:

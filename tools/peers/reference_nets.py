@@ -5,7 +5,7 @@ from typing import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import max_pool2d, relu
+from torch.nn.functional import gelu, max_pool2d, relu
 
 
 def rectified(layer: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -114,8 +114,73 @@ class Resnet(nn.Module):
         return self.head(self.pool(x).flatten(1))
 
 
+def without_scale(features: int) -> nn.BatchNorm2d:
+    norm = nn.BatchNorm2d(features, eps=1e-12, momentum=0.4)
+    norm.weight.requires_grad = False
+    return norm
+
+
+class CifarNet(nn.Module):
+    def __init__(self, shape: tuple[int, int, int], classes: int):
+        super().__init__()
+        self.whiten = nn.Conv2d(shape[0], 24, 2)
+        self.whiten.weight.requires_grad = False
+        self.blocks = []
+        for inputs, width in ((24, 64), (64, 256), (256, 256)):
+            block = nn.Module()
+            block.conv1, block.norm1 = conv(inputs, width, 3), without_scale(width)
+            block.conv2, block.norm2 = conv(width, width, 3), without_scale(width)
+            self.blocks.append(f"block{len(self.blocks) + 1}")
+            self.add_module(self.blocks[-1], block)
+        self.head = nn.Linear(256, classes, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = gelu(self.whiten(x))
+        for name in self.blocks:
+            block = getattr(self, name)
+            x = gelu(block.norm1(max_pooled(block.conv1(x), 2, 2)))
+            x = gelu(block.norm2(block.conv2(x)))
+        return self.head(max_pooled(x, 3, 3).flatten(1)) / 9
+
+
+class ConvnextBlock(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 7, padding=3, groups=width, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.expand = nn.Conv2d(width, 4 * width, 1)
+        self.project = nn.Conv2d(4 * width, width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.project(gelu(self.expand(self.norm(self.depthwise(x)))))
+
+
+class Convnext(nn.Module):
+    def __init__(self, shape: tuple[int, int, int], classes: int):
+        super().__init__()
+        stages = []
+        for number, (inputs, width) in enumerate(((shape[0], 64), (64, 128)), 1):
+            layers = {"conv": nn.Conv2d(inputs, width, 2, 2, bias=False), "norm": nn.BatchNorm2d(width),
+                      "block1": ConvnextBlock(width), "block2": ConvnextBlock(width)}
+            stages.append((f"stage{number}", nn.Sequential(OrderedDict(layers))))
+        for name, stage in stages:
+            self.add_module(name, stage)
+        self.head = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.stage2(self.stage1(x)).mean((2, 3)))
+
+
+def mobilenet(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    from torchvision.models import mobilenet_v2
+    return mobilenet_v2(num_classes=classes, dropout=0)
+
+
 NETWORKS = {
     "lenet": Lenet,
+    "cifar-net": CifarNet,
+    "convnext-bn": Convnext,
+    "mobilenet_v2": mobilenet,
     "resnet18": lambda shape, classes: Resnet(Residual, (2, 2, 2, 2), shape[0], classes),
     "resnet34": lambda shape, classes: Resnet(Residual, (3, 4, 6, 3), shape[0], classes),
     "resnet50": lambda shape, classes: Resnet(Bottleneck, (3, 4, 6, 3), shape[0], classes),

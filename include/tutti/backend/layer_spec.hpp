@@ -13,7 +13,8 @@
 
 namespace tutti {
 
-// y = w * x + b, then max(0, y) when relu. Weights OIHW, square kernel, equal stride and zero padding on both axes.
+// y = w * x + b, then max(0, y) when relu. Weights OIHW, square kernel, equal stride, zero padding and dilation on both
+// axes. The channels of both sides are divided into groups, each computed from its own: then I counts those of a group.
 struct Conv2dSpec {
   std::int64_t channels = 0;
   std::int64_t kernel = 0;
@@ -21,6 +22,8 @@ struct Conv2dSpec {
   std::int64_t padding = 0;
   bool bias = true;
   bool relu = false;
+  std::int64_t groups = 1;
+  std::int64_t dilation = 1;
   friend bool operator==(const Conv2dSpec&, const Conv2dSpec&) = default;
 };
 
@@ -44,14 +47,14 @@ struct LinearSpec {
   friend bool operator==(const LinearSpec&, const LinearSpec&) = default;
 };
 
-// y = (x - mean) / sqrt(variance + 1e-5) * scale + shift for each channel, then + residual when add, then max(0, y)
+// y = (x - mean) / sqrt(variance + epsilon) * scale + shift for each channel, then + residual when add, then max(0, y)
 // when relu. In training mean and variance are the batch's (variance over n), or those of the global batch
 // (WholeBatchSum); in evaluation the running ones.
 struct BatchNormSpec {
-  static constexpr double kEpsilon = 1e-5;
-  static constexpr double kMomentum = 0.1;  // weight of the batch statistics, as in PyTorch
   bool add = false;
   bool relu = false;
+  double momentum = 0.1;  // weight of the batch statistics, as in PyTorch
+  double epsilon = 1e-5;
   friend bool operator==(const BatchNormSpec&, const BatchNormSpec&) = default;
 };
 
@@ -72,8 +75,19 @@ struct DropoutSpec {
   friend bool operator==(const DropoutSpec&, const DropoutSpec&) = default;
 };
 
-using LayerSpec =
-    std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec, DropoutSpec>;
+enum class Function { relu6, gelu, silu, scale };
+constexpr std::array<std::string_view, 4> enum_names(Function) { return {"relu6", "gelu", "silu", "scale"}; }
+
+// min(max(0, x), 6) for relu6, x * P(a standard normal value < x) for gelu, x / (1 + exp(-x)) for silu, and factor * x
+// for scale.
+struct ElementwiseSpec {
+  Function function = Function::gelu;
+  double factor = 1;
+  friend bool operator==(const ElementwiseSpec&, const ElementwiseSpec&) = default;
+};
+
+using LayerSpec = std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec,
+                               DropoutSpec, ElementwiseSpec>;
 
 enum class ParameterKind { weight, bias, scale, shift, mean, variance };
 constexpr std::array<std::string_view, 6> enum_names(ParameterKind) {
@@ -88,7 +102,7 @@ struct ParameterSpec {
 };
 
 // The layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear",
-// "batch-norm", "add", "global-average-pool", "dropout".
+// "batch-norm", "add", "global-average-pool", "dropout", "relu6", "gelu", "silu", "scale".
 std::string_view type_name(const LayerSpec& spec);
 
 // Whether the layer adds a second input, of the first one's shape.

@@ -6,16 +6,19 @@
 //
 //   [[layer]]                  # one table per layer, in order
 //   name = "conv1"             # letters, digits, '.', '_' and '-'; used once
-//   type = "conv2d"            # channels, kernel; stride = 1, padding = 0, bias = true, relu = false
+//   type = "conv2d"            # channels, kernel; stride = 1, padding = 0, bias = true, relu = false, groups = 1,
+//                              # dilation = 1
 //   channels = 20
 //   kernel = 3
 //   relu = true
 //
 // Other types: "max-pool2d" and "average-pool2d" (kernel; stride = kernel, padding = 0), "linear" (units, a number or
-// "classes"; bias = true, relu = false), "batch-norm" (add = false, relu = false), "add" (relu = false),
-// "global-average-pool", "dropout" (rate).
+// "classes"; bias = true, relu = false), "batch-norm" (add = false, relu = false, momentum = 0.1, epsilon = 1e-5),
+// "add" (relu = false), "global-average-pool", "dropout" (rate), "relu6", "gelu", "silu", "scale" (factor).
 // A layer takes the output of the one before it, or of the earlier layer named as `input`; "image" names the image.
 // "add", and "batch-norm" with add = true, add the output of the earlier layer named as `residual`.
+// Layers with parameters also have `init`, the initial weight (LayerInitializer), and `frozen`, a list of the kinds of
+// parameters that are not trained, as ["weight"].
 
 #include "tutti/nn/network_spec.hpp"
 

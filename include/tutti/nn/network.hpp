@@ -1,6 +1,6 @@
 #pragma once
 // A network for one image shape and number of classes: every layer's shapes and parameters, the same for
-// every backend. It holds no values.
+// every backend. It holds no values, except initial ones that depend on the data.
 
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/nn/parameter_arena.hpp"
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -19,19 +20,20 @@ struct NetworkLayer {
   LayerSpec spec;
   Shape input;  // of one sample
   Shape output;
-  int from = kImage;              // the layer whose output is the input; always an earlier one
-  int residual_from = kImage;     // the layer whose output is the residual, if the spec takes one
-  std::vector<int> parameters{};  // slice numbers, in the order of tutti::parameters(spec, input)
-  bool frozen = false;
-  bool has_backward = true;  // it or a layer before it has parameters that are trained
+  int from = kImage;               // the layer whose output is the input; always an earlier one
+  int residual_from = kImage;      // the layer whose output is the residual, if the spec takes one
+  std::vector<int> parameters{};   // slice numbers, in the order of tutti::parameters(spec, input)
+  std::vector<float> whitening{};  // the initial weight for LayerInitializer::whitening
+  bool frozen = false;             // none of its parameters are trained; a batch norm uses its running statistics
+  bool has_backward = true;        // it or a layer before it has parameters that are trained
 };
 
 class Network {
  public:
   // Throws an input error that names the layer that is wrong and why: a name that no earlier layer has, an output that
   // no layer reads, shapes that do not fit; for an image that is too small, the least size that fits. Layers that one
-  // of the `frozen` patterns matches are frozen, as are those of the spec that are; throws a usage error for a pattern
-  // without a layer, and if no layer is left to train.
+  // of the `frozen` patterns matches are frozen; throws a usage error for a pattern without a layer, and if no layer is
+  // left to train.
   Network(const NetworkSpec& spec, const Shape& sample, int classes, const std::vector<std::string>& frozen = {});
 
   const NetworkSpec& spec() const noexcept { return spec_; }
@@ -45,6 +47,8 @@ class Network {
   }
   // The multiply-adds of one sample's forward pass.
   std::int64_t multiply_adds() const;
+  // Sets the initial weight of a layer with LayerInitializer::whitening. Without one it starts at 0.
+  void set_whitening(std::size_t layer, std::vector<float> weight) { layers_.at(layer).whitening = std::move(weight); }
 
  private:
   void freeze(const std::vector<std::string>& patterns);
@@ -57,7 +61,8 @@ class Network {
   ParameterLayout layout_;
 };
 
-// Initial values for every slice: pure functions of (seed, slice name, element), equal on any machine.
+// Initial values for every slice: pure functions of (seed, slice name, element), equal on any machine. `initializer`
+// is for the layers without their own.
 void initialize(const Network& network, Initializer initializer, std::uint64_t seed, Backend& backend,
                 const Tensor& block);
 

@@ -5,15 +5,24 @@
 #include "tutti/base/enum_names.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tutti {
 
-// normal: sigma 0.01; xavier: uniform, fan average; kaiming: normal, fan in. Biases start at 0, scales at 1.
-enum class Initializer { normal, xavier, kaiming };
-constexpr std::array<std::string_view, 3> enum_names(Initializer) { return {"normal", "xavier", "kaiming"}; }
+// normal: sigma 0.01; xavier: uniform, fan average; kaiming: normal, fan in; uniform: within 1 / sqrt(fan in). Biases
+// start at 0, scales at 1.
+enum class Initializer { normal, xavier, kaiming, uniform };
+constexpr std::array<std::string_view, 4> enum_names(Initializer) { return {"normal", "xavier", "kaiming", "uniform"}; }
+
+// The same for one layer, and: dirac, where the first outputs, as many as there are inputs, copy these, and the others
+// start as the network's; zero; whitening, for convolutions of the image (nn/whitening.hpp).
+enum class LayerInitializer { normal, xavier, kaiming, uniform, dirac, zero, whitening };
+constexpr std::array<std::string_view, 7> enum_names(LayerInitializer) {
+  return {"normal", "xavier", "kaiming", "uniform", "dirac", "zero", "whitening"};
+}
 
 // LinearSpec::units of a layer that has one unit per class of the data set.
 inline constexpr std::int64_t kUnitsFromClasses = -1;
@@ -26,7 +35,8 @@ struct LayerNode {
   LayerSpec spec;
   std::string input{};     // the layer whose output it takes; empty: the one before it, or the image
   std::string residual{};  // the layer whose output it adds; for specs that take a residual
-  bool frozen = false;     // its parameters are not trained, and its statistics are kept and used in training, too
+  std::optional<LayerInitializer> initializer{};  // empty: the network's
+  std::vector<ParameterKind> frozen{};            // the kinds of parameters that are not trained
   friend bool operator==(const LayerNode&, const LayerNode&) = default;
 };
 

@@ -8,8 +8,10 @@
 #include "tutti/backend/tensor.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -19,7 +21,8 @@ struct ParameterSlice {
   ParameterKind kind = ParameterKind::weight;
   Shape shape;
   std::int64_t offset = 0;  // elements from the start of the block, a multiple of 16
-  bool frozen = false;      // never updated; its gradient may be 0
+  bool frozen = false;      // never updated, whatever its gradient
+  double momentum = 0;      // of a statistic; 0 if it is frozen
 
   std::int64_t elements() const { return shape.elements(); }
 };
@@ -29,7 +32,8 @@ class ParameterLayout {
  public:
   // Appends a slice and returns its number. All statistics come after all else. Throws an input error when there are
   // too many elements to count.
-  int add(std::string name, ParameterKind kind, const Shape& shape, bool frozen = false);
+  int add(std::string name, ParameterKind kind, const Shape& shape) { return add({std::move(name), kind, shape}); }
+  int add(ParameterSlice slice);  // its offset is set here
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
   // The slices that the optimizer works on, and those of the tail.
@@ -65,6 +69,16 @@ std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, co
 std::uint64_t digest_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors);
 // The same of these slices under their names; padding does not count.
 std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices);
+
+// Running statistics, and those of a step, both at the end of a block.
+struct StatisticsUpdate {
+  Tensor running;
+  Tensor of_step;
+  std::int64_t begin = 0;  // of the elements that are updated
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+};
+// Blends the statistics of a step into the running ones, each with its layer's momentum. Asynchronous.
+void update_statistics(Backend& backend, Stream& stream, const ParameterLayout& layout, const StatisticsUpdate& update);
 
 class ParameterArena {
  public:

@@ -253,7 +253,7 @@ class BatchNormLayer final : public PlannedLayer {
     for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
       const std::int64_t channel = block * layout_.period() + c;
       const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
-      const double factor = weights_.canonical(0)[channel] / std::sqrt(statistics.variance + BatchNormSpec::kEpsilon);
+      const double factor = weights_.canonical(0)[channel] / std::sqrt(statistics.variance + spec_.epsilon);
       const auto mean = static_cast<float>(statistics.mean);
       mean_.set(block, c, mean);
       factor_.set(block, c, static_cast<float>(factor));
@@ -271,7 +271,7 @@ class BatchNormLayer final : public PlannedLayer {
   ChannelGradients prepare_propagation(std::int64_t block, std::int64_t c) {
     const std::int64_t channel = block * layout_.period() + c;
     const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
-    const double inverse = 1 / std::sqrt(statistics.variance + BatchNormSpec::kEpsilon);
+    const double inverse = 1 / std::sqrt(statistics.variance + spec_.epsilon);
     const double factor = weights_.canonical(0)[channel] * inverse;
     // The kernels' mean is rounded.
     const double beside = statistics.mean - static_cast<float>(statistics.mean);

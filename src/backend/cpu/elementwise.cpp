@@ -7,6 +7,7 @@
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -108,6 +109,45 @@ class DropoutLayer final : public PlannedLayer {
   std::vector<std::uint8_t> kept_;
 };
 
+template <class T>
+class ElementwiseLayer final : public PlannedLayer {
+ public:
+  ElementwiseLayer(const ElementwiseSpec& spec, const LayerRequest& request)
+      : PlannedLayer(request, request.input, backward_reads(spec)), spec_(spec) {}
+
+  void forward(Stream& stream, const LayerForward& pass) override {
+    for_each_segment(stream, [&](const Segment& segment) {
+      layer_loops<T>().elementwise({segment, static_cast<const T*>(pass.input), static_cast<T*>(pass.output), spec_});
+    });
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    require_training(pass);
+    if (!wants_input_gradient_) return;
+    const std::vector<T*> gradients = typed_gradients<T>(pass);
+    const void* const values = reads_input() ? pass.input : reads_output() ? pass.output : nullptr;
+    for_each_segment(stream, [&](const Segment& segment) {
+      layer_loops<T>().elementwise_gradient(
+          {segment, gradients, static_cast<const T*>(values), static_cast<T*>(pass.input_gradient), spec_});
+    });
+  }
+
+ private:
+  template <class Visit>
+  void for_each_segment(Stream& stream, Visit visit) const {
+    constexpr std::int64_t kElements = std::int64_t{1} << 16;
+    const auto elements = static_cast<std::int64_t>(output_.bytes / sizeof(T));
+    const auto visit_segment = [&](int task) {
+      visit(Segment{task * kElements, std::min(kElements, elements - task * kElements), 1});
+    };
+    const auto segments = static_cast<int>((elements + kElements - 1) / kElements);
+    if (segments == 1) return visit_segment(0);
+    cpu_stream(stream).run(segments, visit_segment);
+  }
+
+  ElementwiseSpec spec_;
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request) {
@@ -117,6 +157,10 @@ std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, con
 
 std::unique_ptr<Layer> make(const Processor&, const DropoutSpec& spec, const LayerRequest& request) {
   return make_typed<DropoutLayer>(request, spec, request);
+}
+
+std::unique_ptr<Layer> make(const Processor&, const ElementwiseSpec& spec, const LayerRequest& request) {
+  return make_typed<ElementwiseLayer>(request, spec, request);
 }
 
 }  // namespace tutti::cpu

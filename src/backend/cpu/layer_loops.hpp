@@ -3,6 +3,7 @@
 // same bits: sums use 16 lanes, which are added in a fixed order, and multiply-adds are not fused.
 
 #include "tutti/backend/layer.hpp"
+#include "tutti/backend/layer_spec.hpp"
 
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/format.hpp"
@@ -88,6 +89,24 @@ struct SumGradientsPass {
 };
 
 template <class T>
+struct ElementwisePass {
+  Segment segment;  // of a period of 1
+  const T* input;
+  T* output;
+  ElementwiseSpec spec;
+};
+
+// The sum of all gradients, times the derivative.
+template <class T>
+struct ElementwiseGradientPass {
+  Segment segment;
+  std::span<T* const> gradients;
+  const T* values;  // the input or output, whichever backward_reads() lists; null for scale
+  T* input_gradient;
+  ElementwiseSpec spec;
+};
+
+template <class T>
 struct LayerLoops {
   void (*moments)(const MomentsPass<T>&);
   void (*normalize)(const NormalizePass<T>&);
@@ -95,6 +114,8 @@ struct LayerLoops {
   void (*propagate)(const PropagatePass<T>&);
   void (*add)(const AddPass<T>&);
   void (*sum_gradients)(const SumGradientsPass<T>&);
+  void (*elementwise)(const ElementwisePass<T>&);
+  void (*elementwise_gradient)(const ElementwiseGradientPass<T>&);
 };
 
 // T is float or Bf16. Callers keep the reference instead of calling this per segment.

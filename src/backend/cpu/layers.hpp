@@ -19,6 +19,7 @@ std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spe
 std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request);
 
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
                                              double smoothing);

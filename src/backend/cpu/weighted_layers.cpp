@@ -44,25 +44,31 @@ struct Conv2dPlanner {
   Type type = processor.type;
   Dims input = dims_of(request.input.shape);
   Dims output = dims_of(batch_output(spec, request.input.shape));
-  Dims weight = {spec.channels, input[1], spec.kernel, spec.kernel};
+  // With groups, oneDNN wants an axis for them; the order of the weights is the same.
+  Dims weight = spec.groups == 1
+                    ? Dims{spec.channels, input[1], spec.kernel, spec.kernel}
+                    : Dims{spec.groups, spec.channels / spec.groups, input[1] / spec.groups, spec.kernel, spec.kernel};
   Dims strides = {spec.stride, spec.stride};
+  Dims dilation = {spec.dilation - 1, spec.dilation - 1};
   Dims padding = {spec.padding, spec.padding};
   Desc bias = spec.bias ? plain({spec.channels}) : Desc();
 
   Forward forward(const Desc& from, const Desc& to) const {
     return make_plan<dnnl::convolution_forward>({processor.engine, attributes(spec.relu)}, forward_kind(request.mode),
-                                                kDirect, from, any(weight, type), bias, to, strides, padding, padding);
+                                                kDirect, from, any(weight, type), bias, to, strides, dilation, padding,
+                                                padding);
   }
 
   BackwardWeights backward_weights(const Forward& hint) const {
     return make_backward_plan<dnnl::convolution_backward_weights>({processor.engine, attributes()}, hint, kDirect,
                                                                   hint.src_desc(), any(weight, Type::f32), bias,
-                                                                  hint.dst_desc(), strides, padding, padding);
+                                                                  hint.dst_desc(), strides, dilation, padding, padding);
   }
 
   BackwardData backward_data(const Forward& hint, const Desc& from, const Desc& to) const {
     return make_backward_plan<dnnl::convolution_backward_data>({processor.engine, attributes()}, hint, kDirect, from,
-                                                               any(weight, type), to, strides, padding, padding);
+                                                               any(weight, type), to, strides, dilation, padding,
+                                                               padding);
   }
 
   // Reference loops are hundreds of times slower than generated code, and oneDNN falls back to them in the backward
@@ -108,7 +114,7 @@ struct Conv2dPlanner {
   WeightedPlans plan() const {
     const Forward chosen = choose_forward();
     WeightedPlans plans{.bias = spec.bias, .relu = spec.relu, .forward = chosen};
-    if (processor.tiles) {
+    if (processor.tiles && spec.groups == 1 && spec.dilation == 1) {
       plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), spec.kernel, spec.stride, spec.padding});
     }
     if (request.mode == LayerMode::evaluation) return plans;

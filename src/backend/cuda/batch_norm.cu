@@ -283,7 +283,7 @@ class BatchNormLayer final : public CudaLayer {
     NormStatistics statistics{.channels = layout_.channels,
                               .scale = values_of(weights_, 0),
                               .shift = values_of(weights_, 1),
-                              .epsilon = BatchNormSpec::kEpsilon,
+                              .epsilon = spec_.epsilon,
                               .result = channels_};
     const int channels = static_cast<int>(layout_.padded_channels);
     if (mode_ == LayerMode::training && !frozen_) {
@@ -353,7 +353,7 @@ class BatchNormLayer final : public CudaLayer {
     const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
     return {.channels = layout_.channels,
             .scale = values_of(weights_, 0),
-            .epsilon = BatchNormSpec::kEpsilon,
+            .epsilon = spec_.epsilon,
             .sample_fraction = pass.sample_fraction,
             .frozen = frozen_,
             .of = channels_,

@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 3> enum_names(ConvolutionPass) {
   return {"forward", "input-gradient", "weight-gradient"};
 }
 
-// Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels. Dense, channels and
-// outputs with their padding, in bf16 when the precision is bf16, else in f32.
+// Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels of a group. Dense, channels
+// and outputs with their padding, in bf16 when the precision is bf16, else in f32.
 struct ConvolutionShape {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
@@ -33,9 +33,15 @@ struct ConvolutionShape {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   Precision precision = Precision::fp32;
+  std::int64_t groups = 1;
+  std::int64_t dilation = 1;
 
-  std::int64_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
-  std::int64_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  std::int64_t group_channels() const { return channels / groups; }
+  std::int64_t output_height() const { return positions(height, kernel_height); }
+  std::int64_t output_width() const { return positions(width, kernel_width); }
+  std::int64_t positions(std::int64_t extent, std::int64_t kernel) const {
+    return (extent + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  }
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 

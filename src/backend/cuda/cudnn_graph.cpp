@@ -40,7 +40,7 @@ CudnnDescriptor window(const ConvolutionShape& shape) {
   descriptor.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding);
   descriptor.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding);
   descriptor.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<std::int64_t>(2, shape.stride));
-  descriptor.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<std::int64_t>(2, 1));
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<std::int64_t>(2, shape.dilation));
   descriptor.finalize();
   return descriptor;
 }
@@ -86,8 +86,9 @@ CudnnDescriptor operation(ConvolutionPass pass, const ConvolutionShape& shape) {
   return convolution_operation(
       pass, shape,
       {.input = tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision),
-       .filters = tensor(kFilterTensor, {shape.outputs, shape.channels, shape.kernel_height, shape.kernel_width},
-                         shape.precision),
+       .filters =
+           tensor(kFilterTensor, {shape.outputs, shape.group_channels(), shape.kernel_height, shape.kernel_width},
+                  shape.precision),
        .output = tensor(kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()},
                         shape.precision)});
 }

@@ -277,6 +277,91 @@ class DropoutLayer final : public CudaLayer {
   Buffer kept_;  // of the last output
 };
 
+struct Mapping {
+  RowGrid grid;
+  ElementwiseSpec spec;
+  const void* input = nullptr;
+  void* output = nullptr;
+};
+
+struct MappingGradient {
+  RowGrid grid;
+  ElementwiseSpec spec;
+  GradientSum gradients;
+  const void* values = nullptr;  // the input or output, whichever backward_reads() lists; null for scale
+  void* input_gradient = nullptr;
+};
+
+__device__ inline float normal_distribution(float x) { return 0.5f * erfcf(x * -0.707106781f); }
+__device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+__device__ inline float value_of(const ElementwiseSpec& spec, float x) {
+  if (spec.function == Function::gelu) return x * normal_distribution(x);
+  if (spec.function == Function::silu) return x * sigmoid(x);
+  if (spec.function == Function::scale) return x * static_cast<float>(spec.factor);
+  const float positive = x < 0 ? 0.0f : x;  // NaN stays NaN
+  return positive > 6 ? 6.0f : positive;
+}
+
+__device__ inline float derivative_of(const ElementwiseSpec& spec, float value) {
+  if (spec.function == Function::gelu) {
+    return normal_distribution(value) + value * expf(-0.5f * value * value) * 0.398942280f;
+  }
+  if (spec.function == Function::silu) {
+    const float y = sigmoid(value);
+    return y + value * y * (1 - y);
+  }
+  if (spec.function == Function::scale) return static_cast<float>(spec.factor);
+  return value > 0 && value < 6 ? 1.0f : 0.0f;
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 4) mapping(Mapping work) {
+  for_each_pack<1>(share_of_thread(work.grid, static_cast<int>(blockIdx.y)), [&](auto, std::int64_t i) {
+    Floats<T> y = load<T>(work.input, i);
+#pragma unroll
+    for (int k = 0; k < Floats<T>::kSize; ++k) y.values[k] = value_of(work.spec, y.values[k]);
+    store(work.output, i, y);
+  });
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 4) mapping_gradient(MappingGradient work) {
+  for_each_pack<1>(share_of_thread(work.grid, static_cast<int>(blockIdx.y)), [&](auto, std::int64_t i) {
+    Floats<T> gradient = load<T>(work.gradients, i);
+    const Floats<T> values = work.values == nullptr ? gradient : load<T>(work.values, i);
+#pragma unroll
+    for (int k = 0; k < Floats<T>::kSize; ++k) gradient.values[k] *= derivative_of(work.spec, values.values[k]);
+    store(work.input_gradient, i, gradient);
+  });
+}
+
+class ElementwiseLayer final : public CudaLayer {
+ public:
+  ElementwiseLayer(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request)
+      : CudaLayer(request, request.input, backward_reads(spec)),
+        spec_(spec),
+        grid_(share_rows(layout_of(request.input), type_, elementwise_blocks(processor.device))) {}
+
+  void forward(Stream& stream, const LayerForward& pass) override {
+    launch(is_bf16() ? mapping<Bf16> : mapping<float>, grid_of(grid_), native(as_cuda_stream(stream)),
+           Mapping{grid_, spec_, pass.input, pass.output});
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    require_training(pass);
+    if (!wants_input_gradient_) return;
+    CudaStream& ours = as_cuda_stream(stream);
+    const void* const values = reads_input() ? pass.input : reads_output() ? pass.output : nullptr;
+    launch(is_bf16() ? mapping_gradient<Bf16> : mapping_gradient<float>, grid_of(grid_), native(ours),
+           MappingGradient{grid_, spec_, reduce_to_three(ours, pass, output_), values, pass.input_gradient});
+  }
+
+ private:
+  ElementwiseSpec spec_;
+  RowGrid grid_;
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request) {
@@ -286,6 +371,10 @@ std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, con
 
 std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request) {
   return std::make_unique<DropoutLayer>(processor, spec, request);
+}
+
+std::unique_ptr<Layer> make(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request) {
+  return std::make_unique<ElementwiseLayer>(processor, spec, request);
 }
 
 GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output) {

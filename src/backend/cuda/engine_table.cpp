@@ -30,9 +30,12 @@ std::optional<EngineChoice> choice_in(const std::string& text) {
 }  // namespace
 
 std::string describe(ConvolutionPass pass, const ConvolutionShape& shape) {
-  return fmt::format("{} {} {}x{}x{}x{} to {}, {}x{} stride {} padding {}", name_of(pass), name_of(shape.precision),
-                     shape.samples, shape.height, shape.width, shape.channels, shape.outputs, shape.kernel_height,
-                     shape.kernel_width, shape.stride, shape.padding);
+  std::string text = fmt::format("{} {} {}x{}x{}x{} to {}, {}x{} stride {} padding {}", name_of(pass),
+                                 name_of(shape.precision), shape.samples, shape.height, shape.width, shape.channels,
+                                 shape.outputs, shape.kernel_height, shape.kernel_width, shape.stride, shape.padding);
+  if (shape.groups != 1) text += fmt::format(" groups {}", shape.groups);
+  if (shape.dilation != 1) text += fmt::format(" dilation {}", shape.dilation);
+  return text;
 }
 
 EngineTable::EngineTable(const EngineOwner& owner)

@@ -32,6 +32,7 @@ std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spe
 std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request);
 
 // For layers with ReLU that keep a mask of a bit per value, which is less to read than the output.
 inline LayerReads with_mask(const LayerReads& reads) { return {.input = reads.input, .output = false}; }

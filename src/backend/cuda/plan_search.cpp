@@ -32,7 +32,7 @@ TensorBytes bytes_of_tensors(const ConvolutionShape& shape) {
            (shape.precision == Precision::bf16 ? sizeof(std::uint16_t) : sizeof(float));
   };
   return {bytes(shape.samples * shape.height * shape.width * shape.channels),
-          bytes(shape.outputs * shape.kernel_height * shape.kernel_width * shape.channels),
+          bytes(shape.outputs * shape.kernel_height * shape.kernel_width * shape.group_channels()),
           bytes(shape.samples * shape.output_height() * shape.output_width() * shape.outputs)};
 }
 

@@ -1,7 +1,11 @@
+#include "tutti/base/error.hpp"
+
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
 #include "floats.cuh"
 #include "grids.cuh"
+
+#include <fmt/format.h>
 
 namespace tutti::cuda {
 namespace {
@@ -188,6 +192,22 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   if (input_gradient_) run(*input_gradient_, {pass.input_gradient, filters_, output_gradient});
 }
 
+// In a depthwise convolution, each channel that pads the images is a group of its own.
+void divide_into_groups(WeightedLayerDesc& layer, std::int64_t groups) {
+  FilterLayout& filters = layer.filters;
+  const bool is_padded = filters.channels != filters.padded_channels || filters.outputs != filters.padded_outputs;
+  const bool is_depthwise = filters.channels == groups && filters.outputs == groups;
+  if (is_padded && !is_depthwise) {
+    throw Error(ErrorSource::input,
+                fmt::format("conv2d: {} groups of {} channels to {}: on GPUs, both numbers of channels must be "
+                            "multiples of 8, or both equal to the groups",
+                            groups, filters.channels, filters.outputs));
+  }
+  layer.convolution.groups = is_depthwise ? filters.padded_channels : groups;
+  filters.channels /= groups;
+  filters.padded_channels = filters.channels;
+}
+
 std::unique_ptr<Layer> make_weighted(const Processor& processor, const LayerSpec& spec, const LayerRequest& request) {
   const WeightedLayerDesc layer = weighted_layer_of(processor.precision, spec, request.input);
   return std::make_unique<WeightedLayer>(processor, layer, cuda_weights(spec, request), request);
@@ -216,6 +236,8 @@ WeightedLayerDesc weighted_layer_of(Precision precision, const LayerSpec& spec, 
     layer.convolution.kernel_width = convolution->kernel;
     layer.convolution.stride = convolution->stride;
     layer.convolution.padding = convolution->padding;
+    layer.convolution.dilation = convolution->dilation;
+    if (convolution->groups > 1) divide_into_groups(layer, convolution->groups);
     layer.filters.positions = convolution->kernel * convolution->kernel;
     layer.relu = convolution->relu;
   } else {

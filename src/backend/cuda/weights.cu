@@ -7,6 +7,7 @@
 #include "floats.cuh"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace tutti::cuda {
@@ -69,9 +70,14 @@ struct FilterEntry {
 using FilterTable = BlockTable<FilterEntry, 32>;
 static_assert(sizeof(FilterTable) < 4096);  // the limit of kernel arguments
 
-template <class T>
+// Channels that are read and written in one access.
+template <class T, int kSize>
+struct alignas(kSize * sizeof(T)) ChannelPack {
+  T values[kSize];
+};
+
+template <class T, int kPack>
 __global__ void pack_filters(const FilterTable table) {
-  constexpr int kPack = Pack<T>::kSize;
   __shared__ float values[kSlots];
   const int layer = table.find_entry(blockIdx.x);
   const Tiles tiles = table.entries[layer].tiles;
@@ -91,15 +97,14 @@ __global__ void pack_filters(const FilterTable table) {
   for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
     const int position = i / packs;
     const int channel = (i - position * packs) * kPack;
-    Pack<T> pack;
+    ChannelPack<T, kPack> pack;
     for (int k = 0; k < kPack; ++k) set(pack.values[k], values[slot((channel + k) * tile.positions + position)]);
-    *reinterpret_cast<Pack<T>*>(to + position * tiles.layout.padded_channels + channel) = pack;
+    *reinterpret_cast<ChannelPack<T, kPack>*>(to + position * tiles.layout.padded_channels + channel) = pack;
   }
 }
 
-template <class T>
+template <class T, int kPack>
 __global__ void unpack_filters(const FilterTable table) {
-  constexpr int kPack = Pack<T>::kSize;
   __shared__ float values[kSlots];
   const int layer = table.find_entry(blockIdx.x);
   const Tiles tiles = table.entries[layer].tiles;
@@ -111,7 +116,8 @@ __global__ void unpack_filters(const FilterTable table) {
   for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
     const int position = i / packs;
     const int channel = (i - position * packs) * kPack;
-    const auto pack = *reinterpret_cast<const Pack<T>*>(from + position * tiles.layout.padded_channels + channel);
+    const auto pack =
+        *reinterpret_cast<const ChannelPack<T, kPack>*>(from + position * tiles.layout.padded_channels + channel);
     for (int k = 0; k < kPack; ++k) values[slot((channel + k) * tile.positions + position)] = to_float(pack.values[k]);
   }
   __syncthreads();
@@ -124,27 +130,46 @@ __global__ void unpack_filters(const FilterTable table) {
   }
 }
 
-void launch_for(cudaStream_t stream, std::span<const PackedFilters> layers, void (*in_bf16)(FilterTable),
-                void (*in_f32)(FilterTable)) {
-  for_each_table<FilterTable>(layers, [&](std::span<const PackedFilters> some) {
-    const ElementType type = some.front().type;
-    FilterTable table;
-    for (const PackedFilters& filters : some) {
-      const Tiles tiles = tiles_of(filters.layout, static_cast<int>(kPackBytes / bytes_of(type)));
-      table.add({tiles, filters.canonical, filters.packed}, tiles.count());
-    }
-    launch(type == ElementType::bf16 ? in_bf16 : in_f32, {.blocks = table.blocks, .threads = kThreads}, stream, table);
-  });
+using FilterKernel = void (*)(FilterTable);
+
+// With packs of channels, or where a group has too few of them, one by one.
+void launch_for(cudaStream_t stream, std::span<const PackedFilters> layers, FilterKernel in_packs,
+                FilterKernel one_by_one) {
+  const auto is_packed = [](const PackedFilters& filters) {
+    return filters.layout.padded_channels % static_cast<std::int64_t>(kPackBytes / bytes_of(filters.type)) == 0;
+  };
+  for (const bool packed : {true, false}) {
+    std::vector<PackedFilters> chosen;
+    std::ranges::copy_if(layers, std::back_inserter(chosen),
+                         [&](const PackedFilters& filters) { return is_packed(filters) == packed; });
+    for_each_table<FilterTable>(std::span<const PackedFilters>(chosen), [&](std::span<const PackedFilters> some) {
+      FilterTable table;
+      for (const PackedFilters& filters : some) {
+        const int pack = packed ? static_cast<int>(kPackBytes / bytes_of(filters.type)) : 1;
+        const Tiles tiles = tiles_of(filters.layout, pack);
+        table.add({tiles, filters.canonical, filters.packed}, tiles.count());
+      }
+      launch(packed ? in_packs : one_by_one, {.blocks = table.blocks, .threads = kThreads}, stream, table);
+    });
+  }
+}
+
+bool is_bf16(std::span<const PackedFilters> layers) {
+  return !layers.empty() && layers.front().type == ElementType::bf16;
 }
 
 }  // namespace
 
 void launch_pack(cudaStream_t stream, std::span<const PackedFilters> layers) {
-  launch_for(stream, layers, pack_filters<Bf16>, pack_filters<float>);
+  if (is_bf16(layers)) return launch_for(stream, layers, pack_filters<Bf16, Pack<Bf16>::kSize>, pack_filters<Bf16, 1>);
+  launch_for(stream, layers, pack_filters<float, Pack<float>::kSize>, pack_filters<float, 1>);
 }
 
 void launch_unpack(cudaStream_t stream, std::span<const PackedFilters> layers) {
-  launch_for(stream, layers, unpack_filters<Bf16>, unpack_filters<float>);
+  if (is_bf16(layers)) {
+    return launch_for(stream, layers, unpack_filters<Bf16, Pack<Bf16>::kSize>, unpack_filters<Bf16, 1>);
+  }
+  launch_for(stream, layers, unpack_filters<float, Pack<float>::kSize>, unpack_filters<float, 1>);
 }
 
 void PackedGradients::finish(Stream& stream) { launch_unpack(native(as_cuda_stream(stream)), gradients_); }

@@ -17,7 +17,7 @@ namespace tutti::cuda {
 // Canonical: outputs, channels, positions (rows x columns), f32. Packed: padded outputs, positions, padded channels.
 struct FilterLayout {
   std::int64_t outputs = 0;
-  std::int64_t channels = 0;
+  std::int64_t channels = 0;  // of a group
   std::int64_t positions = 1;
   std::int64_t padded_outputs = 0;
   std::int64_t padded_channels = 0;
