@@ -94,7 +94,7 @@ TEST(CommandLine, RefusesWordsAndNumbersThatMeanNothing) {
                                                        {"--comm", "carrier"},       {"--exchange", "nearly"},
                                                        {"--last-batch", "drop"},    {"--shuffle", "yes"},
                                                        {"--augment", "flip"},       {"--image-size", "-1"},
-                                                       {"--schedule", "linear"},    {"--batch-size", "0"},
+                                                       {"--schedule", "poly"},      {"--batch-size", "0"},
                                                        {"--epochs", "0"},           {"--steps", "-1"},
                                                        {"--schedule-epochs", "-2"}, {"--parts", "-1"},
                                                        {"--part-map", ""},          {"--part-map", "3,"},

@@ -212,7 +212,7 @@ TEST(Optimizer, LeavesFrozenParametersOutOfUpdatesAndClipping) {
   ParameterLayout with_frozen;
   ParameterLayout without;
   for (ParameterLayout* layout : {&with_frozen, &without}) layout->add("head/weight", ParameterKind::weight, Shape{16});
-  with_frozen.add("stem/weight", ParameterKind::weight, Shape{32}, true);
+  with_frozen.add({.name = "stem/weight", .kind = ParameterKind::weight, .shape = Shape{32}, .frozen = true});
   for (ParameterLayout* layout : {&with_frozen, &without}) layout->add("stem/bias", ParameterKind::bias, Shape{16});
   const std::vector<float> all = trained_weights(with_frozen);
   const std::vector<float> expected = trained_weights(without);

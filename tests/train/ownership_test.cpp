@@ -130,7 +130,7 @@ class OwnedRank {
   std::vector<float> weights() { return device_.download<float>(arena_.weights()); }
   void set_weights(const std::vector<float>& weights) { device_.upload(arena_.weights(), weights); }
   std::vector<NamedArray> state() {
-    ShardSelector all(FileShard{}, layout_, *optimizer_);
+    ShardSelector all(FileShard{}, layout_, *optimizer_, false);
     return gather_state(parts(), device_.stream(), *optimizer_, all);
   }
   void set_state(const std::vector<NamedArray>& state) { restore_state(parts(), device_.stream(), *optimizer_, state); }

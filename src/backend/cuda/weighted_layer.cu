@@ -5,7 +5,7 @@
 #include "floats.cuh"
 #include "grids.cuh"
 
-#include <fmt/format.h>
+#include <string>
 
 namespace tutti::cuda {
 namespace {
@@ -198,10 +198,11 @@ void divide_into_groups(WeightedLayerDesc& layer, std::int64_t groups) {
   const bool is_padded = filters.channels != filters.padded_channels || filters.outputs != filters.padded_outputs;
   const bool is_depthwise = filters.channels == groups && filters.outputs == groups;
   if (is_padded && !is_depthwise) {
-    throw Error(ErrorSource::input,
-                fmt::format("conv2d: {} groups of {} channels to {}: on GPUs, both numbers of channels must be "
-                            "multiples of 8, or both equal to the groups",
-                            groups, filters.channels, filters.outputs));
+    throw Error(ErrorSource::input, "conv2d: " + std::to_string(groups) + " groups of " +
+                                        std::to_string(filters.channels) + " channels to " +
+                                        std::to_string(filters.outputs) +
+                                        ": on GPUs, both numbers of channels must be multiples of 8, or both equal to "
+                                        "the groups");
   }
   layer.convolution.groups = is_depthwise ? filters.padded_channels : groups;
   filters.channels /= groups;
