@@ -42,6 +42,8 @@ struct WeightedLayerCase {
 // of any batch.
 void add_passes(Subjects& subjects, const WeightedLayerCase& layer, Precision precision, const std::string& subject) {
   if (!std::holds_alternative<Conv2dSpec>(layer.spec) && !std::holds_alternative<LinearSpec>(layer.spec)) return;
+  const auto* const convolution = std::get_if<Conv2dSpec>(&layer.spec);
+  if (convolution != nullptr && convolution->groups * convolution->dilation > 1) return;  // no answers are recorded
   const ElementType type = precision == Precision::bf16 ? ElementType::bf16 : ElementType::f32;
   const ActivationSpec input = activation_of(layer.sample.batch_of(layer.batch), type);
   const ConvolutionShape shape = weighted_layer_of(precision, layer.spec, input).convolution;

@@ -22,7 +22,7 @@ from exporting import verification
 from exporting.checkpoint import Checkpoint
 from reference_nets import make_network
 
-SHAPES = {"resnet50": (3, 64, 64), "vgg11": (3, 32, 32), "odd": (3, 21, 18)}
+SHAPES = {"resnet50": (3, 64, 64), "mobilenet_v2": (3, 64, 64), "vgg11": (3, 32, 32), "odd": (3, 21, 18)}
 MODELS = ("lenet", "lenet-avg", "mlp", "linear", "resnet18", "resnet34", "resnet50", "vgg11", "odd")
 LARGE = ("resnet34", "resnet50", "vgg11")
 CLASSES = 10
@@ -150,11 +150,12 @@ class Exports(unittest.TestCase):
     def trained(self, name, *more):
         """The run folder of a few steps, after which batch norm's statistics are not as they start."""
         folder = self.root / "-".join([name, *(word.strip("-") for word in more if word.startswith("-"))])
+        files = {"odd": self.root / "odd.toml", "mobilenet_v2": TOOLS.parent / "jobs/models/mobilenet_v2.toml"}
         if not folder.exists():
             shape = SHAPES.get(name, (1, 28, 28))
             run(TRAINER, "--data", f"synthetic:64x{'x'.join(map(str, shape))}:{CLASSES}", "--steps", 3, "--lr", 0.01,
                 "--batch-size", 16, "--test-every", 0, "--threads", 1, "--out", folder,
-                "--model", self.root / "odd.toml" if name == "odd" else name, *more)
+                "--model", files.get(name, name), *more)
         return folder
 
     def export(self, *words, status=0):
@@ -198,7 +199,7 @@ for name in MODELS:
 
 class Torch(Exports):
     def test_plain_networks_take_the_state_dict(self):
-        for name in ("lenet", "resnet18", "resnet50"):
+        for name in ("lenet", "resnet18", "resnet50", "mobilenet_v2"):
             with self.subTest(name):
                 shape = SHAPES.get(name, (1, 28, 28))
                 state, module = self.root / "F.pt", self.root / "F.py"
