@@ -268,7 +268,7 @@ DataRequest data_request(const RunConfig& config) {
 }
 
 RecipeRequest recipe_request(const RunConfig& config) {
-  return {.augment = config.augment,
+  return {.augment = *config.augment,
           .normalize = config.normalize,
           .image_size = config.image_size,
           .seed = static_cast<std::uint64_t>(config.seed)};

@@ -118,14 +118,18 @@ std::vector<RunOption> data_options(RunConfig& c) {
        data_source, whole(c.resident_mib, 0, kMany)},
       {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
       {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, whole(c.image_size, 0, 65536)},
-      {"augment", data, "augmentation of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed,
-       one_of(c.augment)},
+      {"augment", data,
+       "augmentation of training images: none, or some of crop-flip, pad-crop-flip, resized-crop or shift:N (reflected "
+       "edges); flip or alternate-flip; trivial; erase:P, separated by commas",
+       fixed, parsed(c.augment)},
       {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed,
        text(c.normalize)},
       {"last-batch", data, "the last samples of an epoch if they do not fill a batch: keep, discard or rollover", fixed,
        one_of(c.last_batch)},
-      {"shuffle", data, "global (all samples, every epoch), partition (within the block of each part) or none", fixed,
-       one_of(c.shuffle)},
+      {"shuffle", data,
+       "global (all samples, every epoch), partition (within the block of each part), none, or balanced (samples of "
+       "all classes equally often, with replacement)",
+       fixed, one_of(c.shuffle)},
   };
 }
 

@@ -84,7 +84,7 @@ struct RunConfig {
   std::int64_t resident_mib = 0;
   bool exif = true;
   std::int64_t image_size = 0;
-  Augment augment = Augment::none;
+  ParsedOption<parse_augment> augment{"none"};
   std::string normalize = "none";
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;

@@ -17,12 +17,13 @@ inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end
 }
 
 // Loads the slices of these parts from every batch.
-inline LoaderPlan plan_by_hand(const TrainerOptions& options, IndexRange parts) {
+inline LoaderPlan plan_by_hand(const Assembly& assembly, IndexRange parts) {
+  const TrainerOptions& options = assembly.options;
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
           .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = assembly.data.train->labels()},
           .steps_ahead = 0,
           .recipe = options.recipe};
 }

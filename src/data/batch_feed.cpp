@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "image_operations.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -117,10 +119,32 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
     const auto samples = rows.samples.subspan(first, std::min(at_once, rows.samples.size() - first));
     data_.read(samples, samples_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const ImageView& image = samples_.images[i];
-      const ImagePlan plan = plan_image(recipe_, image.shape, {.sample = samples[i], .epoch = rows.epoch});
-      images_.write(image, plan, values.subspan((first + i) * image_values, image_values));
+      write_image(samples_.images[i], {.sample = samples[i], .epoch = rows.epoch},
+                  values.subspan((first + i) * image_values, image_values));
       classes[first + i] = samples_.labels[i];
+    }
+  }
+}
+
+void BatchWriter::write_image(const ImageView& image, const SampleKey& key, std::span<float> values) {
+  const ImagePlan plan = plan_image(recipe_, image.shape, key);
+  if (recipe_.augment.trivial) {
+    pixels_.resize(values.size());
+    scaled_.write(image, plan, values);
+    std::ranges::transform(values, pixels_.begin(),
+                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+    apply(draw_operation(recipe_.seed, key), recipe_.image, pixels_);
+    const ImageView changed{pixels_.data(), recipe_.image};
+    images_.write(changed, plan_image(whole_, recipe_.image, key), values);
+  } else {
+    images_.write(image, plan, values);
+  }
+  if (recipe_.augment.erase == 0) return;
+  const ErasedBox erased = draw_erased(recipe_, key);
+  for (std::int64_t plane = 0; plane < recipe_.image[0]; ++plane) {
+    for (std::int64_t y = erased.rows.begin; y < erased.rows.end; ++y) {
+      const std::int64_t first = (plane * recipe_.image[1] + y) * recipe_.image[2] + erased.columns.begin;
+      std::fill_n(values.begin() + first, erased.columns.size(), 0.0f);
     }
   }
 }
@@ -130,7 +154,7 @@ TransferContext::TransferContext(const Dataset& data, Backend& on, const ImageRe
   if (backend.memory_space() == MemorySpace::host) return;
   copy_stream = backend.make_stream();
   const auto images = data.resident_images();
-  if (images) store = backend.upload_dataset(*images);
+  if (images && recipe.augment.only_resamples()) store = backend.upload_dataset(*images);
   if (!store) return;
   staged_layout = BatchLayout(recipe, images->image);
   means = channel_values(backend, recipe.image[0], recipe.statistics.mean, 0.0f);

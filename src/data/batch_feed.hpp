@@ -24,6 +24,9 @@ namespace tutti {
 // The recipe, with the data's image shape if it has none.
 ImageRecipe with_image_shape(ImageRecipe recipe, const DatasetInfo& data);
 
+// Without augmentation and normalization.
+inline ImageRecipe plain(const ImageRecipe& recipe) { return {.augment = {}, .image = recipe.image, .statistics = {}}; }
+
 // The layout of a batch's tensors in one block of memory, so that one copy transfers them: images and labels, or the
 // tables from which a GPU computes them.
 class BatchLayout {
@@ -59,17 +62,22 @@ struct BatchRows {
 class BatchWriter {
  public:
   // `data` is borrowed; the recipe must have an image shape.
-  BatchWriter(const Dataset& data, const ImageRecipe& recipe) : data_(data), recipe_(recipe), images_(recipe) {}
+  BatchWriter(const Dataset& data, const ImageRecipe& recipe)
+      : data_(data), recipe_(recipe), images_(recipe), whole_(plain(recipe)), scaled_(whole_) {}
 
   // Writes images and labels, or the tables if `batch` has them.
   void write(const BatchRows& rows, const ImageGather& batch);
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
+  void write_image(const ImageView& image, const SampleKey& key, std::span<float> values);
 
   const Dataset& data_;
   ImageRecipe recipe_;
   PixelWriter images_;
+  ImageRecipe whole_;   // for images that keep their pixels
+  PixelWriter scaled_;  // writes pixel / 255
+  std::vector<std::uint8_t> pixels_;
   SampleBatch samples_;
   AxisWeights rows_;
   AxisWeights columns_;

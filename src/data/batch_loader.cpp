@@ -349,7 +349,7 @@ struct ChunkReader::Pipeline {
 
 ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
   ImageRecipe fitting = with_image_shape(recipe, data.info());
-  fitting.augment = Augment::none;
+  fitting.augment = {};
   pipeline_ = std::make_unique<Pipeline>(data, backend, fitting, most_samples);
 }
 

@@ -29,12 +29,13 @@ Backend& initialize_thread_of(Backend& backend, int threads) {
   return backend;
 }
 
-LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStatus& status) {
+LoaderPlan loader_plan(const TrainerContext& context, const TrainerOptions& options, IndexRange parts,
+                       RankStatus& status) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
           .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = context.train.labels()},
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe,
@@ -67,7 +68,7 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
-      loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
+      loader_(context.train, backend_, loader_plan(context, options, balancer_->parts(), context_->status)),
       workers_(std::make_unique<PartWorkers>(
           WorkersRequest{.network = context.network,
                          .weights = weights_,

@@ -48,11 +48,12 @@ bool change(const OptionValue& value) {
   const std::string before = value.read();
   std::vector<std::string> others(value.choices.begin(), value.choices.end());
   if (value.type == ValueType::flag) others = {"true", "false"};
-  if (others.empty()) others = {"7", "2", "0.5"};
+  if (others.empty()) others = {"7", "2", "0.5", "flip"};
   const auto write = [&](const std::string& other) {
     try {
       value.write(other);
     } catch (const std::invalid_argument&) {
+    } catch (const Error&) {
     }
     return value.read() != before;
   };

@@ -21,7 +21,7 @@ Words run_words(const std::string& out, const Words& more) {
               "--last-batch", "rollover",
               "--schedule",   "step",
               "--lr-period",  "1",
-              "--augment",    "crop-flip",
+              "--augment",    "shift:2,alternate-flip,trivial,erase:0.5",
               "--normalize",  "auto",
               "--out",        out};
   words.insert(words.end(), more.begin(), more.end());
@@ -58,10 +58,10 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
   const ScratchFolder whole;
   const ScratchFolder broken;
   const Words adamw{
-      "--optimizer",       "adamw", "--lr",         "0.01", "--weight-decay", "0.1",  "--no-decay", "norms-biases",
-      "--clip-norm",       "1",     "--epochs",     "2",    "--parts",        "3",    "--exchange", "ring",
-      "--label-smoothing", "0.1",   "--adam-beta2", "0.99", "--adam-epsilon", "1e-6", "--schedule", "step",
-      "--lr-period",       "1",     "--min-lr",     "0.005"};
+      "--optimizer",       "adamw", "--lr",         "0.01",  "--weight-decay", "0.1",     "--no-decay", "norms-biases",
+      "--clip-norm",       "1",     "--epochs",     "2",     "--parts",        "3",       "--exchange", "ring",
+      "--label-smoothing", "0.1",   "--adam-beta2", "0.99",  "--adam-epsilon", "1e-6",    "--schedule", "step",
+      "--lr-period",       "1",     "--min-lr",     "0.005", "--shuffle",      "balanced"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), adamw)).status, 0);
   Words stretch = adamw;
   stretch.insert(stretch.end(), {"--steps", "5"});

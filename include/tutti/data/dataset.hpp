@@ -91,6 +91,8 @@ class Dataset {
   virtual std::string name_of(std::int64_t) const { return {}; }
   // The path of that file. For a data file, which does not know the folder, its name.
   virtual std::string file_of(std::int64_t sample) const { return name_of(sample); }
+  // All labels, for class weights and balanced batches; empty: not known without reading the images. Borrowed.
+  virtual std::span<const std::int32_t> labels() const { return {}; }
   // All images and labels, if they are in memory and of one size, for copying to a GPU. Borrowed.
   virtual std::optional<ImageSet> resident_images() const { return std::nullopt; }
   // The bytes that the samples occupy in memory; 0 for a data set whose images are loaded lazily.
@@ -113,6 +115,7 @@ class MemoryDataset : public Dataset {
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
   std::string name_of(std::int64_t sample) const override { return names_.of(info_.index_of(sample)); }
   std::optional<ImageSet> resident_images() const override { return ImageSet{images_, labels_, info_.image}; }
+  std::span<const std::int32_t> labels() const override { return labels_; }
   std::size_t resident_bytes() const override { return images_.size() + labels_.size_bytes(); }
   std::uint64_t digest() const override;
 
