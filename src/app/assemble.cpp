@@ -121,11 +121,14 @@ void assemble_data(World& world, Assembly& assembly, const DataRequest& request)
   });
 }
 
-void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model) {
+void assemble_network(World& world, Assembly& assembly, const Sources& sources) {
   const bool on_gpu = assembly.processor.is_gpu();
   run_or_throw_on_all(world, [&] {
     const DatasetInfo& info = assembly.data.train->info();
-    assembly.options = resolve_options(assembly.config, model);
+    assembly.options = resolve_options(assembly.config, *sources.model);
+    if (!sources.evaluates) {
+      assembly.options.class_weights = class_weights(assembly.config.class_weights, *assembly.data.train);
+    }
     assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
     // A resume or evaluation, on any data, normalizes as in the training.
     if (assembly.config.normalize == "auto") {
@@ -134,7 +137,7 @@ void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model
     assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
     assembly.options.readers =
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
-    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
+    assembly.network = std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes);
   });
 }
 
@@ -303,7 +306,7 @@ Assembly assemble(World& world, const RunConfig& config, const Sources& sources,
   }
   const bool has_data = preflight.attempt([&] { assemble_all_data(world, assembly, sources); });
   if (sources.model != nullptr && has_ranks && has_data) {
-    preflight.attempt([&] { assemble_network(world, assembly, *sources.model); });
+    preflight.attempt([&] { assemble_network(world, assembly, sources); });
   }
   for (const std::string& note : assembly.data.notes) log.info(note);
   if (assembly.network) preflight.add(compare_across_ranks(world, values_to_agree_on(assembly)));

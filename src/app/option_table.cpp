@@ -120,7 +120,7 @@ std::vector<RunOption> data_options(RunConfig& c) {
       {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, whole(c.image_size, 0, 65536)},
       {"augment", data,
        "augmentation of training images: none, or some of crop-flip, pad-crop-flip, resized-crop or shift:N (reflected "
-       "edges); flip or alternate-flip; trivial; erase:P, separated by commas",
+       "edges); flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A, separated by commas",
        fixed, parsed(c.augment)},
       {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed,
        text(c.normalize)},
@@ -164,6 +164,9 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"label-smoothing", training, "label smoothing of the training loss", fixed,
        number<double>(
            c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
+      {"class-weights", training,
+       "weights of the classes in the training loss: none, auto (the inverse of their samples) or a list of all", fixed,
+       text(c.class_weights)},
       {"schedule", training, "learning rate schedule: constant, step or cosine", fixed, one_of(c.rate.schedule)},
       {"schedule-epochs", training, "length of the cosine schedule, for a run that will be extended later; 0: --epochs",
        changeable, whole(c.schedule_epochs, 0, kMillion, kScheduleOfInvocation)},

@@ -98,6 +98,7 @@ struct RunConfig {
   std::int64_t batch_size = 128;
   OptimizerOptions optimizer;
   double label_smoothing = 0;
+  std::string class_weights = "none";
   LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
   std::int64_t schedule_epochs = 0;
   ParsedOption<parse_lr_period> lr_period;

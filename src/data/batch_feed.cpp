@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "image_operations.hpp"
+#include "mixing.hpp"
 
 #include <fmt/format.h>
 
@@ -81,6 +82,8 @@ std::size_t BatchLayout::place_tensors(std::int64_t samples, const Buffer* memor
   } else {
     place(batch.images, image_.batch_of(samples), ElementType::f32);
     place(batch.labels, Shape{samples}, ElementType::i32);
+    if (mixes_) place(batch.labels.others, Shape{samples}, ElementType::i32);
+    if (mixes_) place(batch.labels.shares, Shape{samples}, ElementType::f32);
   }
   return offset;
 }
@@ -124,6 +127,29 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
       classes[first + i] = samples_.labels[i];
     }
   }
+  if (recipe_.augment.mixes()) mix(rows, batch);
+}
+
+void BatchWriter::mix(const BatchRows& rows, const ImageGather& batch) {
+  const Mixing mixing = draw_mixing(recipe_, rows.epoch, rows.step);
+  const auto first_row = static_cast<std::size_t>(rows.first_row);
+  const auto image_values = static_cast<std::size_t>(recipe_.image.elements());
+  const auto values = host_f32(batch.images).subspan(first_row * image_values);
+  const auto labels = host_i32(batch.labels).subspan(first_row);
+  const auto others = host_i32(batch.labels.others).subspan(first_row);
+  const auto shares = host_f32(batch.labels.shares).subspan(first_row);
+  const std::size_t count = rows.samples.size();
+  for (std::size_t i = 0; i + 1 < count; i += 2) {
+    mix_images(mixing, recipe_.image, values.data() + i * image_values, values.data() + (i + 1) * image_values);
+    others[i] = labels[i + 1];
+    others[i + 1] = labels[i];
+    if (mixing.share < 0.5f) std::swap(labels[i], labels[i + 1]);
+    if (mixing.share < 0.5f) std::swap(others[i], others[i + 1]);
+    shares[i] = shares[i + 1] = std::max(mixing.share, 1 - mixing.share);
+  }
+  if (count % 2 == 0) return;
+  others[count - 1] = labels[count - 1];
+  shares[count - 1] = 1;
 }
 
 void BatchWriter::write_image(const ImageView& image, const SampleKey& key, std::span<float> values) {
@@ -150,7 +176,7 @@ void BatchWriter::write_image(const ImageView& image, const SampleKey& key, std:
 }
 
 TransferContext::TransferContext(const Dataset& data, Backend& on, const ImageRecipe& recipe)
-    : backend(on), batch_layout(recipe.image), staged_layout(recipe.image) {
+    : backend(on), batch_layout(recipe), staged_layout(recipe) {
   if (backend.memory_space() == MemorySpace::host) return;
   copy_stream = backend.make_stream();
   const auto images = data.resident_images();
@@ -200,6 +226,10 @@ void BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, Batch& batch) {
   } else {
     context_.backend.copy(stream, batch.images, arrived.images);
     context_.backend.copy(stream, batch.labels, arrived.labels);
+    if (batch.labels.others.data != nullptr) {
+      context_.backend.copy(stream, batch.labels.others, arrived.labels.others);
+      context_.backend.copy(stream, batch.labels.shares, arrived.labels.shares);
+    }
   }
   stream.record(*device_staging_free_);
 }

@@ -31,8 +31,8 @@ inline ImageRecipe plain(const ImageRecipe& recipe) { return {.augment = {}, .im
 // tables from which a GPU computes them.
 class BatchLayout {
  public:
-  // For images and labels of the recipe's shape.
-  explicit BatchLayout(const Shape& image) : image_(image) {}
+  // For images of the recipe's shape, and their labels.
+  explicit BatchLayout(const ImageRecipe& recipe) : image_(recipe.image), mixes_(recipe.augment.mixes()) {}
   // For tables; `image` is the shape of the data's images.
   BatchLayout(const ImageRecipe& recipe, const Shape& image);
 
@@ -47,6 +47,7 @@ class BatchLayout {
   std::size_t place_tensors(std::int64_t samples, const Buffer* memory, ImageGather& batch) const;
 
   Shape image_;
+  bool mixes_ = false;
   std::optional<Axis> rows_;  // for tables only, as columns_
   Axis columns_;
 };
@@ -55,7 +56,8 @@ class BatchLayout {
 struct BatchRows {
   std::span<const std::int64_t> samples;
   std::int64_t epoch = 0;
-  std::int64_t first_row = 0;
+  std::int64_t step = 0;       // within the epoch
+  std::int64_t first_row = 0;  // even
 };
 
 // Writes samples into host memory as rows of a batch. Not thread-safe.
@@ -70,6 +72,8 @@ class BatchWriter {
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
+  // Mixes each sample in an even row with the next.
+  void mix(const BatchRows& rows, const ImageGather& batch);
   void write_image(const ImageView& image, const SampleKey& key, std::span<float> values);
 
   const Dataset& data_;

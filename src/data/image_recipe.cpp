@@ -107,13 +107,17 @@ Augment parse_augment(const std::string& text) {
     const std::string_view number = colon == std::string_view::npos ? "" : word.substr(colon + 1);
     const auto crop = value_named<Crop>(name);
     const bool is_flip = name == "flip" || name == "alternate-flip";
+    double* const amount = name == "erase"    ? &augment.erase
+                           : name == "mixup"  ? &augment.mixup
+                           : name == "cutmix" ? &augment.cutmix
+                                              : nullptr;
     const bool is_new = steps.insert(crop ? "crop" : is_flip ? "flip" : name).second;
     if (is_flip) augment.flip = name == "flip" ? Flip::random : Flip::alternate;
     if (crop) augment.crop = *crop;
     if (crop && augment.flip == Flip::none) augment.flip = Augment(*crop).flip;
     if (crop == Crop::shift) return is_new && parse_number(number, augment.shift) && augment.shift > 0;
-    if (name == "erase") {
-      return is_new && parse_number(number, augment.erase) && augment.erase > 0 && augment.erase <= 1;
+    if (amount != nullptr) {
+      return is_new && parse_number(number, *amount) && *amount > 0 && *amount <= (name == "erase" ? 1 : 1000);
     }
     augment.trivial = augment.trivial || name == "trivial";
     return is_new && (crop || is_flip || name == "trivial") && colon == std::string_view::npos;
@@ -123,7 +127,8 @@ Augment parse_augment(const std::string& text) {
     if (!take(std::string_view(text).substr(begin, end - begin))) {
       throw Error(ErrorSource::usage,
                   fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, "
-                              "pad-crop-flip, resized-crop or shift:N; flip or alternate-flip; trivial; erase:P",
+                              "pad-crop-flip, resized-crop or shift:N; flip or alternate-flip; trivial; erase:P; "
+                              "mixup:A; cutmix:A",
                               text));
     }
     begin = end + 1;

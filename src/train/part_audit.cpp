@@ -251,9 +251,8 @@ std::vector<std::int64_t> PartAudit::trace_known_parts() {
 
 PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
   Repetition repetition;
-  const auto& [epoch, step, global_samples, batches] = parts.batches;
-  repetition.trace =
-      trace({.batches = reader_->read(rank_.stream, draw_->part, epoch, step), .seed = parts.seed, .step = parts.step});
+  const StepBatches& read = reader_->read(rank_.stream, draw_->part, parts.batches.epoch, parts.batches.step);
+  repetition.trace = trace({.batches = read, .seed = parts.seed, .step = parts.step});
   repetition.contribution = read_records()[kAgain];
   if (draw_->third || known_parts_.empty()) return repetition;
   initialize(network_, initializer_, seed_, rank_.backend, block_);

@@ -39,6 +39,7 @@ LoaderPlan loader_plan(const TrainerContext& context, const TrainerOptions& opti
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe,
+          .class_weights = options.class_weights,
           .after_piece = [&status] { status.note_progress(); }};
 }
 
@@ -76,7 +77,7 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
                          .stream = *stream_,
                          .workers = std::min(options.max_workers, balancer_->max_parts()),
                          .threads = options.threads,
-                         .label_smoothing = options.label_smoothing,
+                         .loss = options.loss(),
                          .restores_sums = options.exchange.kind == Exchange::exact ||
                                           options.safeguards.on_not_finite == OnNotFinite::skip,
                          .rank_status = context_->status})),

@@ -142,7 +142,7 @@ TEST_P(CudaImages, HaveTheBitsOfTheHostsWriter) {
                  .means = upload(floats(recipe_.statistics.mean), channels, ElementType::f32),
                  .deviations = upload(floats(recipe_.statistics.deviation), channels, ElementType::f32),
                  .images = images,
-                 .labels = labels});
+                 .labels = {labels}});
   EXPECT_TRUE(same_bits(device_.download<float>(images), written(samples, plans)));
   EXPECT_EQ(device_.download<std::int32_t>(labels), (std::vector<std::int32_t>{2, 5, 1, 1, 3, 9, 8, 0, 5}));
 }

@@ -108,7 +108,13 @@ struct Values {
 Values values_of(const Batch& batch) {
   const auto* images = static_cast<const float*>(batch.images.data);
   const auto* labels = static_cast<const std::int32_t*>(batch.labels.data);
-  return {{images, images + batch.images.elements()}, {labels, labels + batch.samples}};
+  Values values{{images, images + batch.images.elements()}, {labels, labels + batch.samples}};
+  if (batch.labels.others.data == nullptr) return values;
+  const auto* others = static_cast<const std::int32_t*>(batch.labels.others.data);
+  const auto* shares = static_cast<const float*>(batch.labels.shares.data);
+  values.labels.insert(values.labels.end(), others, others + batch.samples);
+  values.images.insert(values.images.end(), shares, shares + batch.samples);
+  return values;
 }
 
 struct Setting {
@@ -179,8 +185,9 @@ ImageRecipe recipe_of(Crop augment, const Shape& image) {
 
 TEST(BatchFeed, DeliversTheHostsBatchesToADeviceInAnyOrderOfItsStreams) {
   const Noise noise(40, Shape{3, 8, 8});
-  const ImageRecipe recipe = recipe_of(Crop::pad_crop_flip, Shape{3, 8, 8});
+  ImageRecipe recipe = recipe_of(Crop::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
+    recipe.augment.mixup = holds ? 0 : 1;
     for (const int steps_ahead : {0, 1, 2}) {
       for (unsigned seed = 0; seed < 40; ++seed) {
         ASSERT_EQ(wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .steps_ahead = steps_ahead}), 0)
@@ -237,7 +244,7 @@ TEST(BatchFeed, DeliversEachPartToAFixedAddress) {
 TEST(BatchFeed, PreparesOnTheHostWhatADeviceThatStoresTheDataSetCannot) {
   const Noise noise(40, Shape{3, 8, 8});
   ImageRecipe recipe = recipe_of(Crop::none, Shape{3, 8, 8});
-  for (const char* const augment : {"trivial", "erase:0.5"}) {
+  for (const char* const augment : {"trivial", "erase:0.5", "mixup:0.2", "cutmix:1"}) {
     recipe.augment = parse_augment(augment);
     EXPECT_EQ(wrong_batches(noise.data(), recipe, {.holds = true}), 0) << augment;
   }

@@ -70,11 +70,31 @@ TEST(ImageRecipe, ReadsStepsOfAnAugmentationInAnyOrder) {
   EXPECT_TRUE(is("alternate-flip,pad-crop-flip", Crop::pad_crop_flip, Flip::alternate));
   EXPECT_TRUE(is("shift:2", Crop::shift, Flip::none, 2));
   EXPECT_TRUE(is("flip,shift:31", Crop::shift, Flip::random, 31));
-  const Augment all = parse_augment("trivial,erase:0.25");
+  const Augment all = parse_augment("trivial,erase:0.25,mixup:0.2,cutmix:1");
   EXPECT_TRUE(all.trivial && all.erase == 0.25 && all.crop == Crop::none && all.flip == Flip::none);
-  for (const char* wrong :
-       {"", "crop", "flip,", "flip,alternate-flip", "crop-flip,shift:2", "shift", "shift:", "shift:0", "shift:-1",
-        "shift:2x", "shift:1e3", "flip:2", "none:2", "none,none", "trivial:1", "erase", "erase:0", "erase:1.1"}) {
+  EXPECT_TRUE(all.mixup == 0.2 && all.cutmix == 1);
+  for (const char* wrong : {"",
+                            "crop",
+                            "flip,",
+                            "flip,alternate-flip",
+                            "crop-flip,shift:2",
+                            "shift",
+                            "shift:",
+                            "shift:0",
+                            "shift:-1",
+                            "shift:2x",
+                            "shift:1e3",
+                            "flip:2",
+                            "none:2",
+                            "none,none",
+                            "trivial:1",
+                            "erase",
+                            "erase:0",
+                            "erase:1.1",
+                            "mixup:0",
+                            "mixup:nan",
+                            "cutmix:-1",
+                            "cutmix:1,cutmix:1"}) {
     EXPECT_NE(std::string(thrown_by([&] { parse_augment(wrong); }).what()).find("give none, or some of these"),
               std::string::npos)
         << wrong;

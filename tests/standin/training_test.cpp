@@ -67,8 +67,10 @@ struct Training {
   int max_workers = 1;
   int steps_ahead = 1;
   bool records = true;
-  bool stored = true;         // the images are in device memory
-  bool audits = false;        // a part of every step is computed twice
+  bool stored = true;   // the images are in device memory
+  bool audits = false;  // a part of every step is computed twice
+  std::string augment = "none";
+  std::vector<double> class_weights{};
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -93,13 +95,25 @@ std::vector<Training> trainings() {
        .data = "synthetic:48x3x8x8:3",
        .batch_size = 24,
        .orders = 6},
+      {.name = "resnet_mixed",
+       .model = tiny_resnet(),
+       .data = kColored,
+       .parts = 2,
+       .augment = "mixup:1",
+       .class_weights = {1, 0.5, 2}},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},
   };
 }
 
 std::vector<Training> large_trainings() {
   return {{.name = "lenet", .model = built_in_model("lenet"), .data = "synthetic:16x1x16x16:3"},
-          {.name = "resnet", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2}};
+          {.name = "resnet", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2},
+          {.name = "resnet_mixed",
+           .model = small_resnet(),
+           .data = "synthetic:16x3x16x16:3",
+           .parts = 2,
+           .augment = "shift:2,trivial,erase:0.5,mixup:1,cutmix:1",
+           .class_weights = {1, 0.5, 2}}};
 }
 
 TrainerOptions options_of(const Training& training) {
@@ -110,6 +124,9 @@ TrainerOptions options_of(const Training& training) {
   options.steps_ahead = training.steps_ahead;
   options.steps = 6;
   options.epochs = 2;
+  options.recipe.augment = parse_augment(training.augment);
+  options.class_weights = training.class_weights;
+  if (!training.class_weights.empty()) options.label_smoothing = 0.1;
   options.learning_rate.base = 0.01;
   options.bucket_bytes = 4096;
   if (training.audits) {

@@ -103,6 +103,11 @@ class Dataset {
   virtual std::uint64_t digest() const = 0;
 };
 
+// The value of --class-weights for a training set: none (an empty result), auto (inversely proportional to the samples
+// of each class), or a weight per class, separated by commas. They are scaled so that their mean over the samples is 1.
+// Throws a usage error.
+std::vector<double> class_weights(const std::string& text, const Dataset& data);
+
 // A data set in borrowed memory.
 class MemoryDataset : public Dataset {
  public:

@@ -36,15 +36,19 @@ struct Augment {
   Flip flip;
   bool trivial = false;  // one of torchvision's TrivialAugmentWide operations
   double erase = 0;      // the probability that a random rectangle is erased, as by torchvision's RandomErasing
+  // Parameters of the beta distributions of mixup and cutmix; 0: off. With both, a fair coin chooses for each step.
+  double mixup = 0;
+  double cutmix = 0;
 
   // The first three crops imply random flips.
   Augment(Crop of = Crop::none) : crop(of), flip(of == Crop::none || of == Crop::shift ? Flip::none : Flip::random) {}
 
   // Whether it only resamples the axes of an image, which a GPU can do.
-  bool only_resamples() const { return !trivial && erase == 0; }
+  bool only_resamples() const { return !trivial && erase == 0 && !mixes(); }
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
 };
-// The value of "--augment": a crop (shift:N), flip or alternate-flip, trivial, erase:P, separated by commas. Throws a
-// usage error.
+// The value of "--augment": a crop (shift:N), flip or alternate-flip, trivial, erase:P, mixup:A and cutmix:A, separated
+// by commas. Throws a usage error.
 Augment parse_augment(const std::string& text);
 
 struct ImageRecipe {

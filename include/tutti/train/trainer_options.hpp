@@ -89,6 +89,7 @@ struct TrainerOptions {
   std::int64_t schedule_epochs = 0;  // length of the learning rate's schedule; 0: epochs
   OptimizerOptions optimizer{};
   double label_smoothing = 0;
+  std::vector<double> class_weights{};  // in the training loss, of mean 1 over the samples; empty: all are 1
   LrPlan learning_rate{};
   std::size_t bucket_bytes = std::size_t{4} << 20;
   int steps_ahead = 1;                 // batches prepared ahead, and steps enqueued on the processor ahead of the one
@@ -106,6 +107,8 @@ struct TrainerOptions {
   std::optional<FileShard> file_shard = FileShard{};
   Safeguards safeguards{};
   bool reports_samples = false;
+
+  LossOptions loss() const { return {.smoothing = label_smoothing, .class_weights = class_weights}; }
 };
 
 // All borrowed; the pointers may be null.
