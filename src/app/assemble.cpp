@@ -154,11 +154,13 @@ void whiten(Network& network, const Dataset& train, const ImageRecipe& recipe) {
 }
 
 void assemble_network(World& world, Assembly& assembly, const Sources& sources) {
-  const NetworkSpec& model = *sources.model;
   const bool on_gpu = assembly.processor.is_gpu();
   run_or_throw_on_all(world, [&] {
     const DatasetInfo& info = assembly.data.train->info();
-    assembly.options = resolve_options(assembly.config, model);
+    assembly.options = resolve_options(assembly.config, *sources.model);
+    if (!sources.evaluates) {
+      assembly.options.class_weights = class_weights(assembly.config.class_weights, *assembly.data.train);
+    }
     assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
     // A resume or evaluation, on any data, normalizes as in the training.
     if (assembly.config.normalize == "auto") {
@@ -168,7 +170,7 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
     assembly.options.readers =
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network =
-        std::make_unique<Network>(model, assembly.options.recipe.image, info.classes, words_of(assembly.config.freeze));
+        std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes, words_of(assembly.config.freeze));
     if (!sources.evaluates) whiten(*assembly.network, *assembly.data.train, assembly.options.recipe);
   });
 }
@@ -306,7 +308,7 @@ DataRequest data_request(const RunConfig& config) {
 }
 
 RecipeRequest recipe_request(const RunConfig& config) {
-  return {.augment = config.augment,
+  return {.augment = *config.augment,
           .normalize = config.normalize,
           .image_size = config.image_size,
           .seed = static_cast<std::uint64_t>(config.seed)};

@@ -127,13 +127,14 @@ struct ShownStep {
 
 LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
   const int parts = config.parts == 0 ? 1 : static_cast<int>(config.parts);
-  return {.batch_size = config.batch_size,
-          .num_parts = parts,
-          .parts = {0, parts},
-          .last_batch = config.last_batch,
-          .order = {.shuffle = config.shuffle, .seed = static_cast<std::uint64_t>(config.seed)},
-          .steps_ahead = 0,
-          .recipe = make_recipe(recipe_request(config), data)};
+  return {
+      .batch_size = config.batch_size,
+      .num_parts = parts,
+      .parts = {0, parts},
+      .last_batch = config.last_batch,
+      .order = {.shuffle = config.shuffle, .seed = static_cast<std::uint64_t>(config.seed), .labels = data.labels()},
+      .steps_ahead = 0,
+      .recipe = make_recipe(recipe_request(config), data)};
 }
 
 // The epoch of a run's step, which is counted from 1.

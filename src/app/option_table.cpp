@@ -118,14 +118,18 @@ std::vector<RunOption> data_options(RunConfig& c) {
        data_source, whole(c.resident_mib, 0, kMany)},
       {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
       {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, whole(c.image_size, 0, 65536)},
-      {"augment", data, "augmentation of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed,
-       one_of(c.augment)},
+      {"augment", data,
+       "augmentation of training images: none, or some of crop-flip, pad-crop-flip, resized-crop or shift:N (reflected "
+       "edges); flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A, separated by commas",
+       fixed, parsed(c.augment)},
       {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed,
        text(c.normalize)},
       {"last-batch", data, "the last samples of an epoch if they do not fill a batch: keep, discard or rollover", fixed,
        one_of(c.last_batch)},
-      {"shuffle", data, "global (all samples, every epoch), partition (within the block of each part) or none", fixed,
-       one_of(c.shuffle)},
+      {"shuffle", data,
+       "global (all samples, every epoch), partition (within the block of each part), none, or balanced (samples of "
+       "all classes equally often, with replacement)",
+       fixed, one_of(c.shuffle)},
   };
 }
 
@@ -151,7 +155,9 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"label-smoothing", training, "label smoothing of the training loss", fixed,
        number<double>(
            c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
-      {"seed", training, "random seed", fixed, whole(c.seed)},
+      {"class-weights", training,
+       "weights of the classes in the training loss: none, auto (the inverse of their samples) or a list of all", fixed,
+       text(c.class_weights)},
   };
 }
 
@@ -197,6 +203,7 @@ std::vector<RunOption> optimizer_options(RunConfig& c) {
       {"min-lr", training, "minimum learning rate of a schedule", fixed, real(c.rate.min)},
       {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed, real(c.rate.warmup_epochs)},
       {"warmup-lr", training, "learning rate from which the warm-up rises", fixed, real(c.rate.warmup_start)},
+      {"seed", training, "random seed", fixed, whole(c.seed)},
   };
 }
 

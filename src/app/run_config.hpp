@@ -84,7 +84,7 @@ struct RunConfig {
   std::int64_t resident_mib = 0;
   bool exif = true;
   std::int64_t image_size = 0;
-  Augment augment = Augment::none;
+  ParsedOption<parse_augment> augment{"none"};
   std::string normalize = "none";
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
@@ -103,6 +103,7 @@ struct RunConfig {
   std::string freeze;
   AverageOptions average;
   double label_smoothing = 0;
+  std::string class_weights = "none";
   LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
   std::int64_t schedule_epochs = 0;
   ParsedOption<parse_lr_period> lr_period;

@@ -17,14 +17,16 @@ inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end
 }
 
 // Loads the slices of these parts from every batch.
-inline LoaderPlan plan_by_hand(const TrainerOptions& options, IndexRange parts) {
+inline LoaderPlan plan_by_hand(const Assembly& assembly, IndexRange parts) {
+  const TrainerOptions& options = assembly.options;
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
           .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = assembly.data.train->labels()},
           .steps_ahead = 0,
-          .recipe = options.recipe};
+          .recipe = options.recipe,
+          .class_weights = options.class_weights};
 }
 
 struct StepByHand {
@@ -35,7 +37,7 @@ struct StepByHand {
         stream(backend.make_stream()),
         arena(assembly.network->layout(), backend, communicator.allocate(assembly.network->layout().block_bytes())),
         weights(*assembly.network, backend, arena.weights()),
-        instance(*assembly.network, weights, backend, options.label_smoothing),
+        instance(*assembly.network, weights, backend, options.loss()),
         loader(*assembly.data.train, backend, plan),
         part_gradients(backend.allocate(arena.gradients().bytes())),
         velocity(backend.allocate(arena.gradients().bytes())),
@@ -62,7 +64,7 @@ struct StepByHand {
       const Tensor gradients = is_first ? block : part_gradients.view(block.shape, block.type);
       instance.forward(*stream, batch.images, LayerMode::training,
                        {.seed = options.seed, .first_position = static_cast<std::uint32_t>(batch.first_position)});
-      instance.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.global_samples), fields);
+      instance.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.weight.value_or(all_samples)), fields);
       instance.backward(*stream, gradients, static_cast<float>(static_cast<double>(batch.samples) / all_samples),
                         [](std::int64_t) {});
       if (!is_first) backend.add(*stream, block, gradients);

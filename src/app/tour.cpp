@@ -71,7 +71,7 @@ class Tour {
         abort_on_exit_(watch, *run_.assembly.communicator) {
     run_or_throw_on_all(world, [&] { excerpt_.emplace(*run_.assembly.network); });
     build_with_shared_choices(world, run_.assembly.config, *run_.assembly.backend, [&] {
-      step_.emplace(run_.assembly, plan_by_hand(run_.assembly.options, plan().parts_of(world.rank())));
+      step_.emplace(run_.assembly, plan_by_hand(run_.assembly, plan().parts_of(world.rank())));
     });
   }
 

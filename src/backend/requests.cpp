@@ -89,16 +89,24 @@ void require_search(const NotFiniteSearch& search) {
           search.only_if.elements());
 }
 
-void require_loss(const Shape& logits, double smoothing) {
+void require_loss(const Shape& logits, const LossOptions& options) {
   if (logits.ndim() != 2 || logits.elements() == 0) {
     throw Error(ErrorSource::input,
                 fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "
                             "model with a linear layer",
                             logits.text()));
   }
-  if (!(smoothing >= 0 && smoothing < 1)) {
+  if (!(options.smoothing >= 0 && options.smoothing < 1)) {
     throw Error(ErrorSource::usage,
-                fmt::format("label smoothing is {}, but must be at least 0 and below 1", smoothing));
+                fmt::format("label smoothing is {}, but must be at least 0 and below 1", options.smoothing));
+  }
+  const auto is_weight = [](double weight) { return weight >= 0 && std::isfinite(weight); };
+  const auto weights = std::ssize(options.class_weights);
+  if ((weights > 0 && weights != logits[1]) || !std::ranges::all_of(options.class_weights, is_weight)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("the class weights are {}: give a number of 0 or more for each of the {} "
+                            "classes",
+                            fmt::join(options.class_weights, ","), logits[1]));
   }
 }
 

@@ -39,8 +39,9 @@ void require_digests(std::span<const DigestedTensor> tensors, const Tensor& dige
 // Throws unless there is a slice, one result, and at most one condition.
 void require_search(const NotFiniteSearch& search);
 
-// Throws an input error for logits that are not samples x classes, a usage error for smoothing outside 0 .. 1.
-void require_loss(const Shape& logits, double smoothing);
+// Throws an input error for logits that are not samples x classes, a usage error for smoothing outside 0 .. 1
+// and unless there is a weight of 0 or more for each class or none.
+void require_loss(const Shape& logits, const LossOptions& options);
 // Throws unless the sums have an element for each field.
 void require_loss_sums(const LossPass& pass);
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace tutti {
@@ -36,6 +37,18 @@ double portable_log(double x) {
   double series = 0;
   for (int k = 23; k >= 1; k -= 2) series = series * s2 + 1.0 / k;
   return exponent * kLn2 + 2 * s * series;
+}
+
+double portable_exp(double x) {
+  constexpr double kLn2High = 0x1.62e42feep-1;  // few enough bits that its product with `exponent` is exact
+  constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
+  if (x < -746) return 0;
+  if (x > 710) return std::numeric_limits<double>::infinity();
+  const double exponent = std::floor(x * 1.44269504088896340736 + 0.5);
+  const double rest = (x - exponent * kLn2High) - exponent * kLn2Low;
+  double series = 1;
+  for (int k = 14; k >= 1; --k) series = 1 + series * rest / k;
+  return std::ldexp(series, static_cast<int>(exponent));
 }
 
 double portable_cospi(double x) {

@@ -5,6 +5,7 @@
 #include "tutti/base/process.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -86,6 +87,21 @@ void draw(std::uint64_t seed, const RandomCounter& start, int dropped, std::span
   draw_numbers(seed, start, dropped, numbers);
 }
 
+// The logarithm of a gamma variate, by Marsaglia and Tsang's method. For a shape below 1, it is a variate of shape + 1
+// times a power of a uniform one.
+double log_gamma_variate(RandomSequence& random, double shape) {
+  const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3;
+  while (true) {
+    const double x = random.normal();
+    const double root = 1 + x / std::sqrt(9 * d);
+    if (root <= 0) continue;
+    const double log_v = 3 * portable_log(root);
+    if (portable_log(1 - random.uniform()) >= x * x / 2 + d * (1 - root * root * root + log_v)) continue;
+    const double log_variate = portable_log(d) + log_v;
+    return shape < 1 ? log_variate + portable_log(1 - random.uniform()) / shape : log_variate;
+  }
+}
+
 }  // namespace
 
 std::array<std::uint32_t, 4> philox(std::uint64_t key, const RandomCounter& counter) {
@@ -128,6 +144,11 @@ double RandomSequence::normal() {
   const std::uint64_t high = next() >> 6;
   const std::uint64_t low = next() >> 6;
   return portable_normal_quantile((static_cast<double>(high << 26 | low) + 0.5) * 0x1p-52);
+}
+
+double RandomSequence::beta(double shape) {
+  const double one = log_gamma_variate(*this, shape);
+  return 1 / (1 + portable_exp(log_gamma_variate(*this, shape) - one));
 }
 
 void shuffle(std::span<std::int64_t> values, RandomSequence& random) {

@@ -2,6 +2,9 @@
 
 #include "tutti/base/error.hpp"
 
+#include "image_operations.hpp"
+#include "mixing.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,6 +82,8 @@ std::size_t BatchLayout::place_tensors(std::int64_t samples, const Buffer* memor
   } else {
     place(batch.images, image_.batch_of(samples), ElementType::f32);
     place(batch.labels, Shape{samples}, ElementType::i32);
+    if (mixes_) place(batch.labels.others, Shape{samples}, ElementType::i32);
+    if (mixes_) place(batch.labels.shares, Shape{samples}, ElementType::f32);
   }
   return offset;
 }
@@ -98,7 +103,7 @@ void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
   if (batch.samples.data == nullptr) return write_pixels(rows, batch);
   std::int64_t row = rows.first_row;
   for (const std::int64_t sample : rows.samples) {
-    const ImagePlan planned = plan(rows, sample, data_.info().image);
+    const ImagePlan planned = plan(data_.info().image, {.sample = sample, .epoch = rows.epoch}, rows.view);
     rows_.plan(planned.rows);
     columns_.plan(planned.columns);
     *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(sample);
@@ -107,11 +112,11 @@ void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
   }
 }
 
-ImagePlan BatchWriter::plan(const BatchRows& rows, std::int64_t sample, const Shape& image) const {
-  ImagePlan plan = plan_image(recipe_, image, {.sample = sample, .epoch = rows.epoch});
-  plan.rows.shift += rows.view.shift;
-  plan.columns.shift += rows.view.shift;
-  plan.columns.mirrored = plan.columns.mirrored != rows.view.mirrored;
+ImagePlan BatchWriter::plan(const Shape& image, const SampleKey& key, const ChunkView& view) const {
+  ImagePlan plan = plan_image(recipe_, image, key);
+  plan.rows.shift += view.shift;
+  plan.columns.shift += view.shift;
+  plan.columns.mirrored = plan.columns.mirrored != view.mirrored;
   return plan;
 }
 
@@ -125,20 +130,66 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
     const auto samples = rows.samples.subspan(first, std::min(at_once, rows.samples.size() - first));
     data_.read(samples, samples_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const ImageView& image = samples_.images[i];
-      const ImagePlan planned = plan(rows, samples[i], image.shape);
-      images_.write(image, planned, values.subspan((first + i) * image_values, image_values));
+      write_image(samples_.images[i], {.sample = samples[i], .epoch = rows.epoch}, rows.view,
+                  values.subspan((first + i) * image_values, image_values));
       classes[first + i] = samples_.labels[i];
+    }
+  }
+  if (recipe_.augment.mixes()) mix(rows, batch);
+}
+
+void BatchWriter::mix(const BatchRows& rows, const ImageGather& batch) {
+  const Mixing mixing = draw_mixing(recipe_, rows.epoch, rows.step);
+  const auto first_row = static_cast<std::size_t>(rows.first_row);
+  const auto image_values = static_cast<std::size_t>(recipe_.image.elements());
+  const auto values = host_f32(batch.images).subspan(first_row * image_values);
+  const auto labels = host_i32(batch.labels).subspan(first_row);
+  const auto others = host_i32(batch.labels.others).subspan(first_row);
+  const auto shares = host_f32(batch.labels.shares).subspan(first_row);
+  const std::size_t count = rows.samples.size();
+  for (std::size_t i = 0; i + 1 < count; i += 2) {
+    mix_images(mixing, recipe_.image, values.data() + i * image_values, values.data() + (i + 1) * image_values);
+    others[i] = labels[i + 1];
+    others[i + 1] = labels[i];
+    if (mixing.share < 0.5f) std::swap(labels[i], labels[i + 1]);
+    if (mixing.share < 0.5f) std::swap(others[i], others[i + 1]);
+    shares[i] = shares[i + 1] = std::max(mixing.share, 1 - mixing.share);
+  }
+  if (count % 2 == 0) return;
+  others[count - 1] = labels[count - 1];
+  shares[count - 1] = 1;
+}
+
+void BatchWriter::write_image(const ImageView& image, const SampleKey& key, const ChunkView& view,
+                              std::span<float> values) {
+  const ImagePlan planned = plan(image.shape, key, view);
+  if (recipe_.augment.trivial) {
+    pixels_.resize(values.size());
+    scaled_.write(image, planned, values);
+    std::ranges::transform(values, pixels_.begin(),
+                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+    apply(draw_operation(recipe_.seed, key), recipe_.image, pixels_);
+    const ImageView changed{pixels_.data(), recipe_.image};
+    images_.write(changed, plan_image(whole_, recipe_.image, key), values);
+  } else {
+    images_.write(image, planned, values);
+  }
+  if (recipe_.augment.erase == 0) return;
+  const ErasedBox erased = draw_erased(recipe_, key);
+  for (std::int64_t plane = 0; plane < recipe_.image[0]; ++plane) {
+    for (std::int64_t y = erased.rows.begin; y < erased.rows.end; ++y) {
+      const std::int64_t first = (plane * recipe_.image[1] + y) * recipe_.image[2] + erased.columns.begin;
+      std::fill_n(values.begin() + first, erased.columns.size(), 0.0f);
     }
   }
 }
 
 TransferContext::TransferContext(const Dataset& data, Backend& on, const ImageRecipe& recipe)
-    : backend(on), batch_layout(recipe.image), staged_layout(recipe.image) {
+    : backend(on), batch_layout(recipe), staged_layout(recipe) {
   if (backend.memory_space() == MemorySpace::host) return;
   copy_stream = backend.make_stream();
   const auto images = data.resident_images();
-  if (images) store = backend.upload_dataset(*images);
+  if (images && recipe.augment.only_resamples()) store = backend.upload_dataset(*images);
   if (!store) return;
   staged_layout = BatchLayout(recipe, images->image);
   means = channel_values(backend, recipe.image[0], recipe.statistics.mean, 0.0f);
@@ -184,6 +235,10 @@ void BatchFeed::enqueue_copy(Stream& stream, std::size_t slot, Batch& batch) {
   } else {
     context_.backend.copy(stream, batch.images, arrived.images);
     context_.backend.copy(stream, batch.labels, arrived.labels);
+    if (batch.labels.others.data != nullptr) {
+      context_.backend.copy(stream, batch.labels.others, arrived.labels.others);
+      context_.backend.copy(stream, batch.labels.shares, arrived.labels.shares);
+    }
   }
   stream.record(*device_staging_free_);
 }

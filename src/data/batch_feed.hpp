@@ -24,12 +24,15 @@ namespace tutti {
 // The recipe, with the data's image shape if it has none.
 ImageRecipe with_image_shape(ImageRecipe recipe, const DatasetInfo& data);
 
+// Without augmentation and normalization.
+inline ImageRecipe plain(const ImageRecipe& recipe) { return {.augment = {}, .image = recipe.image, .statistics = {}}; }
+
 // The layout of a batch's tensors in one block of memory, so that one copy transfers them: images and labels, or the
 // tables from which a GPU computes them.
 class BatchLayout {
  public:
-  // For images and labels of the recipe's shape.
-  explicit BatchLayout(const Shape& image) : image_(image) {}
+  // For images of the recipe's shape, and their labels.
+  explicit BatchLayout(const ImageRecipe& recipe) : image_(recipe.image), mixes_(recipe.augment.mixes()) {}
   // For tables; `image` is the shape of the data's images.
   BatchLayout(const ImageRecipe& recipe, const Shape& image);
 
@@ -44,6 +47,7 @@ class BatchLayout {
   std::size_t place_tensors(std::int64_t samples, const Buffer* memory, ImageGather& batch) const;
 
   Shape image_;
+  bool mixes_ = false;
   std::optional<Axis> rows_;  // for tables only, as columns_
   Axis columns_;
 };
@@ -52,7 +56,8 @@ class BatchLayout {
 struct BatchRows {
   std::span<const std::int64_t> samples;
   std::int64_t epoch = 0;
-  std::int64_t first_row = 0;
+  std::int64_t step = 0;       // within the epoch
+  std::int64_t first_row = 0;  // even
   ChunkView view{};
 };
 
@@ -60,18 +65,25 @@ struct BatchRows {
 class BatchWriter {
  public:
   // `data` is borrowed; the recipe must have an image shape.
-  BatchWriter(const Dataset& data, const ImageRecipe& recipe) : data_(data), recipe_(recipe), images_(recipe) {}
+  BatchWriter(const Dataset& data, const ImageRecipe& recipe)
+      : data_(data), recipe_(recipe), images_(recipe), whole_(plain(recipe)), scaled_(whole_) {}
 
   // Writes images and labels, or the tables if `batch` has them.
   void write(const BatchRows& rows, const ImageGather& batch);
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
-  ImagePlan plan(const BatchRows& rows, std::int64_t sample, const Shape& image) const;
+  ImagePlan plan(const Shape& image, const SampleKey& key, const ChunkView& view) const;
+  // Mixes each sample in an even row with the next.
+  void mix(const BatchRows& rows, const ImageGather& batch);
+  void write_image(const ImageView& image, const SampleKey& key, const ChunkView& view, std::span<float> values);
 
   const Dataset& data_;
   ImageRecipe recipe_;
   PixelWriter images_;
+  ImageRecipe whole_;   // for images that keep their pixels
+  PixelWriter scaled_;  // writes pixel / 255
+  std::vector<std::uint8_t> pixels_;
   SampleBatch samples_;
   AxisWeights rows_;
   AxisWeights columns_;

@@ -23,7 +23,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kRowsPerPiece = 32;
+constexpr std::int64_t kRowsPerPiece = 32;  // even, for pairs of mixed samples
 
 std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const LoaderPlan& plan) {
   const bool is_keep = plan.last_batch == LastBatch::keep;
@@ -38,10 +38,24 @@ std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const Load
   return sizes;
 }
 
+// The sum of the weights of a step's labels, for the samplers of all parts.
+std::optional<double> weight_of(std::span<const SplitBatchSampler> parts, const Dataset& data,
+                                const std::vector<double>& class_weights, const StepBatches& step) {
+  if (class_weights.empty()) return std::nullopt;
+  double sum = 0;
+  for (const SplitBatchSampler& part : parts) {
+    for (const std::int64_t sample : part.indices(step.epoch, step.step)) {
+      sum += class_weights.at(static_cast<std::size_t>(data.labels()[data.info().index_of(sample)]));
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 struct PartReader::Pipeline {
-  int num_parts;
+  const Dataset& data;
+  const LoaderPlan& plan;
   std::vector<SplitBatchSampler> samplers;  // by part
   BatchWriter writer;
   BatchFeed feed;
@@ -80,6 +94,8 @@ class BatchLoader::Prefetcher {
         recipe_(with_image_shape(plan.recipe, data.info())),
         length_(data.info().samples),
         sampler_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
+        all_parts_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, {0, plan.num_parts},
+                                                plan.last_batch, plan.order)),
         part_batch_sizes_(possible_part_batch_sizes(length_, plan)),
         context_(data, backend, recipe_) {
     if (plan.steps_ahead < 0 || plan.readers < 1) {
@@ -130,7 +146,8 @@ class BatchLoader::Prefetcher {
   // Its samplers are not shared with the readers, which use theirs at the same time.
   std::unique_ptr<PartReader::Pipeline> part_pipeline() const {
     return std::unique_ptr<PartReader::Pipeline>(new PartReader::Pipeline{
-        .num_parts = plan_.num_parts,
+        .data = data_,
+        .plan = plan_,
         .samplers = SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, {0, plan_.num_parts},
                                                  plan_.last_batch, plan_.order),
         .writer = BatchWriter(data_, recipe_),
@@ -158,6 +175,7 @@ class BatchLoader::Prefetcher {
     }
     const std::int64_t global = sampler_.batch_samples(position.epoch, position.step);
     slot.step = {position.epoch, position.step, global, {}};
+    slot.step.weight = weight_of(all_parts_, data_, plan_.class_weights, slot.step);
     slot.samples.clear();
     slot.pieces.clear();
     for (std::size_t i = 0; i < samplers_.size(); ++i) {
@@ -169,8 +187,11 @@ class BatchLoader::Prefetcher {
       batch.first_position = part_positions(global, plan_.num_parts, batch.part).begin;
       for (std::int64_t row = 0; row < count; row += kRowsPerPiece) {
         const auto rows = static_cast<std::size_t>(std::min(kRowsPerPiece, count - row));
-        slot.pieces.push_back(
-            {i, {.samples = {samples.data() + row, rows}, .epoch = position.epoch, .first_row = row}});
+        slot.pieces.push_back({i,
+                               {.samples = {samples.data() + row, rows},
+                                .epoch = position.epoch,
+                                .step = position.step,
+                                .first_row = row}});
       }
     }
   }
@@ -283,6 +304,7 @@ class BatchLoader::Prefetcher {
   const ImageRecipe recipe_;
   const std::int64_t length_;
   const SplitBatchSampler sampler_;
+  const std::vector<SplitBatchSampler> all_parts_;
   const std::set<std::int64_t> part_batch_sizes_;
   IndexRange parts_;                         // this rank's
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
@@ -322,16 +344,17 @@ PartReader::PartReader(std::unique_ptr<Pipeline> pipeline) : pipeline_(std::move
 PartReader::~PartReader() = default;
 
 const StepBatches& PartReader::read(Stream& stream, int part, std::int64_t epoch, std::int64_t step) {
-  auto& [num_parts, samplers, writer, feed, read] = *pipeline_;
+  auto& [data, plan, samplers, writer, feed, read] = *pipeline_;
   const SplitBatchSampler& sampler = samplers.at(static_cast<std::size_t>(part));
   const auto samples = sampler.indices(epoch, step);
   read = {epoch, step, sampler.batch_samples(epoch, step), {}};
+  read.weight = weight_of(samplers, data, plan.class_weights, read);
   Batch& batch = read.batches.emplace_back();
   batch.part = part;
   batch.samples = std::ssize(samples);
-  batch.first_position = part_positions(read.global_samples, num_parts, part).begin;
+  batch.first_position = part_positions(read.global_samples, plan.num_parts, part).begin;
   feed.wait_until_copied(stream, 0);
-  feed.write(writer, {.samples = samples, .epoch = epoch}, 0, batch.samples);
+  feed.write(writer, {.samples = samples, .epoch = epoch, .step = step}, 0, batch.samples);
   feed.enqueue_copy(stream, 0, batch);
   return read;
 }
@@ -349,7 +372,7 @@ struct ChunkReader::Pipeline {
 
 ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
   ImageRecipe fitting = with_image_shape(recipe, data.info());
-  fitting.augment = Augment::none;
+  fitting.augment = {};
   pipeline_ = std::make_unique<Pipeline>(data, backend, fitting, most_samples);
 }
 

@@ -1,5 +1,6 @@
 #include "image_geometry.hpp"
 
+#include "tutti/base/portable_math.hpp"
 #include "tutti/base/random.hpp"
 
 #include <algorithm>
@@ -77,6 +78,12 @@ ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence
   return plan;
 }
 
+ImagePlan shift(const Extent& image, const Extent& wanted, std::int64_t most, RandomSequence& random) {
+  ImagePlan plan = fit(image, wanted);
+  for (AxisPlan* axis : {&plan.rows, &plan.columns}) axis->shift = draw_range(random, 1, 2 * most + 1).begin - most;
+  return plan;
+}
+
 // (4/3)^x for -1 <= x <= 1.
 double power_of_four_thirds(double x) {
   constexpr double kLog = 0.28768207245178092744;
@@ -108,18 +115,29 @@ ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence
   return crop({top, top + height}, {left, left + width});
 }
 
-ImagePlan draw_crop(Augment augment, const Extent& image, const Extent& wanted, RandomSequence& random) {
-  switch (augment) {
-    case Augment::crop_flip:
+ImagePlan draw_crop(const Augment& augment, const Extent& image, const Extent& wanted, RandomSequence& random) {
+  switch (augment.crop) {
+    case Crop::crop_flip:
       return random_crop(image, wanted, random);
-    case Augment::pad_crop_flip:
+    case Crop::pad_crop_flip:
       return pad_and_crop(image, wanted, random);
-    case Augment::resized_crop:
+    case Crop::resized_crop:
       return resized_crop(image, wanted, random);
-    case Augment::none:
+    case Crop::shift:
+      return shift(image, wanted, augment.shift, random);
+    case Crop::none:
       break;
   }
   return fit(image, wanted);
+}
+
+// A flip by a fair coin, or in every other epoch from one that a fair coin chooses.
+bool draw_flip(const ImageRecipe& recipe, const SampleKey& key, RandomSequence& random) {
+  const bool flips = random.next() >> 31 != 0;
+  if (recipe.augment.flip != Flip::alternate) return flips && recipe.augment.flip == Flip::random;
+  const auto own = philox(
+      recipe.seed, {.item = static_cast<std::uint32_t>(key.sample), .purpose = random_purpose("alternate flip")});
+  return (own[0] >> 31 != 0) == (key.epoch % 2 == 0);
 }
 
 // The crop with the most taps of an axis that is cropped to any size up to its own. A crop of the output's size needs
@@ -185,7 +203,8 @@ void AxisWeights::plan(const AxisPlan& plan) {
   for (std::size_t i = 0; i < outputs; ++i) {
     const std::size_t index = plan.mirrored ? outputs - 1 - i : i;
     const std::int64_t last = plan.output - 1;
-    const std::int64_t source = last - std::abs(last - std::abs(static_cast<std::int64_t>(i) + plan.shift));
+    auto source = static_cast<std::int64_t>(i);
+    if (plan.shift != 0) source = last - std::abs(last - std::abs(source + plan.shift));
     if (resizes) {
       gather(static_cast<std::size_t>(source), index);
       continue;
@@ -235,23 +254,44 @@ void AxisWeights::gather(std::size_t output, std::size_t index) {
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
-  if (recipe.augment == Augment::none) return fit(from, wanted);
+  if (recipe.augment.crop == Crop::none && recipe.augment.flip == Flip::none) return fit(from, wanted);
   RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.sample),
                                       .when = static_cast<std::uint32_t>(key.epoch),
                                       .purpose = random_purpose("augment")});
-  const bool flipped = random.next() >> 31 != 0;
+  const bool flipped = draw_flip(recipe, key, random);
   ImagePlan plan = draw_crop(recipe.augment, from, wanted, random);
   plan.columns.mirrored = flipped;
   return plan;
 }
 
+ErasedBox draw_erased(const ImageRecipe& recipe, const SampleKey& key) {
+  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.sample),
+                                      .when = static_cast<std::uint32_t>(key.epoch),
+                                      .purpose = random_purpose("erase")});
+  if (random.uniform() >= recipe.augment.erase) return {};
+  const double least_log = portable_log(0.3);
+  const double most_log = portable_log(3.3);
+  const std::int64_t rows = recipe.image[1];
+  const std::int64_t columns = recipe.image[2];
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area = static_cast<double>(rows * columns) * (0.02 + 0.31 * random.uniform());
+    const double ratio = portable_exp(least_log + (most_log - least_log) * random.uniform());
+    const auto height = static_cast<std::int64_t>(std::sqrt(area * ratio) + 0.5);
+    const auto width = static_cast<std::int64_t>(std::sqrt(area / ratio) + 0.5);
+    if (height >= rows || width >= columns) continue;
+    const IndexRange drawn = draw_range(random, height, rows);
+    return {drawn, draw_range(random, width, columns)};
+  }
+  return {};
+}
+
 ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
-  if (recipe.augment == Augment::resized_crop) {
+  if (recipe.augment.crop == Crop::resized_crop) {
     return {widest_crop(from.height, wanted.height), widest_crop(from.width, wanted.width)};
   }
-  if (recipe.augment == Augment::crop_flip) {
+  if (recipe.augment.crop == Crop::crop_flip) {
     const std::int64_t side = short_side_of_crops(wanted);
     const Extent resized = with_short_side(from, side);
     return {crop_axis(from.height, resized.height, {0, side}, wanted.height),

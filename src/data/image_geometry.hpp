@@ -1,7 +1,7 @@
 #pragma once
 // The geometry of every recipe: which crop of an image the network gets, and its size. Random numbers are drawn in this
-// order: the flip (one draw), the area (one draw of 53 bits; resized-crop: area and ratio, up to ten times), the top,
-// the left.
+// order: the flip (one draw; alternate flips have their own number), the area (one draw of 53 bits; resized-crop: area
+// and ratio, up to ten times), the top, the left.
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_map.hpp"
@@ -93,6 +93,12 @@ struct SampleKey {
 
 // `image` is C, H, W.
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key);
+// The rectangle that is erased, in pixels of the network's input. Often empty.
+struct ErasedBox {
+  IndexRange rows;
+  IndexRange columns;
+};
+ErasedBox draw_erased(const ImageRecipe& recipe, const SampleKey& key);
 // The plan with the most taps per axis of all plans for such images, for AxisWeights::most_taps().
 ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image);
 

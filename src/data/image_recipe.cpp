@@ -12,6 +12,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <set>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -23,12 +25,18 @@ Shape image_shape(const RecipeRequest& request, const DatasetInfo& data) {
     throw Error(ErrorSource::usage,
                 fmt::format("the images of {} differ in size: give --image-size N to resize them to N x N", data.name));
   }
-  if (request.augment != Augment::none && data.image[1] != data.image[2]) {
+  if (request.augment.crop != Crop::none && data.image[1] != data.image[2]) {
     throw Error(ErrorSource::usage,
                 fmt::format("--augment {} produces square images, and those of {} are {} x {}: give --image-size N",
-                            name_of(request.augment), data.name, data.image[1], data.image[2]));
+                            name_of(request.augment.crop), data.name, data.image[1], data.image[2]));
   }
   return data.image;
+}
+
+template <class Number>
+bool parse_number(std::string_view text, Number& number) {
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc{} && rest == text.data() + text.size();
 }
 
 // One comma-separated number per channel, or one number for all channels. Empty if the text is neither.
@@ -90,9 +98,58 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
 
 }  // namespace
 
+Augment parse_augment(const std::string& text) {
+  Augment augment;
+  std::set<std::string_view> steps;
+  const auto take = [&](std::string_view word) {
+    const std::size_t colon = word.find(':');
+    const std::string_view name = word.substr(0, colon);
+    const std::string_view number = colon == std::string_view::npos ? "" : word.substr(colon + 1);
+    const auto crop = value_named<Crop>(name);
+    const bool is_flip = name == "flip" || name == "alternate-flip";
+    double* const amount = name == "erase"    ? &augment.erase
+                           : name == "mixup"  ? &augment.mixup
+                           : name == "cutmix" ? &augment.cutmix
+                                              : nullptr;
+    const bool is_new = steps.insert(crop ? "crop" : is_flip ? "flip" : name).second;
+    if (is_flip) augment.flip = name == "flip" ? Flip::random : Flip::alternate;
+    if (crop) augment.crop = *crop;
+    if (crop && augment.flip == Flip::none) augment.flip = Augment(*crop).flip;
+    if (crop == Crop::shift) return is_new && parse_number(number, augment.shift) && augment.shift > 0;
+    if (amount != nullptr) {
+      return is_new && parse_number(number, *amount) && *amount > 0 && *amount <= (name == "erase" ? 1 : 1000);
+    }
+    augment.trivial = augment.trivial || name == "trivial";
+    return is_new && (crop || is_flip || name == "trivial") && colon == std::string_view::npos;
+  };
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (!take(std::string_view(text).substr(begin, end - begin))) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, "
+                              "pad-crop-flip, resized-crop or shift:N; flip or alternate-flip; trivial; erase:P; "
+                              "mixup:A; cutmix:A",
+                              text));
+    }
+    begin = end + 1;
+  }
+  return augment;
+}
+
 ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
+  const Shape image = image_shape(request, data);
+  if (request.augment.shift >= image[1]) {
+    throw Error(ErrorSource::usage, fmt::format("--augment shift:{}: images of {} x {} can be shifted by at most {} "
+                                                "pixels",
+                                                request.augment.shift, image[1], image[2], image[1] - 1));
+  }
+  if (request.augment.trivial && image[0] != 1 && image[0] != 3) {
+    throw Error(ErrorSource::usage, fmt::format("--augment trivial is for images of 1 or 3 channels, and those of {} "
+                                                "have {}",
+                                                data.name, image[0]));
+  }
   return {.augment = request.augment,
-          .image = image_shape(request, data),
+          .image = image,
           .statistics = choose_statistics(request.normalize, data),
           .seed = request.seed};
 }

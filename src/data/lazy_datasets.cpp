@@ -28,6 +28,7 @@ class LazyDataset : public Dataset {
   std::string name_of(std::int64_t sample) const override { return set_.names.of(info().index_of(sample)); }
   std::size_t resident_bytes() const override { return 0; }
   std::uint64_t digest() const override { return set_.digest; }
+  std::span<const std::int32_t> labels() const override { return set_.labels; }
 
  protected:
   std::int32_t label(std::size_t sample) const { return set_.labels[sample]; }

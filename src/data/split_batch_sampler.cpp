@@ -18,6 +18,15 @@ namespace {
 // Keeps the product of an epoch or a part number with a length below 2^63.
 constexpr std::int64_t kMaxSamples = std::numeric_limits<std::uint32_t>::max();
 
+void draw_balanced(std::span<const std::int32_t> labels, RandomSequence random, std::span<std::int64_t> samples) {
+  std::map<std::int32_t, std::vector<std::int64_t>> by_label;
+  for (std::size_t i = 0; i < labels.size(); ++i) by_label[labels[i]].push_back(static_cast<std::int64_t>(i));
+  std::vector<std::span<const std::int64_t>> classes;
+  for (const auto& [label, members] : by_label) classes.emplace_back(members);
+  const auto pick = [&](const auto& from) { return from[random.below(static_cast<std::uint32_t>(from.size()))]; };
+  for (std::int64_t& sample : samples) sample = pick(pick(classes));
+}
+
 }  // namespace
 
 SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index,
@@ -38,6 +47,11 @@ SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_siz
   if (part_index < 0 || part_index >= num_parts) {
     throw Error(ErrorSource::usage,
                 fmt::format("part {} is not one of the parts 0 .. {}; see --parts", part_index, num_parts - 1));
+  }
+  if (rule.shuffle == Shuffle::balanced && std::ssize(rule.labels) != length) {
+    throw Error(ErrorSource::usage,
+                "--shuffle balanced needs the labels of all samples, which this data set does not know without reading "
+                "its images: use --shuffle global");
   }
 }
 
@@ -159,7 +173,11 @@ const SplitBatchSampler::Order& SplitBatchSampler::order(std::int64_t epoch, int
   RandomSequence random(rule_.seed, {.item = static_cast<std::uint32_t>(key),
                                      .when = static_cast<std::uint32_t>(epoch),
                                      .purpose = random_purpose("shuffle")});
-  shuffle(samples, random);
+  if (rule_.shuffle == Shuffle::balanced) {
+    draw_balanced(rule_.labels, random, samples);
+  } else {
+    shuffle(samples, random);
+  }
   return orders_->emplace(at, std::move(samples)).first->second;
 }
 

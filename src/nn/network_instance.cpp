@@ -74,18 +74,18 @@ struct NetworkInstance::PassGraphs {
 };
 
 NetworkInstance::NetworkInstance(const Network& network, NetworkWeights& weights, Backend& backend,
-                                 double label_smoothing)
+                                 const LossOptions& loss)
     : network_(network),
       weights_(weights),
       backend_(backend),
-      label_smoothing_(label_smoothing),
+      loss_(loss),
       final_elements_(final_elements_of(network)) {}
 
 NetworkInstance::~NetworkInstance() = default;
 
 void NetworkInstance::plan(std::int64_t samples, LayerMode mode) {
   if (plans_.contains({samples, mode})) return;
-  const PassRequest request{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_};
+  const PassRequest request{.samples = samples, .mode = mode, .loss = loss_};
   auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
   const std::size_t bytes = plan->activations->memory().bytes();
   if (activations_.bytes() < bytes) {
@@ -206,11 +206,11 @@ void NetworkInstance::copy_logits(Stream& stream, const Tensor& to) const {
   backend_.to_plain(stream, current_->layers[last]->output(), address(current_->activations->blocks(last).output), to);
 }
 
-void NetworkInstance::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
+void NetworkInstance::loss(Stream& stream, const Labels& labels, float gradient_scale, const Tensor& sums) {
   const LayerBlocks& last = current_->activations->blocks(network_.layers().size() - 1);
   const bool trains = current_->mode == LayerMode::training;
   current_->loss->run(stream, {.logits = address(last.output),
-                               .labels = static_cast<const std::int32_t*>(labels.data),
+                               .labels = labels,
                                .gradient_scale = gradient_scale,
                                .sums = sums,
                                .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});

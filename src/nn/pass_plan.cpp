@@ -150,8 +150,7 @@ PassPlan::PassPlan(const Network& network, const NetworkWeights& weights, Backen
                     .reads_output = made->reads_output(),
                     .residual_gradient_in_place = made->residual_gradient_in_place()});
   }
-  loss =
-      backend.make_softmax_loss(layers.back()->output(), mode == LayerMode::training ? request.label_smoothing : 0.0);
+  loss = backend.make_softmax_loss(layers.back()->output(), mode == LayerMode::training ? request.loss : LossOptions{});
   activations.emplace(network, std::move(uses), mode);
 }
 

@@ -85,7 +85,7 @@ class ActivationPlan {
 struct PassRequest {
   std::int64_t samples = 0;
   LayerMode mode = LayerMode::training;
-  double label_smoothing = 0;
+  LossOptions loss{};  // of training
 };
 
 struct PassPlan {

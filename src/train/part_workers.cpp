@@ -12,9 +12,10 @@ namespace tutti {
 
 TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& sums, const Tensor& gradients) {
   const std::int64_t all = step.batches.global_samples;
+  const double weight = step.batches.weight.value_or(static_cast<double>(all));
   return {.images = batch.images,
           .labels = batch.labels,
-          .gradient_scale = 1.0f / static_cast<float>(all),
+          .gradient_scale = weight > 0 ? 1.0f / static_cast<float>(weight) : 0,
           .sums = sums,
           .gradients = gradients,
           .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(all)),
@@ -33,7 +34,7 @@ PartWorkers::PartWorkers(const WorkersRequest& request)
     workers_.push_back(std::unique_ptr<Worker>(
         new Worker{.index = index,
                    .stream = index == 0 ? request.stream : *streams_.back(),
-                   .instance = NetworkInstance(request.network, request.weights, backend_, request.label_smoothing),
+                   .instance = NetworkInstance(request.network, request.weights, backend_, request.loss),
                    .sums = OwnedTensor(backend_, LossSums::kFields, ElementType::i64),
                    .sums_before = OwnedTensor(backend_, restores_sums_ ? LossSums::kFields : 0, ElementType::i64)}));
     workers_.back()->instance.after_layers([this] { status_.note_progress(); });

@@ -38,7 +38,7 @@ struct WorkersRequest {
   Stream& stream;  // the calling thread's
   int workers = 1;
   int threads = 1;  // of each worker
-  double label_smoothing = 0;
+  LossOptions loss{};
   bool restores_sums = false;  // restore_sums() may be called
   RankStatus& rank_status;     // receives the phases of the first worker and the progress of all
   // For batch norm over the whole batch; there are then as many workers as parts with samples, at least. Null: over

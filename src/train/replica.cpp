@@ -24,15 +24,17 @@ Backend& initialize_thread_of(Backend& backend, int threads) {
   return backend;
 }
 
-LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStatus& status) {
+LoaderPlan loader_plan(const TrainerContext& context, const TrainerOptions& options, IndexRange parts,
+                       RankStatus& status) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
           .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = context.train.labels()},
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe,
+          .class_weights = options.class_weights,
           .after_piece = [&status] { status.note_progress(); }};
 }
 
@@ -51,7 +53,7 @@ WorkersRequest workers_request(const TrainerContext& context, const TrainerOptio
           .stream = rank.stream,
           .workers = options.workers(max_parts),
           .threads = options.threads,
-          .label_smoothing = options.label_smoothing,
+          .loss = options.loss(),
           .restores_sums =
               options.exchange.kind == Exchange::exact || options.safeguards.on_not_finite == OnNotFinite::skip,
           .rank_status = rank.status,
@@ -71,7 +73,7 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
       weights_(context.network, backend_, arena_.weights()),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
-      loader_(context.train, backend_, loader_plan(options, balancer_->parts(), context_->status)),
+      loader_(context.train, backend_, loader_plan(context, options, balancer_->parts(), context_->status)),
       norm_sums_(make_norm_sums(context, options, *context_)),
       workers_(std::make_unique<PartWorkers>(
           workers_request(context, options, *context_, weights_, balancer_->max_parts(), norm_sums_.get()))),

@@ -40,9 +40,9 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
   if (options.reports_samples) {
-    report_samplers_ = SplitBatchSampler::for_parts(context.train.info().samples, options.batch_size, options.num_parts,
-                                                    {0, options.num_parts}, options.last_batch,
-                                                    {.shuffle = options.shuffle, .seed = options.seed});
+    report_samplers_ = SplitBatchSampler::for_parts(
+        context.train.info().samples, options.batch_size, options.num_parts, {0, options.num_parts}, options.last_batch,
+        {.shuffle = options.shuffle, .seed = options.seed, .labels = context.train.labels()});
   }
   if (options.test_every_epochs > 0 && context.test != nullptr && context.test->info().samples > 0) {
     evaluator_ = std::make_unique<Evaluator>(

@@ -123,8 +123,8 @@ class RehearsedBackend final : public Backend {
     return inner_.make_weights(spec, values);
   }
   void refresh(Stream& stream, std::span<LayerWeights* const> layers) override { inner_.refresh(stream, layers); }
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override {
-    return inner_.make_softmax_loss(logits, smoothing);
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) override {
+    return inner_.make_softmax_loss(logits, options);
   }
 
  private:

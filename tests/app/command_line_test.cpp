@@ -93,7 +93,7 @@ TEST(CommandLine, RefusesWordsAndNumbersThatMeanNothing) {
   const std::vector<std::vector<const char*>> mistakes{{"--device", "tpu"},         {"--precision", "fp8"},
                                                        {"--comm", "carrier"},       {"--exchange", "nearly"},
                                                        {"--last-batch", "drop"},    {"--shuffle", "yes"},
-                                                       {"--augment", "flip"},       {"--image-size", "-1"},
+                                                       {"--augment", "crop"},       {"--image-size", "-1"},
                                                        {"--schedule", "poly"},      {"--batch-size", "0"},
                                                        {"--epochs", "0"},           {"--steps", "-1"},
                                                        {"--schedule-epochs", "-2"}, {"--parts", "-1"},
@@ -132,7 +132,7 @@ TEST(CommandLine, DistinguishesTheBenchmarks) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
   const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
   EXPECT_EQ(input.command_name, "bench input");
-  EXPECT_EQ(input.run.augment, Augment::crop_flip);
+  EXPECT_EQ(input.run.augment->crop, Crop::crop_flip);
   EXPECT_EQ(input.input.seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
   EXPECT_EQ(scaling.command_name, "bench scaling");
@@ -188,7 +188,7 @@ TEST(CommandLine, ReadsTheCommandsOfData) {
   const Invocation show = parse({"data", "show", "glyphs", "s.png", "--count=8", "--beside", "--augment", "crop-flip"});
   EXPECT_EQ(show.command_name, "data show");
   EXPECT_EQ(show.run.data + show.target, "glyphss.png");
-  EXPECT_EQ(show.run.augment, Augment::crop_flip);
+  EXPECT_EQ(show.run.augment->crop, Crop::crop_flip);
   EXPECT_EQ(show.show.count, 8);
   EXPECT_TRUE(show.show.beside);
   EXPECT_NE(refusal({"data", "show", "glyphs", "s.png", "--epoch", "0"}).find("--epoch"), std::string::npos);

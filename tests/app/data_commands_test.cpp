@@ -311,7 +311,7 @@ TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
     plan.num_parts = 3;
     plan.parts = {0, 3};
     plan.order.seed = plan.recipe.seed = 5;
-    plan.recipe.augment = Augment::pad_crop_flip;
+    plan.recipe.augment = Crop::pad_crop_flip;
     BatchLoader loader(*owned.pair.train, *backend, plan);
     loader.seek(1, 0);
     std::vector<float> expected;

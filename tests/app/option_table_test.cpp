@@ -48,7 +48,7 @@ bool change(const OptionValue& value) {
   const std::string before = value.read();
   std::vector<std::string> others(value.choices.begin(), value.choices.end());
   if (value.type == ValueType::flag) others = {"true", "false"};
-  if (others.empty()) others = {"7", "2", "0.5", "a=2"};
+  if (others.empty()) others = {"7", "2", "0.5", "a=2", "flip"};
   const auto write = [&](const std::string& other) {
     try {
       value.write(other);

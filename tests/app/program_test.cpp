@@ -120,7 +120,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--shard-optimizer"}, 64, "--shard-optimizer cannot be used with --exchange ring", 3},
       {{"--wire", "bf16", "--parts", "2"}, 64, "--wire bf16 is for --exchange ring, and not for exact: leave", 3},
       {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 0},
-      {{"--augment", "flip"}, 64, "must be one of none, crop-flip", 0},
+      {{"--augment", "crop"}, 64, "--augment crop: give none, or some of these", 0},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 0},
       {{"--validation-ratio", "1"}, 64, "--validation-ratio 1", 0},
       {{"--resume"}, 64, "--resume needs --out", 0},

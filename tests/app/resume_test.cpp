@@ -14,16 +14,17 @@ namespace {
 using Words = std::vector<std::string>;
 
 Words run_words(const std::string& out, const Words& more) {
-  Words words{"--data",       "synthetic:500x1x12x12:4",
-              "--model",      "mlp",
-              "--batch-size", "64",
-              "--seed",       "7",
-              "--last-batch", "rollover",
-              "--schedule",   "step",
-              "--lr-period",  "1",
-              "--augment",    "crop-flip",
-              "--normalize",  "auto",
-              "--out",        out};
+  Words words{"--data",          "synthetic:500x1x12x12:4",
+              "--model",         "mlp",
+              "--batch-size",    "64",
+              "--seed",          "7",
+              "--last-batch",    "rollover",
+              "--schedule",      "step",
+              "--lr-period",     "1",
+              "--augment",       "shift:2,alternate-flip,trivial,erase:0.5,mixup:0.2,cutmix:1",
+              "--class-weights", "1,2,1,3",
+              "--normalize",     "auto",
+              "--out",           out};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -58,10 +59,10 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
   const ScratchFolder whole;
   const ScratchFolder broken;
   const Words adamw{
-      "--optimizer",       "adamw", "--lr",         "0.01", "--weight-decay", "0.1",  "--no-decay", "norms-biases",
-      "--clip-norm",       "1",     "--epochs",     "2",    "--parts",        "3",    "--exchange", "ring",
-      "--label-smoothing", "0.1",   "--adam-beta2", "0.99", "--adam-epsilon", "1e-6", "--schedule", "step",
-      "--lr-period",       "1",     "--min-lr",     "0.005"};
+      "--optimizer",       "adamw", "--lr",         "0.01",  "--weight-decay", "0.1",     "--no-decay", "norms-biases",
+      "--clip-norm",       "1",     "--epochs",     "2",     "--parts",        "3",       "--exchange", "ring",
+      "--label-smoothing", "0.1",   "--adam-beta2", "0.99",  "--adam-epsilon", "1e-6",    "--schedule", "step",
+      "--lr-period",       "1",     "--min-lr",     "0.005", "--shuffle",      "balanced"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), adamw)).status, 0);
   Words stretch = adamw;
   stretch.insert(stretch.end(), {"--steps", "5"});

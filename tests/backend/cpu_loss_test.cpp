@@ -44,11 +44,14 @@ TEST(CpuLoss, NamesALabelThatIsNoClass) {
   const auto stream = backend->make_stream();
   const auto layer = backend->make_softmax_loss(backend->plain_activation({2, 3}));
   const std::vector<float> logits(6);
-  const std::vector<std::int32_t> labels{0, 3};
+  std::vector<std::int32_t> labels{0, 3};
   std::vector<std::int64_t> sums(LossSums::kFields);
   try {
-    layer->run(*stream,
-               {logits.data(), labels.data(), 1, {sums.data(), {LossSums::kFields}, ElementType::i64}, nullptr});
+    layer->run(*stream, {logits.data(),
+                         {{labels.data(), {2}, ElementType::i32}},
+                         1,
+                         {sums.data(), {LossSums::kFields}, ElementType::i64},
+                         nullptr});
     FAIL() << "a label beyond the classes was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::input);
@@ -58,8 +61,8 @@ TEST(CpuLoss, NamesALabelThatIsNoClass) {
 
 TEST(CpuLoss, RefusesSmoothingThatLeavesNothingOfTheLabel) {
   const auto backend = make_cpu_backend();
-  EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3}), 1.0), Error);
-  EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3}), -0.1), Error);
+  EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3}), {.smoothing = 1.0}), Error);
+  EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3}), {.smoothing = -0.1}), Error);
 }
 
 TEST(CpuLoss, RefusesLogitsThatAreNoClassesPerSample) {

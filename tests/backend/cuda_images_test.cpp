@@ -68,7 +68,7 @@ class Uploads {
 };
 
 struct Case {
-  Augment augment;
+  Crop augment;
   Shape stored;  // C, H, W
   std::int64_t side;
 };
@@ -85,6 +85,7 @@ class CudaImages : public ::testing::TestWithParam<Case> {
     RandomSequence random(7, {.purpose = random_purpose("noise")});
     for (auto& pixel : pixels_) pixel = static_cast<std::uint8_t>(random.next() >> 24);
     recipe_.augment = GetParam().augment;
+    recipe_.augment.shift = 3;
     recipe_.image = Shape{GetParam().stored[0], GetParam().side, GetParam().side};
     recipe_.seed = 3;
     for (std::int64_t c = 0; c < recipe_.image[0]; ++c) {
@@ -141,21 +142,23 @@ TEST_P(CudaImages, HaveTheBitsOfTheHostsWriter) {
                  .means = upload(floats(recipe_.statistics.mean), channels, ElementType::f32),
                  .deviations = upload(floats(recipe_.statistics.deviation), channels, ElementType::f32),
                  .images = images,
-                 .labels = labels});
+                 .labels = {labels}});
   EXPECT_TRUE(same_bits(device_.download<float>(images), written(samples, plans)));
   EXPECT_EQ(device_.download<std::int32_t>(labels), (std::vector<std::int32_t>{2, 5, 1, 1, 3, 9, 8, 0, 5}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CudaImages,
-                         ::testing::Values(Case{Augment::none, Shape{1, 28, 28}, 28},       //
-                                           Case{Augment::none, Shape{3, 40, 50}, 32},       //
-                                           Case{Augment::none, Shape{1, 8, 8}, 21},         //
-                                           Case{Augment::none, Shape{1, 150, 150}, 8},      //
-                                           Case{Augment::crop_flip, Shape{3, 32, 32}, 32},  //
-                                           Case{Augment::pad_crop_flip, Shape{1, 28, 28}, 28},
-                                           Case{Augment::pad_crop_flip, Shape{3, 48, 36}, 32},
-                                           Case{Augment::resized_crop, Shape{3, 60, 80}, 24},
-                                           Case{Augment::resized_crop, Shape{1, 100, 300}, 64}));
+                         ::testing::Values(Case{Crop::none, Shape{1, 28, 28}, 28},       //
+                                           Case{Crop::none, Shape{3, 40, 50}, 32},       //
+                                           Case{Crop::none, Shape{1, 8, 8}, 21},         //
+                                           Case{Crop::none, Shape{1, 150, 150}, 8},      //
+                                           Case{Crop::crop_flip, Shape{3, 32, 32}, 32},  //
+                                           Case{Crop::pad_crop_flip, Shape{1, 28, 28}, 28},
+                                           Case{Crop::pad_crop_flip, Shape{3, 48, 36}, 32},
+                                           Case{Crop::shift, Shape{3, 32, 32}, 32},  //
+                                           Case{Crop::shift, Shape{3, 48, 36}, 32},  //
+                                           Case{Crop::resized_crop, Shape{3, 60, 80}, 24},
+                                           Case{Crop::resized_crop, Shape{1, 100, 300}, 64}));
 
 TEST(CudaImageStore, IsNotUsedForTooManyImages) {
   const auto backend = tutti_cuda_library().make_backend({});

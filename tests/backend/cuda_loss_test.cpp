@@ -19,7 +19,7 @@ class LossBench {
   LossBench(Device& device, const ActivationSpec& logits)
       : device_(device),
         spec_(logits),
-        layer_(device.backend().make_softmax_loss(logits, 0.1)),
+        layer_(device.backend().make_softmax_loss(logits, {.smoothing = 0.1})),
         logits_(device.backend().allocate(logits.bytes)),
         gradient_(device.backend().allocate(logits.bytes)),
         labels_(device.backend().allocate(static_cast<std::size_t>(logits.shape[0]) * sizeof(std::int32_t))),
@@ -29,10 +29,10 @@ class LossBench {
   std::vector<std::int64_t> run(const std::vector<float>& logits, const std::vector<std::int32_t>& labels) {
     const Tensor sums = sums_.view({LossSums::kFields}, ElementType::i64);
     device_.set_values(spec_, logits_, logits);
-    device_.upload(labels_.view({spec_.shape[0]}, ElementType::i32), labels);
+    const Labels given{labels_.view({spec_.shape[0]}, ElementType::i32)};
+    device_.upload(given, labels);
     device_.poison(gradient_);
-    layer_->run(device_.stream(),
-                {logits_.data(), static_cast<const std::int32_t*>(labels_.data()), 1.0f / 64, sums, gradient_.data()});
+    layer_->run(device_.stream(), {logits_.data(), given, 1.0f / 64, sums, gradient_.data()});
     return device_.download<std::int64_t>(sums);
   }
   std::vector<float> gradient() { return device_.values_of(spec_, gradient_); }
@@ -124,8 +124,8 @@ TEST_F(CudaLoss, CountsALabelThatIsNoClassAsNotFinite) {
 
 TEST_F(CudaLoss, RefusesWhatTheCpuRefuses) {
   Backend& backend = device_.backend();
-  EXPECT_THROW(backend.make_softmax_loss(backend.plain_activation({2, 3}), 1.0), Error);
-  EXPECT_THROW(backend.make_softmax_loss(backend.plain_activation({2, 3}), -0.1), Error);
+  EXPECT_THROW(backend.make_softmax_loss(backend.plain_activation({2, 3}), {.smoothing = 1.0}), Error);
+  EXPECT_THROW(backend.make_softmax_loss(backend.plain_activation({2, 3}), {.smoothing = -0.1}), Error);
   EXPECT_THROW(backend.make_softmax_loss(backend.plain_activation({2, 3, 4, 4})), Error);
   EXPECT_THROW(backend.make_softmax_loss(backend.plain_activation({2, 0})), Error);
 }

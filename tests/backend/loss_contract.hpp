@@ -32,7 +32,7 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
 
   // Adds to sums with the values `before`. The gradient is empty if none is requested.
   LossOutcome run(const Shape& shape, const std::vector<float>& logits, const std::vector<std::int32_t>& labels,
-                  bool wants_gradient = true, const LossSums& before = {}, double smoothing = 0) {
+                  bool wants_gradient = true, const LossSums& before = {}, const reference::LossTargets& targets = {}) {
     Backend& backend = device_.backend();
     const ActivationSpec spec = backend.plain_activation(shape);
     const Buffer values = backend.allocate(spec.bytes);
@@ -42,13 +42,21 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
     const Tensor sums = sum_memory.view({LossSums::kFields}, ElementType::i64);
     device_.set_values(spec, values, logits);
     device_.poison(gradient);
-    device_.upload(label_memory.view({shape[0]}, ElementType::i32), labels);
+    Labels given{label_memory.view({shape[0]}, ElementType::i32)};
+    device_.upload(given, labels);
+    const Buffer others = backend.allocate(std::max<std::size_t>(1, targets.others.size()) * sizeof(std::int32_t));
+    const Buffer shares = backend.allocate(std::max<std::size_t>(1, targets.shares.size()) * sizeof(float));
+    if (!targets.others.empty()) {
+      given.others = others.view({shape[0]}, ElementType::i32);
+      given.shares = shares.view({shape[0]}, ElementType::f32);
+      device_.upload(given.others, targets.others);
+      device_.upload(given.shares, targets.shares);
+    }
     const LossSums::Fields first = before.fields();
     device_.upload(sums, std::vector<std::int64_t>(first.begin(), first.end()));
 
-    const auto layer = backend.make_softmax_loss(spec, smoothing);
-    layer->run(device_.stream(), {values.data(), static_cast<const std::int32_t*>(label_memory.data()), kScale, sums,
-                                  wants_gradient ? gradient.data() : nullptr});
+    const auto layer = backend.make_softmax_loss(spec, {targets.smoothing, targets.weights});
+    layer->run(device_.stream(), {values.data(), given, kScale, sums, wants_gradient ? gradient.data() : nullptr});
     LossSums::Fields fields{};
     std::ranges::copy(device_.download<std::int64_t>(sums), fields.begin());
     return {LossSums::from(fields), device_.values_of(spec, gradient)};
@@ -78,12 +86,65 @@ TEST_P(LossContract, SmoothingSharesTheTargetAmongAllClasses) {
       const auto logits = random_floats(shape.elements(), shape.text(), 8);
       std::vector<std::int32_t> labels;
       for (std::int64_t n = 0; n < shape[0]; ++n) labels.push_back(static_cast<std::int32_t>(n * 7 % shape[1]));
-      const auto expected = reference::softmax_loss({shape, logits}, labels, kScale, smoothing);
-      const LossOutcome got = run(shape, logits, labels, true, {}, smoothing);
+      const auto expected = reference::softmax_loss({shape, logits}, labels, kScale, {.smoothing = smoothing});
+      const LossOutcome got = run(shape, logits, labels, true, {}, {.smoothing = smoothing});
       EXPECT_NEAR(got.sums.loss(), expected.loss, 1e-7 * (1 + expected.loss)) << shape.text();
       EXPECT_EQ(got.sums.correct, expected.correct) << shape.text();
       EXPECT_TRUE(close(got.gradient, expected.gradient, 1e-6)) << shape.text();
     }
+  }
+}
+
+TEST_P(LossContract, DividesTheTargetAmongTwoLabelsAndWeighsTheClasses) {
+  for (const double smoothing : {0.0, 0.1}) {
+    for (const bool weighs : {false, true}) {
+      for (const Shape& shape : {Shape{1, 1}, Shape{3, 2}, Shape{64, 10}, Shape{5, 100}}) {
+        const auto logits = random_floats(shape.elements(), shape.text(), 8);
+        reference::LossTargets targets{.smoothing = smoothing};
+        std::vector<std::int32_t> labels;
+        for (std::int64_t n = 0; n < shape[0]; ++n) {
+          labels.push_back(static_cast<std::int32_t>(n * 7 % shape[1]));
+          targets.others.push_back(n % 5 == 0 ? -1 : static_cast<std::int32_t>(n * 3 % shape[1]));
+          targets.shares.push_back(n % 5 == 0 ? 1 : 0.5f + static_cast<float>(n % 7) / 14);
+        }
+        for (std::int64_t c = 0; weighs && c < shape[1]; ++c) targets.weights.push_back(static_cast<double>(c % 4) / 2);
+        const auto expected = reference::softmax_loss({shape, logits}, labels, kScale, targets);
+        const LossOutcome got = run(shape, logits, labels, true, {}, targets);
+        EXPECT_NEAR(got.sums.loss(), expected.loss, 1e-7 * (1 + expected.loss)) << shape.text();
+        EXPECT_EQ(got.sums.correct, expected.correct) << shape.text();
+        EXPECT_TRUE(close(got.gradient, expected.gradient, 1e-6)) << shape.text();
+      }
+    }
+  }
+}
+
+// The expected values are those of PyTorch's CrossEntropyLoss: with class weights, whose mean is over the weights of
+// the labels, and of targets that are distributions, whose mean is over the samples.
+TEST_P(LossContract, EqualsPyTorchs) {
+  const std::vector<float> logits{1, 2, -1, 0.5f, 0, -2, 3, 1, 0.25f, 0.5f, 1, -0.5f};
+  const double all_weights = 2 + 0.5 + 1;  // of the labels 1, 2 and 0
+  const LossOutcome weighed = run({3, 4}, logits, {1, 2, 0}, true, {}, {.smoothing = 0.1, .weights = {1, 2, 0.5, 3}});
+  EXPECT_NEAR(weighed.sums.loss() / all_weights, 0.98469992, 1e-6);
+  const LossOutcome mixed =
+      run({3, 4}, logits, {1, 2, 0}, true, {}, {.smoothing = 0.1, .others = {2, 1, 0}, .shares = {0.75f, 0.625f, 1}});
+  EXPECT_NEAR(mixed.sums.loss() / 3, 1.66607915, 1e-6);
+  std::vector<double> gradient{0.11857367, -0.18683848, 0.01344245,  0.05482236, 0.00016734, -0.01329639,
+                               0.01468643, -0.00155739, -0.20199411, 0.06569830, 0.12829991, 0.00799590};
+  for (double& value : gradient) value *= all_weights * kScale;
+  EXPECT_TRUE(close(weighed.gradient, gradient, 1e-6));
+  gradient = {0.06640261, -0.03017999, -0.07321892, 0.03699631, 0.00559086, -0.11894890,
+              0.08384150, 0.02951654,  -0.23993470, 0.07949225, 0.13646657, 0.02397589};
+  for (double& value : gradient) value *= 3 * kScale;
+  EXPECT_TRUE(close(mixed.gradient, gradient, 1e-6));
+}
+
+TEST_P(LossContract, RefusesWeightsThatDoNotFitTheClasses) {
+  const auto make = [&](const std::vector<double>& weights) {
+    device_.backend().make_softmax_loss(device_.backend().plain_activation({2, 3}), {.class_weights = weights});
+  };
+  make({1, 0, 2});
+  for (const std::vector<double>& wrong : {std::vector<double>{1, 2}, {1, 2, 3, 4}, {1, -1, 2}, {1, NAN, 2}}) {
+    EXPECT_THROW(make(wrong), Error);
   }
 }
 

@@ -14,6 +14,13 @@ TEST(PortableMath, LogarithmIsWithinAFewUnitsOfTheLibrarys) {
   EXPECT_EQ(portable_log(1.0), 0.0);
 }
 
+TEST(PortableMath, ExponentialIsWithinAFewUnitsOfTheLibrarys) {
+  for (double x = -700; x < 709; x += 0.37) EXPECT_NEAR(portable_exp(x) / std::exp(x), 1, 1e-15) << x;
+  EXPECT_EQ(portable_exp(0), 1.0);
+  EXPECT_EQ(portable_exp(-1e9), 0.0);
+  EXPECT_EQ(portable_exp(1e9), HUGE_VAL);
+}
+
 TEST(PortableMath, CosineIsWithinAFewUnitsOfTheLibrarys) {
   for (double x = -1; x <= 1; x += 1.0 / 1024) EXPECT_NEAR(portable_cospi(x), std::cos(M_PI * x), 1e-15) << x;
   EXPECT_EQ(portable_cospi(0.0), 1.0);

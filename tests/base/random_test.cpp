@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -49,6 +50,27 @@ TEST(Random, NormalNumbersHaveMeanZeroAndDeviationOne) {
   }
   EXPECT_NEAR(sum / kDraws, 0, 0.02);
   EXPECT_NEAR(squares / kDraws, 1, 0.02);
+}
+
+// By the first two even central moments of the beta distribution.
+TEST(Random, BetaNumbersHaveTheirMoments) {
+  for (const double shape : {0.05, 0.2, 1.0, 5.0}) {
+    constexpr int kDraws = 40000;
+    RandomSequence random(5, {});
+    double sum = 0;
+    double squares = 0;
+    double fourths = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const double x = random.beta(shape) - 0.5;
+      ASSERT_LE(std::abs(x), 0.5);
+      sum += x;
+      squares += x * x;
+      fourths += x * x * x * x;
+    }
+    EXPECT_NEAR(sum / kDraws, 0, 0.012) << shape;
+    EXPECT_NEAR(squares / kDraws, 0.25 / (2 * shape + 1), 0.003) << shape;
+    EXPECT_NEAR(fourths / kDraws, 0.1875 / ((2 * shape + 1) * (2 * shape + 3)), 0.001) << shape;
+  }
 }
 
 TEST(Random, RowsOfSequencesEqualEachSequence) {

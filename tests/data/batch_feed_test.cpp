@@ -110,7 +110,13 @@ struct Values {
 Values values_of(const Batch& batch) {
   const auto* images = static_cast<const float*>(batch.images.data);
   const auto* labels = static_cast<const std::int32_t*>(batch.labels.data);
-  return {{images, images + batch.images.elements()}, {labels, labels + batch.samples}};
+  Values values{{images, images + batch.images.elements()}, {labels, labels + batch.samples}};
+  if (batch.labels.others.data == nullptr) return values;
+  const auto* others = static_cast<const std::int32_t*>(batch.labels.others.data);
+  const auto* shares = static_cast<const float*>(batch.labels.shares.data);
+  values.labels.insert(values.labels.end(), others, others + batch.samples);
+  values.images.insert(values.images.end(), shares, shares + batch.samples);
+  return values;
 }
 
 struct Setting {
@@ -169,9 +175,10 @@ int wrong_batches(const Dataset& data, const ImageRecipe& recipe, const Setting&
   return wrong;
 }
 
-ImageRecipe recipe_of(Augment augment, const Shape& image) {
+ImageRecipe recipe_of(Crop augment, const Shape& image) {
   ImageRecipe recipe;
   recipe.augment = augment;
+  recipe.augment.shift = 3;
   recipe.image = image;
   recipe.statistics = {.mean = {0.1307, 0.4, 0.5}, .deviation = {0.3081, 0.2, 0.25}};
   recipe.seed = 3;
@@ -180,8 +187,9 @@ ImageRecipe recipe_of(Augment augment, const Shape& image) {
 
 TEST(BatchFeed, DeliversTheHostsBatchesToADeviceInAnyOrderOfItsStreams) {
   const Noise noise(40, Shape{3, 8, 8});
-  const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
+  ImageRecipe recipe = recipe_of(Crop::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
+    recipe.augment.mixup = holds ? 0 : 1;
     for (const int steps_ahead : {0, 1, 2}) {
       for (unsigned seed = 0; seed < 40; ++seed) {
         ASSERT_EQ(wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .steps_ahead = steps_ahead}), 0)
@@ -193,7 +201,7 @@ TEST(BatchFeed, DeliversTheHostsBatchesToADeviceInAnyOrderOfItsStreams) {
 
 TEST(BatchFeed, DetectsAnyMissingWait) {
   const Noise noise(40, Shape{3, 8, 8});
-  const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
+  const ImageRecipe recipe = recipe_of(Crop::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
     for (const LateFaults& faults :
          {LateFaults{.lost_wait_event = 0}, LateFaults{.lost_wait_event = 1}, LateFaults{.lost_awaits = true}}) {
@@ -212,7 +220,7 @@ TEST(BatchFeed, GivesTheSameBitsOnADeviceThatStoresTheDataSet) {
                                                    {Shape{3, 5, 7}, Shape{3, 8, 8}},
                                                    {Shape{3, 40, 3}, Shape{3, 7, 7}},
                                                    {Shape{3, 70, 70}, Shape{3, 9, 9}}};
-  for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::pad_crop_flip, Augment::resized_crop}) {
+  for (const Crop augment : {Crop::none, Crop::crop_flip, Crop::pad_crop_flip, Crop::resized_crop, Crop::shift}) {
     for (const auto& [image, expected] : sizes) {
       const Noise noise(40, image);
       EXPECT_EQ(wrong_batches(noise.data(), recipe_of(augment, expected), {.holds = true}), 0)
@@ -225,7 +233,7 @@ TEST(BatchFeed, DeliversEachPartToAFixedAddress) {
   const Noise noise(40, Shape{3, 8, 8});
   LateDevice device(1);
   const auto stream = device.make_stream();
-  BatchLoader loader(noise.data(), device, plan_of(recipe_of(Augment::none, Shape{3, 8, 8}), 2));
+  BatchLoader loader(noise.data(), device, plan_of(recipe_of(Crop::none, Shape{3, 8, 8}), 2));
   std::map<int, const void*> places;
   for (int step = 0; step < kSteps; ++step) {
     for (const Batch& batch : loader.next(*stream).batches) {
@@ -265,9 +273,38 @@ TEST(BatchFeedReader, MovesAndMirrorsImagesAndReflectsThemAtTheEdges) {
   }
 }
 
+TEST(BatchFeed, PreparesOnTheHostWhatADeviceThatStoresTheDataSetCannot) {
+  const Noise noise(40, Shape{3, 8, 8});
+  ImageRecipe recipe = recipe_of(Crop::none, Shape{3, 8, 8});
+  for (const char* const augment : {"trivial", "erase:0.5", "mixup:0.2", "cutmix:1"}) {
+    recipe.augment = parse_augment(augment);
+    EXPECT_EQ(wrong_batches(noise.data(), recipe, {.holds = true}), 0) << augment;
+  }
+}
+
+// Erased values are 0 after normalization, and other values are as they would be without.
+TEST(BatchFeed, ErasesToTheMean) {
+  const Noise noise(40, Shape{3, 8, 8});
+  ImageRecipe recipe = recipe_of(Crop::none, Shape{3, 8, 8});
+  const auto whole = expected_batches(noise.data(), plan_of(recipe, 0));
+  recipe.augment = parse_augment("erase:1");
+  const auto erased = expected_batches(noise.data(), plan_of(recipe, 0));
+  std::int64_t zeros = 0;
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (std::size_t k = 0; k < whole[i].images.size(); ++k) {
+      const float value = erased[i].images[k];
+      ASSERT_TRUE(value == 0 || value == whole[i].images[k]);
+      zeros += value == 0 ? 1 : 0;
+      ++all;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(zeros) / static_cast<double>(all), 0.17, 0.03);
+}
+
 TEST(BatchFeedReader, ReadsForADeviceInAnyOrderOfItsStreams) {
   const Noise noise(40, Shape{3, 8, 8});
-  const ImageRecipe recipe = recipe_of(Augment::crop_flip, Shape{3, 8, 8});
+  const ImageRecipe recipe = recipe_of(Crop::crop_flip, Shape{3, 8, 8});
   const auto wrong_chunks = [&](const Setting& setting) {
     MemoryBackend host;
     const auto here = host.make_stream();

@@ -3,6 +3,8 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
+#include "support/thrown.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -71,6 +73,23 @@ TEST(MemoryDataset, RefusesSamplesThatItDoesNotHave) {
   SampleBatch batch;
   for (const std::int64_t sample : {std::int64_t{3}, std::int64_t{-1}}) {
     EXPECT_THROW(data.read(std::array{sample}, batch), Error);
+  }
+}
+
+TEST(ClassWeights, HaveTheMeanOneOverTheSamples) {
+  const std::array<std::uint8_t, 8> pixels{};
+  DatasetInfo info = three_samples();
+  info.classes = 3;
+  info.samples = 4;
+  const MemoryDataset data(info, pixels, std::array<std::int32_t, 4>{0, 0, 2, 0});
+  EXPECT_EQ(class_weights("none", data), std::vector<double>{});
+  EXPECT_EQ(class_weights("auto", data), (std::vector<double>{2.0 / 3, 0, 2}));
+  EXPECT_EQ(class_weights("4,1e2,4", data), (std::vector<double>{1, 25, 1}));
+  for (const char* wrong :
+       {"", "1", "1,2", "1,2,3,4", "1,2,", "1,2,x", "1 1,2,3", "1,-2,3", "1,nan,2", "0,1,0", "all"}) {
+    const Error error = thrown_by([&] { class_weights(wrong, data); });
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    EXPECT_NE(std::string(error.what()).find("give none, auto, or 3 weights of 0 or more"), std::string::npos) << wrong;
   }
 }
 

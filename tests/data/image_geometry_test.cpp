@@ -12,13 +12,14 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-constexpr std::array kAugments{Augment::none, Augment::crop_flip, Augment::pad_crop_flip, Augment::resized_crop};
+constexpr std::array kCrops{Crop::none, Crop::crop_flip, Crop::pad_crop_flip, Crop::resized_crop, Crop::shift};
 
 std::vector<std::uint8_t> noise(std::int64_t bytes, std::uint32_t item = 0) {
   RandomSequence random(7, {.item = item, .purpose = random_purpose("noise")});
@@ -27,9 +28,10 @@ std::vector<std::uint8_t> noise(std::int64_t bytes, std::uint32_t item = 0) {
   return pixels;
 }
 
-ImageRecipe recipe_of(Augment augment, std::int64_t channels, std::int64_t side) {
+ImageRecipe recipe_of(Crop augment, std::int64_t channels, std::int64_t side) {
   ImageRecipe recipe;
   recipe.augment = augment;
+  if (augment == Crop::shift) recipe.augment.shift = std::min<std::int64_t>(2, side - 1);
   recipe.image = Shape{channels, side, side};
   recipe.seed = 3;
   return recipe;
@@ -52,11 +54,13 @@ class SlowRecipe {
                               .purpose = random_purpose("augment")}) {}
 
   reference::Plane operator()(const reference::Plane& image) {
-    if (recipe_.augment == Augment::none) return fitted(image);
+    const Crop crop = recipe_.augment.crop;
+    if (crop == Crop::none) return fitted(image);
     const bool flip = random_.next() >= 0x80000000u;
-    const reference::Plane piece = recipe_.augment == Augment::crop_flip       ? cropped(image)
-                                   : recipe_.augment == Augment::pad_crop_flip ? padded(image)
-                                                                               : pieced(image);
+    if (crop == Crop::shift) return shifted(image);
+    const reference::Plane piece = crop == Crop::crop_flip       ? cropped(image)
+                                   : crop == Crop::pad_crop_flip ? padded(image)
+                                                                 : pieced(image);
     return flip ? reference::mirrored(piece) : piece;
   }
 
@@ -88,6 +92,10 @@ class SlowRecipe {
     const auto framed = reference::cut(fitted(image), {-frame, -frame}, side_ + 2 * frame, side_ + 2 * frame);
     return drawn_cut(framed, side_, side_);
   }
+  reference::Plane shifted(const reference::Plane& image) {
+    const std::int64_t frame = recipe_.augment.shift;
+    return drawn_cut(reference::framed_by_reflection(fitted(image), frame), side_, side_);
+  }
   reference::Plane pieced(const reference::Plane& image) {
     for (int attempt = 0; attempt < 10; ++attempt) {
       const double area = static_cast<double>(image.height * image.width) * (0.08 + 0.92 * random_.uniform());
@@ -115,7 +123,7 @@ TEST(Augmentation, MatchesTheStepsAppliedOneByOneInDouble) {
       {Shape{2, 5, 7}, 8},    {Shape{1, 1, 1}, 3},     {Shape{1, 3, 90}, 12},  {Shape{1, 90, 2}, 12},
       {Shape{1, 20, 30}, 1},  {Shape{1, 100, 100}, 7},
   };
-  for (const Augment augment : kAugments) {
+  for (const Crop augment : kCrops) {
     for (const auto& [shape, side] : cases) {
       const ImageRecipe recipe = recipe_of(augment, shape[0], side);
       const auto pixels = noise(shape.elements());
@@ -139,7 +147,7 @@ TEST(Augmentation, MatchesTheStepsAppliedOneByOneInDouble) {
 }
 
 TEST(Augmentation, KeepsAUniformColorToTheLastBit) {
-  for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
+  for (const Crop augment : {Crop::none, Crop::crop_flip, Crop::resized_crop, Crop::shift}) {
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{32, 32}, {47, 61}, {300, 200}, {9, 9}}) {
       ImageRecipe recipe = recipe_of(augment, 1, 32);
       recipe.statistics = {{0.4914}, {0.2023}};
@@ -158,12 +166,12 @@ TEST(Augmentation, KeepsAUniformColorToTheLastBit) {
 
 TEST(Augmentation, DoesNotChangeAnImageOfTheRightSize) {
   const auto pixels = noise(3 * 20 * 20);
-  const auto values = written(recipe_of(Augment::none, 3, 20), {pixels.data(), Shape{3, 20, 20}}, {});
+  const auto values = written(recipe_of(Crop::none, 3, 20), {pixels.data(), Shape{3, 20, 20}}, {});
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(pixels[i]) / 255.0f);
 }
 
 TEST(Augmentation, FlipsOneImageInTwo) {
-  for (const Augment augment : {Augment::crop_flip, Augment::pad_crop_flip, Augment::resized_crop}) {
+  for (const Crop augment : {Crop::crop_flip, Crop::pad_crop_flip, Crop::resized_crop}) {
     const ImageRecipe recipe = recipe_of(augment, 1, 32);
     int flipped = 0;
     for (std::int64_t sample = 0; sample < 10'000; ++sample) {
@@ -175,8 +183,35 @@ TEST(Augmentation, FlipsOneImageInTwo) {
   }
 }
 
+TEST(Augmentation, FlipsARandomHalfOfTheImagesInOneEpochAndTheOthersInTheNext) {
+  ImageRecipe recipe = recipe_of(Crop::shift, 1, 32);
+  const auto is_flipped = [&](std::int64_t sample, std::int64_t epoch) {
+    return plan_image(recipe, recipe.image, {.sample = sample, .epoch = epoch}).columns.mirrored;
+  };
+  ASSERT_FALSE(is_flipped(0, 0) || is_flipped(0, 1));
+  recipe.augment.flip = Flip::alternate;
+  int flipped = 0;
+  for (std::int64_t sample = 0; sample < 10'000; ++sample) {
+    const bool first = is_flipped(sample, 0);
+    flipped += first ? 1 : 0;
+    for (std::int64_t epoch = 1; epoch < 5; ++epoch) ASSERT_EQ(is_flipped(sample, epoch), first == (epoch % 2 == 0));
+  }
+  EXPECT_NEAR(flipped, 5000, 200);
+}
+
+TEST(Augmentation, ShiftsByEveryDistanceAlike) {
+  const ImageRecipe recipe = recipe_of(Crop::shift, 1, 32);
+  std::map<std::pair<std::int64_t, std::int64_t>, int> counts;
+  for (std::int64_t sample = 0; sample < 25'000; ++sample) {
+    const auto [rows, columns] = plan_image(recipe, recipe.image, {.sample = sample, .epoch = sample % 3});
+    ++counts[{rows.shift, columns.shift}];
+  }
+  EXPECT_EQ(counts.size(), 25U);
+  for (const auto& [shift, count] : counts) EXPECT_NEAR(count, 1000, 130) << shift.first << " " << shift.second;
+}
+
 TEST(Augmentation, CropsSquaresOfUniformAreaAtAnyPosition) {
-  const ImageRecipe recipe = recipe_of(Augment::crop_flip, 1, 2048);
+  const ImageRecipe recipe = recipe_of(Crop::crop_flip, 1, 2048);
   constexpr int kSamples = 20'000;
   std::array<int, 9> areas{};
   std::array<int, 4> places{};
@@ -196,7 +231,7 @@ TEST(Augmentation, CropsSquaresOfUniformAreaAtAnyPosition) {
 }
 
 TEST(Augmentation, DrawsCropsOfEveryAllowedAreaAndRatio) {
-  const ImageRecipe recipe = recipe_of(Augment::resized_crop, 1, 8);
+  const ImageRecipe recipe = recipe_of(Crop::resized_crop, 1, 8);
   double least = 1;
   double most = 0;
   for (std::int64_t sample = 0; sample < 5000; ++sample) {
@@ -245,10 +280,10 @@ TEST(AxisWeights, AddUpToOneExactlyAndStayInside) {
 
 // The same on every processor and compiler.
 TEST(Augmentation, HasTheseBitsEverywhere) {
-  const std::array<std::string, 4> expected{"a921bda4fcc0db47", "647eb80fa82eeec6", "71f50266b843ef2f",
-                                            "8170f85f3a373632"};
-  for (std::size_t a = 0; a < kAugments.size(); ++a) {
-    ImageRecipe recipe = recipe_of(kAugments[a], 3, 32);
+  const std::array<std::string, 5> expected{"a921bda4fcc0db47", "647eb80fa82eeec6", "71f50266b843ef2f",
+                                            "8170f85f3a373632", "0be1bad55c734257"};
+  for (std::size_t a = 0; a < kCrops.size(); ++a) {
+    ImageRecipe recipe = recipe_of(kCrops[a], 3, 32);
     recipe.statistics = {{0.4914, 0.4822, 0.4465}, {0.2023, 0.1994, 0.2010}};
     std::uint64_t sum = 0;
     for (std::int64_t sample = 0; sample < 64; ++sample) {
@@ -258,12 +293,12 @@ TEST(Augmentation, HasTheseBitsEverywhere) {
           written(recipe, {pixels.data(), Shape{3, side, side}}, {.sample = sample, .epoch = sample % 5});
       sum += digest("sample " + std::to_string(sample), std::span(values));
     }
-    EXPECT_EQ(digest_text(sum), expected[a]) << name_of(kAugments[a]);
+    EXPECT_EQ(digest_text(sum), expected[a]) << name_of(kCrops[a]);
   }
 }
 
 TEST(Augmentation, NeedsNoMoreTapsThanTheWidestPlan) {
-  for (const Augment augment : kAugments) {
+  for (const Crop augment : kCrops) {
     for (std::int64_t item = 0; item < 400; ++item) {
       RandomSequence random(11, {.item = static_cast<std::uint32_t>(item)});
       const auto draw = [&](std::uint32_t most) { return static_cast<std::int64_t>(1 + random.below(most)); };
@@ -281,7 +316,7 @@ TEST(Augmentation, NeedsNoMoreTapsThanTheWidestPlan) {
       }
     }
   }
-  const ImagePlan copies = widest_plan(recipe_of(Augment::pad_crop_flip, 3, 32), Shape{3, 32, 32});
+  const ImagePlan copies = widest_plan(recipe_of(Crop::pad_crop_flip, 3, 32), Shape{3, 32, 32});
   EXPECT_EQ(AxisWeights::most_taps(copies.rows), 1);
   EXPECT_EQ(AxisWeights::most_taps(copies.columns), 1);
 }
@@ -329,7 +364,7 @@ TEST(Augmentation, IsEqualAtAnyNumberOfRanksReadersAndStepsAhead) {
   std::vector<std::int32_t> labels(333);
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 2);
   const MemoryDataset data(info, images, labels);
-  const ImageRecipe recipe = recipe_of(Augment::crop_flip, 3, 16);
+  const ImageRecipe recipe = recipe_of(Crop::crop_flip, 3, 16);
   for (const Loading& loading :
        {Loading{1, 1, 0}, Loading{1, 4, 2}, Loading{2, 2, 1}, Loading{3, 1, 1}, Loading{4, 3, 1}}) {
     EXPECT_EQ(digest_text(digest_of_epochs(data, recipe, loading)), "349c35e4d6efb050")

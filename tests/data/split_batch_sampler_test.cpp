@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -54,6 +55,48 @@ TEST(SplitBatchSampler, GivesEachPartADisjointShare) {
     all.insert(all.end(), share.begin(), share.end());
   }
   EXPECT_EQ(sorted(all), range(0, 103));
+}
+
+TEST(SplitBatchSampler, BalancedDrawsAllClassesAndTheSamplesOfAClassEquallyOften) {
+  std::vector<std::int32_t> labels(100'000, 3);
+  std::fill_n(labels.begin(), 1000, 0);
+  std::fill_n(labels.begin() + 1000, 10'000, 7);
+  const SplitBatchSampler sampler(std::ssize(labels), 512, 1, 0, LastBatch::keep, {Shuffle::balanced, 1, labels});
+  const Samples drawn = epoch_samples(sampler, 0);
+  ASSERT_EQ(drawn.size(), labels.size());
+  std::map<std::int32_t, int> counts;
+  std::map<std::int64_t, int> of_first_class;
+  for (const std::int64_t sample : drawn) {
+    const std::int32_t label = labels.at(static_cast<std::size_t>(sample));
+    ++counts[label];
+    if (label == 0) ++of_first_class[sample];
+  }
+  for (const std::int32_t label : {0, 3, 7}) EXPECT_NEAR(counts[label], 33'333, 600) << label;
+  EXPECT_EQ(of_first_class.size(), 1000U);
+  for (const auto& [sample, count] : of_first_class) EXPECT_NEAR(count, 33, 30) << sample;
+  EXPECT_NE(epoch_samples(sampler, 1), drawn);
+  EXPECT_EQ(epoch_samples(sampler, 0), drawn);
+}
+
+TEST(SplitBatchSampler, BalancedGivesEachPartItsShareOfTheSameDraws) {
+  const std::vector<std::int32_t> labels{0, 0, 0, 0, 0, 0, 1, 2, 2, 0, 0};
+  const ShuffleOptions rule{Shuffle::balanced, 1, labels};
+  const SplitBatchSampler whole(11, 5, 1, 0, LastBatch::rollover, rule);
+  const auto parts = SplitBatchSampler::for_parts(11, 5, 3, {0, 3}, LastBatch::rollover, rule);
+  for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+    for (std::int64_t step = 0; step < whole.steps(epoch); ++step) {
+      Samples together;
+      for (const auto& part : parts) {
+        const Samples share = part.indices(epoch, step);
+        together.insert(together.end(), share.begin(), share.end());
+      }
+      EXPECT_EQ(together, whole.indices(epoch, step)) << epoch << " " << step;
+    }
+  }
+  EXPECT_NE(refusal([] {
+              SplitBatchSampler(10, 4, 1, 0, LastBatch::keep, {Shuffle::balanced, 1});
+            }).find("--shuffle balanced needs the labels"),
+            std::string::npos);
 }
 
 TEST(SplitBatchSampler, KeepEndsWithAShortBatch) {

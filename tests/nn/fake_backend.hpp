@@ -176,7 +176,7 @@ class FakeLoss final : public LossLayer {
     if (pass.logits_gradient == nullptr) return;
     Values gradient;
     for (std::size_t i = 0; i < logits.size(); ++i) {
-      const std::int32_t label = pass.labels[i / static_cast<std::size_t>(logits_[1])];
+      const std::int32_t label = host_i32(pass.labels)[i / static_cast<std::size_t>(logits_[1])];
       gradient.push_back(fake_loss_gradient(logits[i], label, pass.gradient_scale));
     }
     write(pass.logits_gradient, gradient);
@@ -260,8 +260,8 @@ class FakeBackend final : public Backend {
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override {
     return std::make_unique<FakeLayer>(log, spec, request);
   }
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override {
-    return std::make_unique<FakeLoss>(log, logits.shape, smoothing);
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) override {
+    return std::make_unique<FakeLoss>(log, logits.shape, options.smoothing);
   }
 
  private:

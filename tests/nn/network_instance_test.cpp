@@ -28,7 +28,7 @@ class TestedInstance {
     RandomSequence random(1, {});
     for (float& value : host_f32(block(weight_memory_))) value = static_cast<float>(2 * random.uniform() - 0.8);
     weights_.emplace(network_, backend, block(weight_memory_));
-    instance.emplace(network_, *weights_, backend, smoothing);
+    instance.emplace(network_, *weights_, backend, LossOptions{.smoothing = smoothing});
   }
 
   GraphBatch batch_of(std::size_t samples) {

@@ -66,6 +66,21 @@ inline Plane cut(const Plane& image, const Corner& corner, std::int64_t height, 
   return result;
 }
 
+// With a frame that mirrors the image at its outermost pixels.
+inline Plane framed_by_reflection(const Plane& image, std::int64_t frame) {
+  Plane result(image.height + 2 * frame, image.width + 2 * frame);
+  const auto inside = [](std::int64_t at, std::int64_t length) {
+    if (at < 0) return -at;
+    return at < length ? at : 2 * length - 2 - at;
+  };
+  for (std::int64_t y = 0; y < result.height; ++y) {
+    for (std::int64_t x = 0; x < result.width; ++x) {
+      result.at(y, x) = image.at(inside(y - frame, image.height), inside(x - frame, image.width));
+    }
+  }
+  return result;
+}
+
 inline Plane mirrored(const Plane& image) {
   Plane result(image.height, image.width);
   for (std::int64_t y = 0; y < image.height; ++y) {

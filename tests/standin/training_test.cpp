@@ -71,6 +71,8 @@ struct Training {
   bool stored = true;         // the images are in device memory
   bool audits = false;        // a part of every step is computed twice
   bool recipe = false;        // options of a recipe: averages, factors, views, a layer that is frozen
+  std::string augment = "none";
+  std::vector<double> class_weights{};
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -103,6 +105,12 @@ std::vector<Training> trainings() {
        .records = false,
        .orders = 10},
       {.name = "resnet_recipe", .model = tiny_resnet(), .data = kColored, .parts = 2, .recipe = true, .orders = 10},
+      {.name = "resnet_mixed",
+       .model = tiny_resnet(),
+       .data = kColored,
+       .parts = 2,
+       .augment = "mixup:1",
+       .class_weights = {1, 0.5, 2}},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},
   };
 }
@@ -115,7 +123,13 @@ std::vector<Training> large_trainings() {
            .data = "synthetic:16x3x16x16:3",
            .parts = 2,
            .batch_norm = BatchNorm::global},
-          {.name = "recipe", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2, .recipe = true}};
+          {.name = "recipe", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2, .recipe = true},
+          {.name = "resnet_mixed",
+           .model = small_resnet(),
+           .data = "synthetic:16x3x16x16:3",
+           .parts = 2,
+           .augment = "shift:2,trivial,erase:0.5,mixup:1,cutmix:1",
+           .class_weights = {1, 0.5, 2}}};
 }
 
 TrainerOptions options_of(const Training& training) {
@@ -127,6 +141,9 @@ TrainerOptions options_of(const Training& training) {
   options.steps_ahead = training.steps_ahead;
   options.steps = 6;
   options.epochs = 2;
+  options.recipe.augment = parse_augment(training.augment);
+  options.class_weights = training.class_weights;
+  if (!training.class_weights.empty()) options.label_smoothing = 0.1;
   options.learning_rate.base = 0.01;
   options.bucket_bytes = 4096;
   if (training.recipe) {

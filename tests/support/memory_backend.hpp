@@ -45,7 +45,7 @@ class MemoryBackend : public Backend {
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor>) override { refuse(); }
   std::unique_ptr<Layer> make_layer(const LayerSpec&, const LayerRequest&) override { refuse(); }
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&, double) override { refuse(); }
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&, const LossOptions&) override { refuse(); }
 
  protected:
   Buffer allocate_in(MemorySpace space, std::size_t bytes) {

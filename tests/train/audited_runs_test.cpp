@@ -184,7 +184,7 @@ TEST(AuditedRuns, ReportNothingWithoutAFault) {
     options.last_batch = LastBatch::keep;
     options.seed = static_cast<std::uint64_t>(variant);
     options.steps = number("TUTTI_AUDITED_STEPS", 10000) / kVariants;
-    options.recipe.augment = static_cast<Augment>(variant % 4);
+    options.recipe.augment = static_cast<Crop>(variant % 4);
     options.max_workers = 1 + variant % 2;
     options.exchange.shard_optimizer = variant % 3 == 1;
     if (variant % 3 == 2) options.batch_norm = BatchNorm::global;

@@ -95,6 +95,19 @@ INSTANTIATE_TEST_SUITE_P(Row, ExactRanks, testing::Range(0u, 18u));
 
 TEST_P(ExactRanks, GiveTheSameBitsAfterEveryStep) { expect_the_same(Row(GetParam()).specs(), open_small(kData).pair); }
 
+TEST(ExactRanks, GiveTheSameBitsHoweverImagesAreChangedAndDrawnAndClassesWeighed) {
+  const OwnedData data = open_small("synthetic:203x3x16x16:5");
+  RunSpec spec = small_run(small_resnet(), kExact);
+  spec.options.recipe.augment = parse_augment("shift:2,alternate-flip,trivial,erase:0.5,mixup:0.4,cutmix:1");
+  spec.options.shuffle = Shuffle::balanced;
+  spec.options.label_smoothing = 0.1;
+  spec.options.class_weights = class_weights("1,2,0.5,1,3", *data.pair.train);
+  spec.options.safeguards.audit_every_steps = 3;
+  std::vector<RunSpec> specs = on_ranks(spec, {1, 2, 4});
+  specs.back().stops = {7, 29};
+  expect_the_same(specs, data.pair);
+}
+
 // Adds integers as f32 in the order of the ranks.
 class RankOrderedSum : public Communicator {
  public:

@@ -166,7 +166,7 @@ TEST(PartAudits, OfHealthyRanksReportsNothingAndChangesNoBit) {
     spec.ranks = test_world().size();
     spec.options.steps = 16;
     spec.options.num_parts = 7;
-    spec.options.recipe.augment = Augment::crop_flip;
+    spec.options.recipe.augment = Crop::crop_flip;
     spec.options.max_workers = 1 + variant % 2;
     if (variant == 1) spec.precision = Precision::bf16;
     if (variant == 2) spec.options.exchange.shard_optimizer = true;

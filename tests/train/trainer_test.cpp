@@ -293,6 +293,31 @@ TEST(Trainer, SmoothsTheLabelsOfTheTrainingLossOnly) {
   EXPECT_EQ(first_losses(0.2).second, first_losses(0).second);
 }
 
+// The mean is weighted, as PyTorch's: a factor of all weights cancels out, in gradients but not in the sum of losses.
+TEST(Trainer, DividesGradientsByTheWeightsOfTheLabelsOfTheWholeBatch) {
+  const auto step = [](const std::vector<double>& weights, int parts) {
+    TrainerOptions options = small();
+    options.class_weights = weights;
+    options.num_parts = parts;
+    TrainingRun run(options);
+    run.trainer.step();
+    return std::pair(run.trainer.snapshot().parameters, epoch_sums(run.trainer).loss());
+  };
+  const auto plain = step({}, 1);
+  const auto scaled = step({4, 4, 4}, 1);
+  const auto weighed = step({1, 3, 0.5}, 1);
+  const auto in_parts = step({1, 3, 0.5}, 5);
+  EXPECT_NEAR(scaled.second, 4 * plain.second, 1e-5);
+  EXPECT_NEAR(in_parts.second, weighed.second, 1e-5);
+  for (std::size_t i = 0; i < plain.first.size(); ++i) {
+    EXPECT_EQ(scaled.first[i].values, plain.first[i].values);
+    EXPECT_NE(weighed.first[i].values, plain.first[i].values);
+    for (std::size_t k = 0; k < plain.first[i].values.size(); ++k) {
+      EXPECT_NEAR(in_parts.first[i].values[k], weighed.first[i].values[k], 1e-6);
+    }
+  }
+}
+
 // With any number of parts, the first layer's mean is that of the whole batch.
 TEST(Trainer, HasTheRunningStatisticsOfTheWholeBatchAlsoWithEmptyParts) {
   const auto mean_after_a_step = [](int parts) {

@@ -130,9 +130,9 @@ class Backend {
   // For backward passes whose gradients are finished together, in one kernel. Null if that is not faster.
   virtual std::unique_ptr<UnfinishedGradients> make_unfinished_gradients() { return nullptr; }
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;
-  // `logits` is N x classes, in any format of this backend. The loss is against a target of 1 - smoothing for the
-  // label's class plus smoothing / classes for every class.
-  virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing = 0) = 0;
+  // `logits` is N x classes, in any format of this backend.
+  virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits,
+                                                       const LossOptions& options = {}) = 0;
 };
 
 // The CPU backend, over oneDNN; the instruction set is chosen at run time. With bf16, activations and weights are bf16

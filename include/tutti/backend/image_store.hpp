@@ -33,7 +33,7 @@ struct ImageGather {
   Tensor means;       // f32 [C]: mean of pixel / 255
   Tensor deviations;  // f32 [C]
   Tensor images;      // f32 N, C, H, W: output
-  Tensor labels;      // i32 N: output
+  Labels labels;      // output
 };
 
 class ImageStore {

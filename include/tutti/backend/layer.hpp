@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace tutti {
 
@@ -114,10 +115,17 @@ class Layer {
 
 struct LossPass {
   const void* logits = nullptr;
-  const std::int32_t* labels = nullptr;  // 0 .. classes - 1, in the device's memory
-  float gradient_scale = 0;              // 1 / samples of the global batch
-  Tensor sums;                           // i64 [LossSums::kFields], added to
-  void* logits_gradient = nullptr;       // null in evaluation
+  Labels labels;                    // 0 .. classes - 1, in the device's memory
+  float gradient_scale = 0;         // 1 / samples of the global batch, or the sum of their labels' weights
+  Tensor sums;                      // i64 [LossSums::kFields], added to
+  void* logits_gradient = nullptr;  // null in evaluation
+};
+
+// The target of a sample is 1 - smoothing for its labels, divided by their shares, plus smoothing / classes for every
+// class.
+struct LossOptions {
+  double smoothing = 0;
+  std::vector<double> class_weights{};  // of each class in the loss; empty: 1
 };
 
 // Softmax cross-entropy over the logits of a batch.

@@ -45,6 +45,12 @@ struct Tensor {
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * bytes_of(type); }
 };
 
+// The labels of a batch, i32 N. In a mixed batch, each sample has a second label, and the first one's share.
+struct Labels : Tensor {
+  Tensor others{};  // i32 N; empty: not mixed
+  Tensor shares{};  // f32 N, at least 1/2
+};
+
 // The values of a tensor in host memory. Throws if the element type differs or the memory is not host memory.
 std::span<float> host_f32(const Tensor& tensor);
 std::span<double> host_f64(const Tensor& tensor);

@@ -6,6 +6,8 @@ namespace tutti {
 
 // Natural logarithm of a positive finite normal number.
 double portable_log(double x);
+// e to the power of x; 0 and infinity where that is beyond a double.
+double portable_exp(double x);
 // cos(pi * x) for |x| <= 1.
 double portable_cospi(double x);
 // The standard normal quantile of 0 < p < 1 (Wichura's algorithm AS 241).

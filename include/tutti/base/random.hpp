@@ -37,6 +37,8 @@ class RandomSequence {
   double uniform();
   // Standard normal.
   double normal();
+  // From the beta distribution whose parameters are both `shape`, above 0.
+  double beta(double shape);
 
  private:
   std::uint64_t seed_;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tutti {
@@ -24,6 +25,7 @@ struct LoaderPlan {
   int steps_ahead = 1;  // prefetched in the background; 0: each step is prepared in next()
   int readers = 1;      // reader threads; the batches do not depend on their number
   ImageRecipe recipe;
+  std::vector<double> class_weights{};        // as LossOptions
   std::function<void()> after_piece = [] {};  // called in any thread when a piece of a batch is prepared
 };
 
@@ -34,7 +36,7 @@ struct Batch {
   std::int64_t samples = 0;         // possibly 0
   std::int64_t first_position = 0;  // of its first sample in the global batch
   Tensor images;                    // f32 N, C, H, W, transformed by the recipe
-  Tensor labels;                    // i32 N
+  Labels labels;
 };
 
 struct StepBatches {
@@ -42,6 +44,7 @@ struct StepBatches {
   std::int64_t step = 0;            // within the epoch
   std::int64_t global_samples = 0;  // of all parts of all ranks
   std::vector<Batch> batches;       // one per part of this rank, in order
+  std::optional<double> weight{};   // the sum of the class weights of all labels, if there are class weights
 };
 
 // Reads the batch of any part of any step in the calling thread, for a rank that computes a part of another.

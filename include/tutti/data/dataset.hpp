@@ -91,6 +91,8 @@ class Dataset {
   virtual std::string name_of(std::int64_t) const { return {}; }
   // The path of that file. For a data file, which does not know the folder, its name.
   virtual std::string file_of(std::int64_t sample) const { return name_of(sample); }
+  // All labels, for class weights and balanced batches; empty: not known without reading the images. Borrowed.
+  virtual std::span<const std::int32_t> labels() const { return {}; }
   // All images and labels, if they are in memory and of one size, for copying to a GPU. Borrowed.
   virtual std::optional<ImageSet> resident_images() const { return std::nullopt; }
   // The bytes that the samples occupy in memory; 0 for a data set whose images are loaded lazily.
@@ -100,6 +102,11 @@ class Dataset {
   // covers names, sizes and labels; info().contents covers the files' bytes.
   virtual std::uint64_t digest() const = 0;
 };
+
+// The value of --class-weights for a training set: none (an empty result), auto (inversely proportional to the samples
+// of each class), or a weight per class, separated by commas. They are scaled so that their mean over the samples is 1.
+// Throws a usage error.
+std::vector<double> class_weights(const std::string& text, const Dataset& data);
 
 // A data set in borrowed memory.
 class MemoryDataset : public Dataset {
@@ -113,6 +120,7 @@ class MemoryDataset : public Dataset {
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
   std::string name_of(std::int64_t sample) const override { return names_.of(info_.index_of(sample)); }
   std::optional<ImageSet> resident_images() const override { return ImageSet{images_, labels_, info_.image}; }
+  std::span<const std::int32_t> labels() const override { return labels_; }
   std::size_t resident_bytes() const override { return images_.size() + labels_.size_bytes(); }
   std::uint64_t digest() const override;
 

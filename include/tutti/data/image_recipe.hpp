@@ -14,20 +14,45 @@
 
 namespace tutti {
 
-// Augmentation of training images; test images are only fitted to the size.
+// The crop of a training image; test images are only fitted to the size.
 //   none           fitted to the size, like test images
-//   crop-flip      resized to 5/4 of the size, a random square of 0.64 to 1.0 of that area resized to the size, flip
-//   pad-crop-flip  padded with 1/8 of the size in zeros, a random square of the size, flip
-//   resized-crop   a random crop of 0.08 to 1.0 of the area, 3:4 to 4:3, resized to the size, flip
-// A flip is horizontal, with probability 1/2. Fitting: an image of the right size is not changed; of any other, the
-// short side is resized to 8/7 of the size and the center is cropped.
-enum class Augment { none, crop_flip, pad_crop_flip, resized_crop };
-constexpr std::array<std::string_view, 4> enum_names(Augment) {
-  return {"none", "crop-flip", "pad-crop-flip", "resized-crop"};
+//   crop-flip      resized to 5/4 of the size, a random square of 0.64 to 1.0 of that area resized to the size
+//   pad-crop-flip  padded with 1/8 of the size in zeros, a random square of the size
+//   resized-crop   a random crop of 0.08 to 1.0 of the area, 3:4 to 4:3, resized to the size
+//   shift          fitted to the size, moved by up to `shift` pixels along each axis, edges reflected
+// Fitting: an image of the right size is not changed; of any other, the short side is resized to 8/7 of the size and
+// the center is cropped.
+enum class Crop { none, crop_flip, pad_crop_flip, resized_crop, shift };
+constexpr std::array<std::string_view, 5> enum_names(Crop) {
+  return {"none", "crop-flip", "pad-crop-flip", "resized-crop", "shift"};
 }
 
+// Horizontal flips: with probability 1/2, or in every other epoch. The first epoch flips a random half of the images.
+enum class Flip { none, random, alternate };
+
+struct Augment {
+  Crop crop;
+  std::int64_t shift = 0;  // pixels
+  Flip flip;
+  bool trivial = false;  // one of torchvision's TrivialAugmentWide operations
+  double erase = 0;      // the probability that a random rectangle is erased, as by torchvision's RandomErasing
+  // Parameters of the beta distributions of mixup and cutmix; 0: off. With both, a fair coin chooses for each step.
+  double mixup = 0;
+  double cutmix = 0;
+
+  // The first three crops imply random flips.
+  Augment(Crop of = Crop::none) : crop(of), flip(of == Crop::none || of == Crop::shift ? Flip::none : Flip::random) {}
+
+  // Whether it only resamples the axes of an image, which a GPU can do.
+  bool only_resamples() const { return !trivial && erase == 0 && !mixes(); }
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
+};
+// The value of "--augment": a crop (shift:N), flip or alternate-flip, trivial, erase:P, mixup:A and cutmix:A, separated
+// by commas. Throws a usage error.
+Augment parse_augment(const std::string& text);
+
 struct ImageRecipe {
-  Augment augment = Augment::none;
+  Augment augment{};
   Shape image;                   // the network's input, C, N, N; a scalar: the data's C, H, W
   ChannelStatistics statistics;  // (pixel / 255 - mean) / deviation; empty: pixel / 255
   std::uint64_t seed = 0;
@@ -36,13 +61,13 @@ struct ImageRecipe {
 // A recipe for training with this image size (0: the data's). `normalize` is none, auto (the data set's own statistics)
 // or M/S, each one number or one per channel separated by commas.
 struct RecipeRequest {
-  Augment augment = Augment::none;
+  Augment augment{};
   std::string normalize;
   std::int64_t image_size = 0;
   std::uint64_t seed = 0;
 };
-// Throws usage errors: images that differ in size or are not square although squares are required, unknown statistics,
-// a standard deviation of 0.
+// Throws usage errors: images that differ in size or are not square although squares are required, a shift as large as
+// the images, unknown statistics, a standard deviation of 0.
 ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data);
 // As above, but `auto` computes the statistics of a data set that is in memory and has none.
 ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data);

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,17 +29,20 @@ constexpr std::array<std::string_view, 3> enum_names(LastBatch) { return {"keep"
 //   partition  each part has its own consecutive block of the data set, as large as its number of samples in that
 //              epoch, shuffled inside the block
 //   none       file order
-enum class Shuffle { global, partition, none };
-constexpr std::array<std::string_view, 3> enum_names(Shuffle) { return {"global", "partition", "none"}; }
+//   balanced   as many samples with replacement: each from a class, all of which are equally probable
+enum class Shuffle { global, partition, none, balanced };
+constexpr std::array<std::string_view, 4> enum_names(Shuffle) { return {"global", "partition", "none", "balanced"}; }
 
 struct ShuffleOptions {
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
+  std::span<const std::int32_t> labels{};  // of all samples, for `balanced`. Borrowed.
 };
 
 class SplitBatchSampler {
  public:
-  // Throws a usage error for a length below 0, a batch size or part count below 1, or a part out of range.
+  // Throws a usage error for a length below 0, a batch size or part count below 1, a part out of range, or missing
+  // labels.
   SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index, LastBatch last_batch,
                     ShuffleOptions rule = {});
   SplitBatchSampler(SplitBatchSampler&&) noexcept = default;

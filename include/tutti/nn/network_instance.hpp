@@ -42,8 +42,8 @@ std::size_t estimate_activations(const Network& network, const PassSize& pass);
 
 // A whole pass over one batch, in training.
 struct TrainPass {
-  Tensor images;              // f32 N, C, H, W with an N that was planned for training
-  Tensor labels;              // i32 N
+  Tensor images;  // f32 N, C, H, W with an N that was planned for training
+  Labels labels;
   float gradient_scale = 0;   // 1 / samples of the global batch
   Tensor sums;                // LossSums: added to
   Tensor gradients;           // the block: overwritten
@@ -67,8 +67,8 @@ struct PassCallbacks {
 
 class NetworkInstance {
  public:
-  // All borrowed. `label_smoothing` is that of the training loss.
-  NetworkInstance(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing = 0);
+  // All borrowed. `loss` is the training loss.
+  NetworkInstance(const Network& network, NetworkWeights& weights, Backend& backend, const LossOptions& loss = {});
   ~NetworkInstance();
   NetworkInstance(const NetworkInstance&) = delete;
   NetworkInstance& operator=(const NetworkInstance&) = delete;
@@ -99,7 +99,7 @@ class NetworkInstance {
   // Copies the last forward's logits, f32 N x classes, into memory of the backend. Asynchronous.
   void copy_logits(Stream& stream, const Tensor& to) const;
   // Adds to `sums`; in training also computes the gradient of the logits, scaled by `gradient_scale`. Asynchronous.
-  void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
+  void loss(Stream& stream, const Labels& labels, float gradient_scale, const Tensor& sums);
   // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with those of this batch
   // times its share of the global batch. Asynchronous.
   void backward(Stream& stream, const Tensor& block, float sample_fraction, const AfterLayer& after_layer);
@@ -129,7 +129,7 @@ class NetworkInstance {
   const Network& network_;
   NetworkWeights& weights_;
   Backend& backend_;
-  double label_smoothing_;
+  LossOptions loss_;
   std::function<void()> layer_done_ = [] {};
   WholeBatchSum* whole_batch_ = nullptr;
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;

@@ -110,6 +110,7 @@ struct TrainerOptions {
   OptimizerOptions optimizer{};
   AverageOptions average{};
   double label_smoothing = 0;
+  std::vector<double> class_weights{};  // in the training loss, of mean 1 over the samples; empty: all are 1
   LrPlan learning_rate{};
   std::size_t bucket_bytes = std::size_t{4} << 20;
   int steps_ahead = 1;                 // batches prepared ahead, and steps enqueued on the processor ahead of the one
@@ -132,6 +133,7 @@ struct TrainerOptions {
 
   // The workers of a rank with at most this many parts.
   int workers(int parts) const { return batch_norm == BatchNorm::global ? parts : std::clamp(max_workers, 1, parts); }
+  LossOptions loss() const { return {.smoothing = label_smoothing, .class_weights = class_weights}; }
 };
 
 // All borrowed; the pointers may be null.

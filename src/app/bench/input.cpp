@@ -22,7 +22,7 @@ constexpr int kMaxReaders = 4;
 
 LoaderPlan plan_of(const Assembly& assembly, const World& world, int readers) {
   const TrainerOptions& options = assembly.options;
-  LoaderPlan plan = plan_by_hand(options, PartMap(options.num_parts, world.size()).parts_of(world.rank()));
+  LoaderPlan plan = plan_by_hand(assembly, PartMap(options.num_parts, world.size()).parts_of(world.rank()));
   plan.last_batch = LastBatch::rollover;
   plan.steps_ahead = std::max(1, options.steps_ahead);
   plan.readers = readers;
@@ -111,7 +111,7 @@ ExitStatus bench_input(World& world, const Invocation& invocation, CommandContex
              Json{{"bench", "input"},
                   {"model", assembly.config.model},
                   {"data", assembly.config.data},
-                  {"augment", name_of(assembly.config.augment)},
+                  {"augment", assembly.config.augment.text()},
                   {"usable_cores", cores.usable},
                   {"local_ranks", world.local_size()},
                   {"compute_threads", assembly.options.threads},

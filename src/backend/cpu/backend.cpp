@@ -41,9 +41,9 @@ std::unique_ptr<Layer> CpuBackend::make_layer(const LayerSpec& spec, const Layer
                [&] { return std::visit([&](const auto& layer) { return make(processor_, layer, request); }, spec); });
 }
 
-std::unique_ptr<LossLayer> CpuBackend::make_softmax_loss(const ActivationSpec& logits, double smoothing) {
+std::unique_ptr<LossLayer> CpuBackend::make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) {
   return check([&] { return fmt::format("making softmax loss on {}", logits.shape.text()); },
-               [&] { return cpu::make_softmax_loss(processor_.engine, logits, smoothing); });
+               [&] { return cpu::make_softmax_loss(processor_.engine, logits, options); });
 }
 
 }  // namespace tutti::cpu

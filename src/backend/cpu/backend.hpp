@@ -40,7 +40,7 @@ class CpuBackend final : public Backend {
   void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) override;
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override;
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override;
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override;
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) override;
 
  private:
   Processor processor_;

@@ -22,6 +22,6 @@ std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec,
 std::unique_ptr<Layer> make(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request);
 
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
-                                             double smoothing);
+                                             const LossOptions& options);
 
 }  // namespace tutti::cpu

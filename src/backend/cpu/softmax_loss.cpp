@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
+#include <vector>
 
 namespace tutti::cpu {
 namespace {
@@ -39,10 +41,13 @@ void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
 
 class SoftmaxLoss final : public LossLayer {
  public:
-  SoftmaxLoss(const dnnl::engine& engine, const ActivationSpec& logits, double smoothing)
+  SoftmaxLoss(const dnnl::engine& engine, const ActivationSpec& logits, const LossOptions& options)
       : samples_(static_cast<std::size_t>(logits.shape[0])),
         classes_(static_cast<std::size_t>(logits.shape[1])),
-        smoothing_(smoothing),
+        smoothing_(options.smoothing),
+        weights_(options.class_weights.empty() ? std::vector<double>(classes_, 1.0) : options.class_weights),
+        all_weights_(std::accumulate(weights_.begin(), weights_.end(), 0.0)),
+        is_weighted_(!options.class_weights.empty()),
         logits_(engine, desc_of(logits), plain(dims_of(logits.shape)), Staged::Use::read),
         gradient_(engine, desc_of(logits), plain(dims_of(logits.shape)), Staged::Use::written) {}
 
@@ -56,8 +61,8 @@ class SoftmaxLoss final : public LossLayer {
   }
 
  private:
-  std::size_t label_of(const LossPass& pass, std::size_t sample) const {
-    const std::int32_t label = pass.labels[sample];
+  std::size_t label_of(const Tensor& labels, std::size_t sample) const {
+    const std::int32_t label = static_cast<const std::int32_t*>(labels.data)[sample];
     if (label >= 0 && static_cast<std::size_t>(label) < classes_) return static_cast<std::size_t>(label);
     throw Error(ErrorSource::input, fmt::format("sample {} of a batch has the label {}, but the model has classes 0 to "
                                                 "{}; give the model as many classes as the data",
@@ -65,6 +70,7 @@ class SoftmaxLoss final : public LossLayer {
   }
 
   LossSums sums_of(const LossPass& pass) const {
+    const auto* const shares = static_cast<const float*>(pass.labels.shares.data);
     const float* const logits = static_cast<const float*>(logits_.address());
     float* const gradients = static_cast<float*>(gradient_.address());
     const double share_of_all = smoothing_ / static_cast<double>(classes_);  // of the target distribution
@@ -72,21 +78,27 @@ class SoftmaxLoss final : public LossLayer {
     double loss = 0;
     for (std::size_t sample = 0; sample < samples_; ++sample) {
       const std::span<const float> row(logits + sample * classes_, classes_);
-      const std::size_t label = label_of(pass, sample);
+      const std::size_t label = label_of(pass.labels, sample);
+      const double share = shares == nullptr ? 1 : shares[sample];
+      const std::size_t other = share < 1 ? label_of(pass.labels.others, sample) : label;
       const LogSumExp softmax(row);
-      const double own = softmax.loss(row[label]);
+      double own = weights_[label] * softmax.loss(row[label]);
+      if (share < 1) own = share * own + (1 - share) * weights_[other] * softmax.loss(row[other]);
       if (smoothing_ == 0) {
         loss += own;  // the other logits may be infinite
       } else {
         double all = 0;
-        for (const float logit : row) all += softmax.loss(logit);
+        for (std::size_t i = 0; i < classes_; ++i) all += weights_[i] * softmax.loss(row[i]);
         loss += (1 - smoothing_) * own + share_of_all * all;
       }
       sums.correct += is_correct(row, label) ? 1 : 0;
+      const double weight = share * weights_[label] + (1 - share) * weights_[other];
+      const double wanted_of_all = is_weighted_ ? (1 - smoothing_) * weight + share_of_all * all_weights_ : 1;
       for (std::size_t i = 0; pass.logits_gradient != nullptr && i < classes_; ++i) {
-        const double wanted = (i == label ? 1 - smoothing_ : 0) + share_of_all;
+        const double of_labels = (i == label ? share : 0) + (i == other ? 1 - share : 0);
+        const double wanted = weights_[i] * ((1 - smoothing_) * of_labels + share_of_all);
         gradients[sample * classes_ + i] =
-            static_cast<float>((softmax.probability(row[i]) - wanted) * pass.gradient_scale);
+            static_cast<float>((softmax.probability(row[i]) * wanted_of_all - wanted) * pass.gradient_scale);
       }
     }
     sums.samples = static_cast<std::int64_t>(samples_);
@@ -97,6 +109,9 @@ class SoftmaxLoss final : public LossLayer {
   std::size_t samples_;
   std::size_t classes_;
   double smoothing_;
+  std::vector<double> weights_;  // of the classes
+  double all_weights_;           // their sum
+  bool is_weighted_;
   Staged logits_;
   Staged gradient_;
 };
@@ -104,9 +119,9 @@ class SoftmaxLoss final : public LossLayer {
 }  // namespace
 
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
-                                             double smoothing) {
-  require_loss(logits.shape, smoothing);
-  return std::make_unique<SoftmaxLoss>(engine, logits, smoothing);
+                                             const LossOptions& options) {
+  require_loss(logits.shape, options);
+  return std::make_unique<SoftmaxLoss>(engine, logits, options);
 }
 
 }  // namespace tutti::cpu

@@ -70,7 +70,7 @@ class CudaBackend final : public Backend {
   void refresh(Stream& stream, std::span<LayerWeights* const> layers) override;
   std::unique_ptr<UnfinishedGradients> make_unfinished_gradients() override;
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override;
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override;
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) override;
 
  private:
   // The bytes travel as an argument of a kernel. Asynchronous.

@@ -1,0 +1,216 @@
+#include "image_operations.hpp"
+
+#include "tutti/base/portable_math.hpp"
+#include "tutti/base/random.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Bytes = std::span<std::uint8_t>;
+using Table = std::array<std::uint8_t, 256>;
+
+std::uint8_t clamped(double value) { return static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0)); }
+
+// Output x, y is the input at a x + b y + c, d x + e y + f, or black, for the centers of pixels.
+struct Affine {
+  double a = 1, b = 0, c = 0;
+  double d = 0, e = 1, f = 0;
+};
+
+// The nearest pixel, in fixed point.
+void transform(const Affine& map, const Shape& image, Bytes pixels) {
+  const auto fixed = [](double value) { return static_cast<std::int64_t>(std::floor(value * 65536 + 0.5)); };
+  const std::int64_t height = image[1];
+  const std::int64_t width = image[2];
+  const std::vector<std::uint8_t> before(pixels.begin(), pixels.end());
+  const std::int64_t first_x = fixed(map.c + map.a * 0.5 + map.b * 0.5);
+  const std::int64_t first_y = fixed(map.f + map.d * 0.5 + map.e * 0.5);
+  auto output = pixels.begin();
+  for (std::int64_t plane = 0; plane < image[0]; ++plane) {
+    for (std::int64_t y = 0; y < height; ++y) {
+      for (std::int64_t x = 0; x < width; ++x) {
+        const std::int64_t from_x = (first_x + x * fixed(map.a) + y * fixed(map.b)) >> 16;
+        const std::int64_t from_y = (first_y + x * fixed(map.d) + y * fixed(map.e)) >> 16;
+        const bool inside = from_x >= 0 && from_x < width && from_y >= 0 && from_y < height;
+        *output++ = inside ? before[static_cast<std::size_t>((plane * height + from_y) * width + from_x)] : 0;
+      }
+    }
+  }
+}
+
+// Counterclockwise, about the center.
+Affine rotation(double degrees, const Shape& image) {
+  const double turns = degrees / 180;
+  const double cosine = portable_cospi(turns);
+  const double sine = std::copysign(portable_cospi(std::abs(turns) - 0.5), turns);
+  const double y = static_cast<double>(image[1]) / 2;
+  const double x = static_cast<double>(image[2]) / 2;
+  return {
+      .a = cosine, .b = -sine, .c = x - cosine * x + sine * y, .d = sine, .e = cosine, .f = y - sine * x - cosine * y};
+}
+
+// From `other` towards the image and beyond.
+void blend(std::span<const std::uint8_t> other, float factor, Bytes pixels) {
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const auto from = static_cast<float>(other[i]);
+    pixels[i] = clamped(static_cast<double>(from + factor * (static_cast<float>(pixels[i]) - from)));
+  }
+}
+
+// The luma of every pixel, for each channel.
+std::vector<std::uint8_t> gray(const Shape& image, std::span<const std::uint8_t> pixels) {
+  std::vector<std::uint8_t> values(pixels.begin(), pixels.end());
+  if (image[0] == 1) return values;
+  const std::size_t plane = pixels.size() / 3;
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const std::size_t at = i % plane;
+    values[i] = static_cast<std::uint8_t>(
+        (pixels[at] * 19595 + pixels[at + plane] * 38470 + pixels[at + 2 * plane] * 7471 + 0x8000) >> 16);
+  }
+  return values;
+}
+
+std::vector<std::uint8_t> mean_gray(const Shape& image, std::span<const std::uint8_t> pixels) {
+  std::vector<std::uint8_t> values = gray(image, pixels);
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  std::ranges::fill(values, clamped(sum / static_cast<double>(values.size()) + 0.5));
+  return values;
+}
+
+// Each pixel inside becomes a mean in which it counts 5 times and its neighbors once.
+std::vector<std::uint8_t> smooth(const Shape& image, std::span<const std::uint8_t> pixels) {
+  std::vector<std::uint8_t> values(pixels.begin(), pixels.end());
+  const std::int64_t width = image[2];
+  for (std::int64_t i = 0; i < std::ssize(pixels); ++i) {
+    const std::int64_t x = i % width;
+    const std::int64_t y = i / width % image[1];
+    if (x == 0 || y == 0 || x == width - 1 || y == image[1] - 1) continue;
+    int sum = 4 * pixels[static_cast<std::size_t>(i)];
+    for (const std::int64_t row : {i - width, i, i + width}) {
+      for (const std::int64_t at : {row - 1, row, row + 1}) sum += pixels[static_cast<std::size_t>(at)];
+    }
+    values[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>((2 * sum + 13) / 26);
+  }
+  return values;
+}
+
+void look_up(const Table& table, Bytes pixels) {
+  for (std::uint8_t& pixel : pixels) pixel = table[pixel];
+}
+
+template <class Function>
+Table table_of(Function value) {
+  Table table{};
+  for (int i = 0; i < 256; ++i) table[static_cast<std::size_t>(i)] = clamped(value(i));
+  return table;
+}
+
+void auto_contrast(Bytes channel) {
+  const auto [least, most] = std::ranges::minmax(channel);
+  if (least == most) return;
+  const double scale = 255.0 / (most - least);
+  const double offset = -least * scale;
+  look_up(table_of([&](int pixel) { return pixel * scale + offset; }), channel);
+}
+
+void equalize(Bytes channel) {
+  std::array<std::int64_t, 256> counts{};
+  for (const std::uint8_t pixel : channel) ++counts[pixel];
+  const std::int64_t brightest = counts[std::ranges::max(channel)];
+  const std::int64_t step = (std::ssize(channel) - brightest) / 255;
+  if (step == 0) return;
+  std::int64_t darker = step / 2;
+  look_up(table_of([&](int pixel) {
+            const std::int64_t value = darker / step;
+            darker += counts[static_cast<std::size_t>(pixel)];
+            return static_cast<double>(value);
+          }),
+          channel);
+}
+
+// As torch.linspace(from, to, 31) in f32, whose products are not rounded before they are added.
+double spaced(double from, double to, int bin) {
+  const double step = static_cast<float>(to - from) / 30.0f;
+  return static_cast<float>(bin < 15 ? from + step * bin : to - step * (30 - bin));
+}
+
+}  // namespace
+
+ImageOperation operation_of(Operation kind, int bin, bool negative) {
+  const double sign = negative ? -1 : 1;
+  switch (kind) {
+    case Operation::identity:
+    case Operation::auto_contrast:
+    case Operation::equalize:
+      return {kind};
+    case Operation::translate_x:
+    case Operation::translate_y:
+      return {kind, sign * std::trunc(spaced(0, 32, bin))};
+    case Operation::rotate:
+      return {kind, sign * spaced(0, 135, bin)};
+    case Operation::posterize:
+      return {kind, static_cast<double>(8 - (2 * bin + 5) / 10)};
+    case Operation::solarize:
+      return {kind, spaced(255, 0, bin)};
+    default:
+      return {kind, sign * spaced(0, 0.99f, bin)};
+  }
+}
+
+ImageOperation draw_operation(std::uint64_t seed, const SampleKey& key) {
+  RandomSequence random(seed, {.item = static_cast<std::uint32_t>(key.sample),
+                               .when = static_cast<std::uint32_t>(key.epoch),
+                               .purpose = random_purpose("trivial augment")});
+  const auto kind = static_cast<Operation>(random.below(enum_names(Operation{}).size()));
+  const auto bin = static_cast<int>(random.below(31));
+  return operation_of(kind, bin, random.below(2) != 0);
+}
+
+void apply(const ImageOperation& operation, const Shape& image, std::span<std::uint8_t> pixels) {
+  const double magnitude = operation.magnitude;
+  const auto factor = static_cast<float>(1 + magnitude);
+  const auto each_channel = [&](void (*change)(Bytes)) {
+    const std::size_t plane = pixels.size() / static_cast<std::size_t>(image[0]);
+    for (std::size_t first = 0; first < pixels.size(); first += plane) change(pixels.subspan(first, plane));
+  };
+  switch (operation.kind) {
+    case Operation::identity:
+      return;
+    case Operation::shear_x:
+      return transform({.b = magnitude}, image, pixels);
+    case Operation::shear_y:
+      return transform({.d = magnitude}, image, pixels);
+    case Operation::translate_x:
+      return transform({.c = -magnitude}, image, pixels);
+    case Operation::translate_y:
+      return transform({.f = -magnitude}, image, pixels);
+    case Operation::rotate:
+      return transform(rotation(magnitude, image), image, pixels);
+    case Operation::brightness:
+      return blend(std::vector<std::uint8_t>(pixels.size()), factor, pixels);
+    case Operation::color:
+      return blend(gray(image, pixels), factor, pixels);
+    case Operation::contrast:
+      return blend(mean_gray(image, pixels), factor, pixels);
+    case Operation::sharpness:
+      return blend(smooth(image, pixels), factor, pixels);
+    case Operation::posterize: {
+      const int mask = 256 - (1 << (8 - static_cast<int>(magnitude)));
+      return look_up(table_of([&](int pixel) { return pixel & mask; }), pixels);
+    }
+    case Operation::solarize:
+      return look_up(table_of([&](int pixel) { return pixel < magnitude ? pixel : 255 - pixel; }), pixels);
+    case Operation::auto_contrast:
+      return each_channel(auto_contrast);
+    case Operation::equalize:
+      return each_channel(equalize);
+  }
+}
+
+}  // namespace tutti
