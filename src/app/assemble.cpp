@@ -169,8 +169,8 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
     assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
     assembly.options.readers =
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
-    assembly.network =
-        std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes, words_of(assembly.config.freeze));
+    assembly.network = std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes,
+                                                 words_of(assembly.config.freeze));
     if (!sources.evaluates) whiten(*assembly.network, *assembly.data.train, assembly.options.recipe);
   });
 }

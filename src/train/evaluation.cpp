@@ -57,8 +57,7 @@ std::vector<Evaluator::WeightedView> Evaluator::views_of(Views views) {
   return all;
 }
 
-Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers,
-                     int max_workers)
+Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers, int max_workers)
     : context_(context),
       workers_(workers),
       samples_(evaluated.data.info().samples),
@@ -204,9 +203,8 @@ Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
     if (weight == each.weight) continue;
     context_.backend.blend(worker.stream, mean, logits, static_cast<float>(each.weight / weight));
   }
-  own.losses.at(samples)->run(worker.stream, {.logits = own.mean_logits.values.data,
-                                              .labels = static_cast<const std::int32_t*>(batch.labels.data),
-                                              .sums = own.sums.values});
+  own.losses.at(samples)->run(worker.stream,
+                              {.logits = own.mean_logits.values.data, .labels = batch.labels, .sums = own.sums.values});
   return batch;
 }
 

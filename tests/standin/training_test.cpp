@@ -68,9 +68,9 @@ struct Training {
   BatchNorm batch_norm = BatchNorm::part;
   int steps_ahead = 1;
   bool records = true;
-  bool stored = true;         // the images are in device memory
-  bool audits = false;        // a part of every step is computed twice
-  bool recipe = false;        // options of a recipe: averages, factors, views, a layer that is frozen
+  bool stored = true;   // the images are in device memory
+  bool audits = false;  // a part of every step is computed twice
+  bool recipe = false;  // options of a recipe: averages, factors, views, a layer that is frozen
   std::string augment = "none";
   std::vector<double> class_weights{};
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
