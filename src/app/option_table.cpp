@@ -279,7 +279,8 @@ std::vector<RunOption> watching_options(RunConfig& c) {
        "pixel)",
        changeable, one_of(c.views)},
       {"stop-at-accuracy", logging, "end the run after the first evaluation with this accuracy; 0: off", changeable,
-       real(c.early_stop.accuracy)},
+       number<double>(
+           c.early_stop.accuracy, [](double v) { return v >= 0 && v <= 1; }, "0 to 1")},
       {"patience", logging, "end the run after N evaluations without a better accuracy; 0: off", changeable,
        whole(c.early_stop.patience, 0, kMillion)},
       {"log-every", logging, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,

@@ -161,6 +161,7 @@ void refuse_contradictions(const RunConfig& config) {
   }
   validate(optimizer_options(config));
   validate(lr_plan(config));
+  validate(config.average);
 }
 
 void resolve_parts(RunConfig& config, int ranks, int fair_threads) {

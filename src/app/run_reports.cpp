@@ -198,7 +198,7 @@ void RunOutput::record_line(const std::string& json) {
 
 void RunOutput::finish(RunEnd end, const Trainer& trainer) {
   if (bar_) bar_->clear();
-  const std::string early = trainer.early_end();
+  const std::string early = trainer.steps_done() < trainer.planned_steps() ? trainer.early_end() : "";
   if (!early.empty()) log_.info(fmt::format("the run ends early: {}", early));
   const std::int64_t skipped_steps = trainer.skipped_steps();
   if (skipped_steps > 0) log_.info(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");

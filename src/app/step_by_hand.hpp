@@ -94,12 +94,16 @@ struct StepByHand {
 
   // Every rank makes the same update, so nothing is sent. Running statistics of batch norm are blended in.
   void update(double learning_rate) {
-    backend.sgd_step(*stream, {.weights = arena.trained_weights(),
-                               .gradients = arena.trained_gradients(),
-                               .velocity = velocity.view(arena.trained_weights().shape, ElementType::f32),
-                               .learning_rate = static_cast<float>(learning_rate),
-                               .momentum = static_cast<float>(options.optimizer.momentum),
-                               .weight_decay = static_cast<float>(options.optimizer.weight_decay)});
+    const Tensor velocities = velocity.view(arena.trained_weights().shape, ElementType::f32);
+    for (const ParameterSlice& slice : arena.layout().trained()) {
+      if (slice.frozen) continue;
+      backend.sgd_step(*stream, {.weights = slice_of(arena.weights(), slice),
+                                 .gradients = slice_of(arena.gradients(), slice),
+                                 .velocity = slice_of(velocities, slice),
+                                 .learning_rate = static_cast<float>(learning_rate),
+                                 .momentum = static_cast<float>(options.optimizer.momentum),
+                                 .weight_decay = static_cast<float>(options.optimizer.weight_decay)});
+    }
     update_statistics(backend, *stream, arena.layout(), {arena.weights(), arena.gradients()});
     weights.refresh(*stream);
     stream->synchronize();

@@ -55,11 +55,16 @@ struct Excerpt {
 constexpr int kMaxRanks = 8;
 bool has_own_line(int rank, int ranks) { return ranks <= kMaxRanks || rank < kMaxRanks - 1 || rank == ranks - 1; }
 
-// One part per rank, unless --parts is given.
+// One part per rank, unless --parts is given. A configuration file may contain options that the step by hand has not.
 RunConfig config_for(const World& world, RunConfig config) {
   if (config.parts == 0) config.parts = world.size();
   config.exchange = Exchange::ring;
   config.test_every = 0;
+  config.early_stop = {};
+  config.batch_norm = BatchNorm::part;
+  config.average = {};
+  config.lr_factors = {};
+  config.decay_factors = {};
   return config;
 }
 
@@ -174,9 +179,9 @@ void Tour::show_batch() {
                   assembly.data.train->info().samples, plural(sampler.steps(step_->epoch), "step"), n,
                   plural(options.num_parts, "part")));
   line(fmt::format("{:>4}  {:>4}  {:<13} {:>6}  {}", "rank", "part", "positions", "images", "which ones"));
-  const auto samplers = SplitBatchSampler::for_parts(assembly.data.train->info().samples, options.batch_size,
-                                                     options.num_parts, {0, options.num_parts}, options.last_batch,
-                                                     {.shuffle = options.shuffle, .seed = options.seed});
+  const auto samplers =
+      SplitBatchSampler::for_parts(assembly.data.train->info().samples, options.batch_size, options.num_parts,
+                                   {0, options.num_parts}, options.last_batch, plan_by_hand(assembly, {}).order);
   std::set<std::int64_t> different;
   for (int part = 0; part < options.num_parts; ++part) {
     const auto samples = samplers[static_cast<std::size_t>(part)].indices(step_->epoch, 0);
@@ -190,6 +195,11 @@ void Tour::show_batch() {
     line(fmt::format("{:>4}  {:>4}  {:<13} {:>6}  {}{}", plan().rank_of(part), part,
                      fmt::format("{} to {}", positions.begin, positions.end - 1), samples.size(), fmt::join(first, " "),
                      first.size() < samples.size() ? " .." : ""));
+  }
+  if (options.shuffle == Shuffle::balanced) {
+    prose(fmt::format("{} different images in total: each is drawn for one part, some more than once.",
+                      different.size()));
+    return;
   }
   all_equal_ = all_equal_ && std::ssize(different) == n;
   prose(fmt::format("{} different images in total: each belongs to one part, and none is left out.", different.size()));

@@ -74,7 +74,7 @@ Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& samp
   require_extent(type, {"groups", spec.groups, 1});
   require_extent(type, {"dilation", spec.dilation, 1});
   const std::int64_t window = (spec.kernel - 1) * spec.dilation + 1;
-  require_extent(type, {"its window", window, 1});
+  require_extent(type, {"window", window, 1});
   if (spec.padding >= window) {
     throw Error(ErrorSource::input,
                 fmt::format("{}: padding {} must be smaller than kernel {}", type, spec.padding, window));

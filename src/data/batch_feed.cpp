@@ -99,11 +99,18 @@ ImageGather BatchLayout::view(const Buffer& memory, std::int64_t samples) const 
   return batch;
 }
 
+SampleKey key_of(const BatchRows& rows, std::size_t row) {
+  const std::int64_t sample = rows.samples[row];
+  const std::int64_t item = rows.first_item ? *rows.first_item + static_cast<std::int64_t>(row) : sample;
+  return {.sample = sample, .epoch = rows.epoch, .item = item};
+}
+
 void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
   if (batch.samples.data == nullptr) return write_pixels(rows, batch);
   std::int64_t row = rows.first_row;
-  for (const std::int64_t sample : rows.samples) {
-    const ImagePlan planned = plan(data_.info().image, {.sample = sample, .epoch = rows.epoch}, rows.view);
+  for (std::size_t i = 0; i < rows.samples.size(); ++i) {
+    const std::int64_t sample = rows.samples[i];
+    const ImagePlan planned = plan(data_.info().image, key_of(rows, i), rows.view);
     rows_.plan(planned.rows);
     columns_.plan(planned.columns);
     *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(sample);
@@ -130,7 +137,7 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
     const auto samples = rows.samples.subspan(first, std::min(at_once, rows.samples.size() - first));
     data_.read(samples, samples_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      write_image(samples_.images[i], {.sample = samples[i], .epoch = rows.epoch}, rows.view,
+      write_image(samples_.images[i], key_of(rows, first + i), rows.view,
                   values.subspan((first + i) * image_values, image_values));
       classes[first + i] = samples_.labels[i];
     }

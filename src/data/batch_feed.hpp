@@ -56,8 +56,9 @@ class BatchLayout {
 struct BatchRows {
   std::span<const std::int64_t> samples;
   std::int64_t epoch = 0;
-  std::int64_t step = 0;       // within the epoch
-  std::int64_t first_row = 0;  // even
+  std::int64_t step = 0;                     // within the epoch
+  std::int64_t first_row = 0;                // even
+  std::optional<std::int64_t> first_item{};  // SampleKey::item of the first, where samples may repeat
   ChunkView view{};
 };
 

@@ -191,7 +191,8 @@ class BatchLoader::Prefetcher {
                                {.samples = {samples.data() + row, rows},
                                 .epoch = position.epoch,
                                 .step = position.step,
-                                .first_row = row}});
+                                .first_row = row,
+                                .first_item = plan_.item_of(position.step, batch.first_position + row)}});
       }
     }
   }
@@ -354,7 +355,8 @@ const StepBatches& PartReader::read(Stream& stream, int part, std::int64_t epoch
   batch.samples = std::ssize(samples);
   batch.first_position = part_positions(read.global_samples, plan.num_parts, part).begin;
   feed.wait_until_copied(stream, 0);
-  feed.write(writer, {.samples = samples, .epoch = epoch, .step = step}, 0, batch.samples);
+  const auto item = plan.item_of(step, batch.first_position);
+  feed.write(writer, {.samples = samples, .epoch = epoch, .step = step, .first_item = item}, 0, batch.samples);
   feed.enqueue_copy(stream, 0, batch);
   return read;
 }

@@ -35,7 +35,7 @@ std::vector<double> class_weights(const std::string& text, const Dataset& data) 
   }
   double sum = 0;
   for (std::size_t i = 0; i < weights.size() && weights.size() == samples.size(); ++i) sum += samples[i] * weights[i];
-  if (sum <= 0) {
+  if (!(sum > 0) || !std::isfinite(sum)) {
     throw Error(ErrorSource::usage, fmt::format("--class-weights {}: give none, auto, or {} weights of 0 or more, one "
                                                 "for each class of {}, separated by commas",
                                                 text, samples.size(), data.info().name));

@@ -255,7 +255,7 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
   if (recipe.augment.crop == Crop::none && recipe.augment.flip == Flip::none) return fit(from, wanted);
-  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.sample),
+  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
                                       .when = static_cast<std::uint32_t>(key.epoch),
                                       .purpose = random_purpose("augment")});
   const bool flipped = draw_flip(recipe, key, random);
@@ -265,7 +265,7 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
 }
 
 ErasedBox draw_erased(const ImageRecipe& recipe, const SampleKey& key) {
-  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.sample),
+  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
                                       .when = static_cast<std::uint32_t>(key.epoch),
                                       .purpose = random_purpose("erase")});
   if (random.uniform() >= recipe.augment.erase) return {};

@@ -89,6 +89,7 @@ struct ImagePlan {
 struct SampleKey {
   std::int64_t sample = 0;
   std::int64_t epoch = 0;
+  std::int64_t item = sample;  // keys the random numbers in the epoch: the sample, or its position if it may repeat
 };
 
 // `image` is C, H, W.

@@ -164,7 +164,7 @@ ImageOperation operation_of(Operation kind, int bin, bool negative) {
 }
 
 ImageOperation draw_operation(std::uint64_t seed, const SampleKey& key) {
-  RandomSequence random(seed, {.item = static_cast<std::uint32_t>(key.sample),
+  RandomSequence random(seed, {.item = static_cast<std::uint32_t>(key.item),
                                .when = static_cast<std::uint32_t>(key.epoch),
                                .purpose = random_purpose("trivial augment")});
   const auto kind = static_cast<Operation>(random.below(enum_names(Operation{}).size()));

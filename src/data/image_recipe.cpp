@@ -117,7 +117,7 @@ Augment parse_augment(const std::string& text) {
     if (crop && augment.flip == Flip::none) augment.flip = Augment(*crop).flip;
     if (crop == Crop::shift) return is_new && parse_number(number, augment.shift) && augment.shift > 0;
     if (amount != nullptr) {
-      return is_new && parse_number(number, *amount) && *amount > 0 && *amount <= (name == "erase" ? 1 : 1000);
+      return is_new && parse_number(number, *amount) && *amount >= 0.001 && *amount <= (name == "erase" ? 1 : 1000);
     }
     augment.trivial = augment.trivial || name == "trivial";
     return is_new && (crop || is_flip || name == "trivial") && colon == std::string_view::npos;

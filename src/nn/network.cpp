@@ -109,13 +109,14 @@ void require_parameters(const LayerNode& node, const NetworkLayer& layer, const 
   if (node.initializer != LayerInitializer::whitening) return;
   const auto* const convolution = std::get_if<Conv2dSpec>(&layer.spec);
   const std::int64_t values = list[0].shape.elements() / list[0].shape[0];
-  if (convolution != nullptr && layer.from == kImage && convolution->channels % 2 == 0 &&
+  if (convolution != nullptr && layer.from == kImage && convolution->dilation == 1 &&
+      convolution->kernel <= std::min(image[1], image[2]) && convolution->channels % 2 == 0 &&
       convolution->channels <= 2 * values && list[0].shape[1] == image[0]) {
     return;
   }
   refuse(
       fmt::format("init = \"whitening\" is for convolutions of the image with an even number of channels, here at "
-                  "most {}",
+                  "most {}, without dilation, and with a kernel that fits into the image",
                   2 * values));
 }
 

@@ -117,7 +117,9 @@ const void* NetworkInstance::values_of(int layer) const {
 void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_batch_position(stream, pass.place);
-  const PassGraphs* const graphs = whole_batch_ == nullptr ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
+  // With class weights, the scale of the gradients differs from step to step.
+  const bool repeats = whole_batch_ == nullptr && loss_.class_weights.empty();
+  const PassGraphs* const graphs = repeats ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
   if (graphs != nullptr) {
     callbacks.before_backward();
     for (const auto& [graph, final_elements] : graphs->pieces) {

@@ -31,6 +31,7 @@ class Evaluator {
 
   // All borrowed but the recipe. Plans the evaluation's shapes on at most `max_workers` of the workers.
   Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers, int max_workers);
+  std::int64_t samples() const { return samples_; }
   // Collective.
   LossSums run();
   // The same, and passes the scores of all samples to the outlet. Collective.

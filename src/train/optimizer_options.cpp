@@ -1,5 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/train/optimizer.hpp"
+#include "tutti/train/trainer_options.hpp"
 
 #include <fmt/format.h>
 
@@ -71,6 +72,18 @@ void validate(const OptimizerOptions& options) {
   }
   if (options.nesterov && options.momentum == 0) {
     throw Error(ErrorSource::usage, "--nesterov requires --momentum above 0");
+  }
+}
+
+void validate(const AverageOptions& options) {
+  if (!(options.decay >= 0 && options.decay < 1)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--ema {}: the decay must be at least 0 (no average) and below 1", options.decay));
+  }
+  if (options.lookahead > 0 && options.decay == 0) {
+    throw Error(ErrorSource::usage, fmt::format("--lookahead {} needs --ema, the decay of its average for each step, "
+                                                "for example 0.95",
+                                                options.lookahead));
   }
 }
 

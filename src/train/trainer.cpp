@@ -50,9 +50,6 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
         replica_.workers(), options.max_workers);
   }
   const EarlyStop& stop = options.early_stop;
-  if (!(stop.accuracy >= 0 && stop.accuracy <= 1)) {
-    throw Error(ErrorSource::usage, fmt::format("--stop-at-accuracy {}: must be 0 to 1", stop.accuracy));
-  }
   if (!evaluator_ && (stop.accuracy > 0 || stop.patience > 0)) {
     throw Error(ErrorSource::usage,
                 "--stop-at-accuracy and --patience need evaluations: give a test set (--test-data or "
@@ -312,6 +309,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
         "epoch {}: the test loss is not finite, but the training loss is, so training continues: the running "
         "batch norm statistics may not have converged, or --lr is too high",
         report.epoch));
+    ++progress_.tests_since_best;
   } else if (report.test) {
     const BestTest now{.step = progress_.step, .correct = report.test->correct, .samples = report.test->samples};
     BestTest& best = progress_.best;
@@ -329,7 +327,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
 std::string Trainer::early_end() const {
   const BestTest& best = progress_.best;
   const EarlyStop& stop = options_.early_stop;
-  if (best.step < 0) return {};
+  if (best.step < 0 || !evaluator_ || best.samples != evaluator_->samples()) return {};
   const double accuracy = static_cast<double>(best.correct) / static_cast<double>(best.samples);
   if (stop.accuracy > 0 && accuracy >= stop.accuracy) {
     return fmt::format("the test accuracy {:.4f} after step {} reached --stop-at-accuracy {}", accuracy, best.step,

@@ -1,24 +1,8 @@
 #include "weight_average.hpp"
 
-#include "tutti/base/error.hpp"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace tutti {
-
-void validate(const AverageOptions& options) {
-  if (!(options.decay >= 0 && options.decay < 1)) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--ema {}: the decay must be at least 0 (no average) and below 1", options.decay));
-  }
-  if (options.lookahead > 0 && options.decay == 0) {
-    throw Error(ErrorSource::usage, fmt::format("--lookahead {} needs --ema, the decay of its average for each step, "
-                                                "for example 0.95",
-                                                options.lookahead));
-  }
-}
 
 // The first average is a copy. There is no power from the C library, so that the bits are the same everywhere.
 double share_in_average(const AverageOptions& options, std::int64_t update, double done) {

@@ -11,9 +11,6 @@
 
 namespace tutti {
 
-// Throws a usage error for values out of range.
-void validate(const AverageOptions& options);
-
 // The share of the new weights in the average after the run's update number `update`, counted from 1; 0: they are not
 // averaged. `done` is the fraction of the planned steps that are done.
 double share_in_average(const AverageOptions& options, std::int64_t update, double done);

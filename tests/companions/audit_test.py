@@ -64,7 +64,8 @@ def honest_run():
     unittest.addModuleCleanup(folder.cleanup)
     root = pathlib.Path(folder.name)
     data = write_images(root / "data")
-    return root, data, train(root / "honest", "--data", data, *MODEL, *SAVING, "--epochs", "3")
+    return root, data, train(root / "honest", "--data", data, *MODEL, *SAVING, "--epochs", "3",
+                             "--patience", "9")
 
 
 class Audited(unittest.TestCase):

@@ -81,7 +81,8 @@ TEST(ClassWeights, HaveTheMeanOneOverTheSamples) {
   DatasetInfo info = three_samples();
   info.classes = 3;
   info.samples = 4;
-  const MemoryDataset data(info, pixels, std::array<std::int32_t, 4>{0, 0, 2, 0});
+  const std::array<std::int32_t, 4> labels{0, 0, 2, 0};
+  const MemoryDataset data(info, pixels, labels);
   EXPECT_EQ(class_weights("none", data), std::vector<double>{});
   EXPECT_EQ(class_weights("auto", data), (std::vector<double>{2.0 / 3, 0, 2}));
   EXPECT_EQ(class_weights("4,1e2,4", data), (std::vector<double>{1, 25, 1}));

@@ -27,6 +27,11 @@ struct LoaderPlan {
   ImageRecipe recipe;
   std::vector<double> class_weights{};        // as LossOptions
   std::function<void()> after_piece = [] {};  // called in any thread when a piece of a batch is prepared
+
+  // The item in random numbers of the sample at this position of a step; empty: the sample itself.
+  std::optional<std::int64_t> item_of(std::int64_t step, std::int64_t position) const {
+    return order.shuffle == Shuffle::balanced ? std::optional(step * batch_size + position) : std::nullopt;
+  }
 };
 
 // One part's samples of one step. Borrowed: valid until next() is called again, and on a GPU for the work that is in
@@ -93,13 +98,13 @@ class BatchLoader {
   std::unique_ptr<Prefetcher> prefetcher_;
 };
 
-// For evaluation: reads the images and labels of samples first .. first + count - 1 as one batch on the device.
 // How an image is seen: moved by some pixels to the left and up, reflected at the edges, and then mirrored.
 struct ChunkView {
   std::int64_t shift = 0;
   bool mirrored = false;
 };
 
+// For evaluation: reads the images and labels of samples first .. first + count - 1 as one batch on the device.
 class ChunkReader {
  public:
   // `data` and `backend` are borrowed. Uses the recipe's image size and normalization, not its augmentation.

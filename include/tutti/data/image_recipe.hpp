@@ -1,6 +1,7 @@
 #pragma once
 // Preprocessing of an image between the data set and the network: crop, resize, flip, scale to [0, 1], normalize. A
-// pure function of (seed, epoch, sample), independent of the number of ranks and threads.
+// pure function of seed, epoch and sample (or position, if samples repeat; and of the part's other samples, if they are
+// mixed), independent of the number of ranks and threads.
 
 #include "tutti/base/enum_names.hpp"
 #include "tutti/base/shape.hpp"

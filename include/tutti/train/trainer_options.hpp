@@ -68,6 +68,8 @@ struct AverageOptions {
   double decay = 0;            // for each update; 0: no average
   std::int64_t lookahead = 0;  // updates after which it is made and copied to the weights; 0: after each, not copied
 };
+// Throws a usage error for values out of range.
+void validate(const AverageOptions& options);
 
 // Ends the run before its planned end, after an evaluation.
 struct EarlyStop {

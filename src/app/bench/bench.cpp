@@ -37,6 +37,7 @@ RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   config.steps = steps;
   config.epochs = 1'000'000;
   config.test_every = 0;
+  config.early_stop = {};
   return config;
 }
 

@@ -104,10 +104,12 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
 
   const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
   const std::int64_t state = state_bytes(request, all_state);
+  const bool audits = options.safeguards.audit_every_steps > 0;
   MemoryEstimate estimate;
   estimate.activations = workers * of_training + testing * std::max<std::int64_t>(0, of_test - of_training);
   estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block +
                      (options.average.decay > 0 ? 2 * block : 0) +
+                     (audits && options.batch_norm == BatchNorm::global ? 2 * block : 0) +
                      (rounds ? layout.trained_elements() * kFloatBytes / 2 : 0);
   const std::int64_t blocks = options.average.decay > 0 ? 2 : 1;  // of weights, in the checkpoint
   const auto tensors =
@@ -118,7 +120,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
       PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks).parts_of(request.rank).size();
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.batches = (options.steps_ahead + 1) * batch;
-  if (options.safeguards.audit_every_steps > 0) estimate.batches += batch / parts;
+  if (audits) estimate.batches += batch / parts;
   estimate.copies = 2 * block + estimate.batches;
   if (request.shard) estimate.file = estimate.checkpoint / request.shard->files;
   estimate.copies += 2 * estimate.file;  // the copy of the state, and the file made from it

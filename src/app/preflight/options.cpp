@@ -71,7 +71,7 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t 
 Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
   Findings findings;
   if (config.rate.base == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
-  if (config.schedule_epochs > 0 && !has_end(config.rate.schedule)) {
+  if (config.schedule_epochs > 0 && !has_end(config.rate.schedule) && config.average.lookahead == 0) {
     findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine and linear",
                   config.schedule_epochs, name_of(config.rate.schedule));
   }

@@ -143,7 +143,8 @@ class Replayer:
         """False if the time did not suffice."""
         (out / "replay.toml").write_text(CHOSEN_ANEW.sub("", self._configuration(one, out)), encoding="utf-8")
         words = ["--config", str(out / "replay.toml"), "--out", str(out), "--resume", "--steps", str(until), "--quiet",
-                 "--checkpoint-every", "end", "--keep-checkpoints", "2", "--progress", "never"]
+                 "--checkpoint-every", "end", "--keep-checkpoints", "2", "--progress", "never", "--patience", "0",
+                 "--stop-at-accuracy", "0"]
         words += [f"--{name}={value}" for name, value in self.data.items() if value]
         if not any(result.get("test_acc") is not None for result in self.claims.between(begin, until).values()):
             words += ["--test-every", "0"]
