@@ -64,7 +64,7 @@ struct StepByHand {
       const Tensor gradients = is_first ? block : part_gradients.view(block.shape, block.type);
       instance.forward(*stream, batch.images, LayerMode::training,
                        {.seed = options.seed, .first_position = static_cast<std::uint32_t>(batch.first_position)});
-      instance.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.weight.value_or(all_samples)), fields);
+      instance.loss(*stream, batch.labels, step.gradient_scale(), fields);
       instance.backward(*stream, gradients, static_cast<float>(static_cast<double>(batch.samples) / all_samples),
                         [](std::int64_t) {});
       if (!is_first) backend.add(*stream, block, gradients);

@@ -14,7 +14,6 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <stop_token>
 #include <thread>
@@ -94,8 +93,7 @@ class BatchLoader::Prefetcher {
         recipe_(with_image_shape(plan.recipe, data.info())),
         length_(data.info().samples),
         sampler_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
-        all_parts_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, {0, plan.num_parts},
-                                                plan.last_batch, plan.order)),
+        all_parts_(samplers_of({0, plan.class_weights.empty() ? 0 : plan.num_parts})),
         part_batch_sizes_(possible_part_batch_sizes(length_, plan)),
         context_(data, backend, recipe_) {
     if (plan.steps_ahead < 0 || plan.readers < 1) {
@@ -123,8 +121,7 @@ class BatchLoader::Prefetcher {
 
   // Everything that may throw comes first. Then the step that next() would have returned is opened again.
   void assign(IndexRange parts) {
-    auto samplers =
-        SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
+    auto samplers = samplers_of(parts);
     std::vector<BatchFeed> more;
     while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(context_, most_samples(), slots_.size());
 
@@ -145,16 +142,20 @@ class BatchLoader::Prefetcher {
 
   // Its samplers are not shared with the readers, which use theirs at the same time.
   std::unique_ptr<PartReader::Pipeline> part_pipeline() const {
-    return std::unique_ptr<PartReader::Pipeline>(new PartReader::Pipeline{
-        .data = data_,
-        .plan = plan_,
-        .samplers = SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, {0, plan_.num_parts},
-                                                 plan_.last_batch, plan_.order),
-        .writer = BatchWriter(data_, recipe_),
-        .feed = BatchFeed(context_, most_samples(), 1)});
+    return std::unique_ptr<PartReader::Pipeline>(
+        new PartReader::Pipeline{.data = data_,
+                                 .plan = plan_,
+                                 .samplers = samplers_of({0, plan_.num_parts}),
+                                 .writer = BatchWriter(data_, recipe_),
+                                 .feed = BatchFeed(context_, most_samples(), 1)});
   }
 
  private:
+  std::vector<SplitBatchSampler> samplers_of(IndexRange parts) const {
+    return SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch,
+                                        plan_.order);
+  }
+
   bool has_steps() const {
     return length_ > 0 && (plan_.last_batch != LastBatch::discard || length_ >= plan_.batch_size);
   }
@@ -305,7 +306,7 @@ class BatchLoader::Prefetcher {
   const ImageRecipe recipe_;
   const std::int64_t length_;
   const SplitBatchSampler sampler_;
-  const std::vector<SplitBatchSampler> all_parts_;
+  const std::vector<SplitBatchSampler> all_parts_;  // empty without class weights
   const std::set<std::int64_t> part_batch_sizes_;
   IndexRange parts_;                         // this rank's
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
@@ -359,41 +360,6 @@ const StepBatches& PartReader::read(Stream& stream, int part, std::int64_t epoch
   feed.write(writer, {.samples = samples, .epoch = epoch, .step = step, .first_item = item}, 0, batch.samples);
   feed.enqueue_copy(stream, 0, batch);
   return read;
-}
-
-struct ChunkReader::Pipeline {
-  Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most)
-      : most_samples(most), writer(data, recipe), context(data, backend, recipe), feed(context, most, 1) {}
-
-  std::int64_t most_samples;
-  BatchWriter writer;
-  TransferContext context;
-  BatchFeed feed;
-  std::vector<std::int64_t> samples{};
-};
-
-ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
-  ImageRecipe fitting = with_image_shape(recipe, data.info());
-  fitting.augment = {};
-  pipeline_ = std::make_unique<Pipeline>(data, backend, fitting, most_samples);
-}
-
-ChunkReader::~ChunkReader() = default;
-
-Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count, const ChunkView& view) {
-  auto& [most_samples, writer, context, feed, samples] = *pipeline_;
-  if (count < 0 || count > most_samples) {
-    throw Error(ErrorSource::internal,
-                fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples));
-  }
-  samples.resize(static_cast<std::size_t>(count));
-  std::iota(samples.begin(), samples.end(), first);
-  feed.wait_until_copied(stream, 0);
-  feed.write(writer, {.samples = samples, .view = view}, 0, count);
-  Batch batch;
-  batch.samples = count;
-  feed.enqueue_copy(stream, 0, batch);
-  return batch;
 }
 
 }  // namespace tutti

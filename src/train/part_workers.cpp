@@ -12,10 +12,9 @@ namespace tutti {
 
 TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& sums, const Tensor& gradients) {
   const std::int64_t all = step.batches.global_samples;
-  const double weight = step.batches.weight.value_or(static_cast<double>(all));
   return {.images = batch.images,
           .labels = batch.labels,
-          .gradient_scale = weight > 0 ? 1.0f / static_cast<float>(weight) : 0,
+          .gradient_scale = step.batches.gradient_scale(),
           .sums = sums,
           .gradients = gradients,
           .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(all)),

@@ -50,6 +50,12 @@ struct StepBatches {
   std::int64_t global_samples = 0;  // of all parts of all ranks
   std::vector<Batch> batches;       // one per part of this rank, in order
   std::optional<double> weight{};   // the sum of the class weights of all labels, if there are class weights
+
+  // LossPass::gradient_scale. If all weights are 0, so are the gradients.
+  float gradient_scale() const {
+    const double all = weight.value_or(static_cast<double>(global_samples));
+    return all > 0 ? 1.0f / static_cast<float>(all) : 0;
+  }
 };
 
 // Reads the batch of any part of any step in the calling thread, for a rank that computes a part of another.
