@@ -3,6 +3,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
@@ -22,7 +23,6 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,13 +125,6 @@ void assemble_data(World& world, Assembly& assembly, const DataRequest& request)
   });
 }
 
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words;
-  std::istringstream stream(list);
-  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
-  return words;
-}
-
 // Sets the initial weights that depend on the training images, which are normalized but not augmented.
 void whiten(Network& network, const Dataset& train, const ImageRecipe& recipe) {
   constexpr std::int64_t kAtOnce = 256;
@@ -170,7 +163,7 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
     assembly.options.readers =
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes,
-                                                 words_of(assembly.config.freeze));
+                                                 split(assembly.config.freeze, ','));
     if (!sources.evaluates) whiten(*assembly.network, *assembly.data.train, assembly.options.recipe);
   });
 }

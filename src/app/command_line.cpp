@@ -22,7 +22,6 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -204,12 +203,9 @@ std::vector<std::string> choices_of(const std::string& name, const std::string& 
                                     const std::vector<RunOption>& rows) {
   const auto row = std::ranges::find(rows, name, &RunOption::name);
   if (row != rows.end()) return {row->value.choices.begin(), row->value.choices.end()};
-  std::vector<std::string> choices;
   const std::size_t begin = type.find('{');
-  if (begin == std::string::npos) return choices;
-  std::istringstream words(type.substr(begin + 1, type.find('}') - begin - 1));
-  for (std::string word; std::getline(words, word, ',');) choices.push_back(word);
-  return choices;
+  if (begin == std::string::npos) return {};
+  return split(type.substr(begin + 1, type.find('}') - begin - 1), ',');
 }
 
 Json option_json(const CLI::Option& option, const std::vector<RunOption>& rows, const Extensions* extensions) {

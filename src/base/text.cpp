@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <sstream>
 
 namespace tutti {
 namespace {
@@ -107,6 +108,13 @@ std::optional<TomlProblem> find_toml_problem(std::string_view text) {
     }
   }
   return std::nullopt;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);) words.push_back(word);
+  return words;
 }
 
 std::string in_lower_case(std::string text) {

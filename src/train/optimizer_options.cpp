@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/trainer_options.hpp"
 
@@ -6,7 +7,6 @@
 
 #include <cmath>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,8 +17,7 @@ namespace {
 std::vector<ParameterFactor> parse_factors(const char* option, const std::string& text) {
   static const std::regex form(R"(([^,=@]+)(?:@(\d{1,6}))?=(\d{0,9}\.?\d{1,9}(?:e-?\d)?))");
   std::vector<ParameterFactor> factors;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const std::string& part : split(text, ',')) {
     std::smatch groups;
     if (!std::regex_match(part, groups, form)) {
       throw Error(ErrorSource::usage, fmt::format("--{} {}: give PATTERN=FACTOR of parameters or layers, from an epoch "

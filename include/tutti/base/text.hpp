@@ -5,12 +5,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti {
 
 bool is_utf8(std::string_view text);
 
 std::string in_lower_case(std::string text);  // ASCII letters only
+
+// The words between the separators; a text that ends with one has no empty word after it.
+std::vector<std::string> split(const std::string& text, char separator);
 
 // Returns the text with control characters, marks that change the writing direction and invalid bytes escaped as \x1b,
 // so that a name from a file cannot move the cursor or forge a line. The characters in `kept` are not escaped.

@@ -1,5 +1,6 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/train/trainer_options.hpp"
 
@@ -16,7 +17,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -51,8 +51,7 @@ struct Point {
 
 std::vector<Exchange> exchanges_of(const Invocation& invocation) {
   std::vector<Exchange> exchanges;
-  std::istringstream words(invocation.scaling.exchanges);
-  for (std::string word; std::getline(words, word, ',');) {
+  for (const std::string& word : split(invocation.scaling.exchanges, ',')) {
     const auto exchange = value_named<Exchange>(word);
     if (!exchange) {
       throw Error(ErrorSource::usage,

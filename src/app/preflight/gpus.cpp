@@ -1,5 +1,7 @@
 #include "gpus.hpp"
 
+#include "tutti/base/text.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +25,7 @@ std::pair<int, int> version_of(const std::string& text) {
 // The cores of a list as the system prints it: "0-3,8".
 std::set<int> cores_in(const std::string& list) {
   std::set<int> cores;
-  std::istringstream ranges(list);
-  for (std::string range; std::getline(ranges, range, ',');) {
+  for (const std::string& range : split(list, ',')) {
     std::istringstream ends(range);
     int first = 0;
     int last = 0;

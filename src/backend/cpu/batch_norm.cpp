@@ -274,12 +274,12 @@ class BatchNormLayer final : public PlannedLayer {
     const double inverse = 1 / std::sqrt(statistics.variance + spec_.epsilon);
     const double factor = weights_.canonical(0)[channel] * inverse;
     // The kernels' mean is rounded.
-    const double beside = statistics.mean - static_cast<float>(statistics.mean);
+    const double rounding = statistics.mean - static_cast<float>(statistics.mean);
     const double sum = sums_.first(block)[c];
-    const double product = sums_.second(block)[c] - beside * sum;
+    const double product = sums_.second(block)[c] - rounding * sum;
     const double slope = factor * inverse * inverse * product / count_;
     slope_.set(block, c, measures_ ? static_cast<float>(slope) : 0.0f);
-    offset_.set(block, c, measures_ ? static_cast<float>(factor * sum / count_ - slope * beside) : 0.0f);
+    offset_.set(block, c, measures_ ? static_cast<float>(factor * sum / count_ - slope * rounding) : 0.0f);
     return {.scale = product * inverse, .shift = sum};
   }
 

@@ -113,11 +113,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
 __device__ inline double set_propagation(const NormGradients& work, int c, double n, const double (&sums)[2]) {
   const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
   const double factor = work.scale[c] * inverse;
-  const double beside = work.of.mean[c] - work.of.rounded_mean[c];
-  const double product = sums[1] - beside * sums[0];
+  const double rounding = work.of.mean[c] - work.of.rounded_mean[c];
+  const double product = sums[1] - rounding * sums[0];
   const double slope = factor * inverse * inverse * product / n;
   work.of.slope[c] = work.frozen ? 0.0f : static_cast<float>(slope);
-  work.of.gradient_offset[c] = work.frozen ? 0.0f : static_cast<float>(factor * sums[0] / n - slope * beside);
+  work.of.gradient_offset[c] = work.frozen ? 0.0f : static_cast<float>(factor * sums[0] / n - slope * rounding);
   return product * inverse;
 }
 
