@@ -69,7 +69,7 @@ pid_t parent_of(pid_t process) {
   std::istringstream rest(text.substr(text.rfind(')') + 1));
   char state = 0;
   pid_t parent = 0;
-  return rest >> state >> parent ? parent : 0;
+  return rest >> state >> parent && state != 'Z' ? parent : 0;
 }
 
 std::vector<pid_t> processes_that(const std::function<bool(pid_t)>& fit) {
