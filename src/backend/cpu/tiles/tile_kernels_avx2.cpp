@@ -8,7 +8,8 @@ namespace avx2 {
 namespace {
 
 constexpr int kWidth = 8;
-constexpr int kTile = 4;
+constexpr int kTileDown = 4;
+constexpr int kTileAcross = 4;
 constexpr bool kPairs = false;
 constexpr int kMaxRows = 6;  // two registers each, of 16, beside what is multiplied
 

@@ -8,7 +8,8 @@ namespace avx512 {
 namespace {
 
 constexpr int kWidth = 16;
-constexpr int kTile = 4;
+constexpr int kTileDown = 4;
+constexpr int kTileAcross = 4;
 constexpr bool kPairs = false;
 constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
 

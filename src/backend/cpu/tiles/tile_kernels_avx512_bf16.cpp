@@ -10,7 +10,8 @@ namespace avx512_bf16 {
 namespace {
 
 constexpr int kWidth = 16;
-constexpr int kTile = 2;
+constexpr int kTileDown = 4;
+constexpr int kTileAcross = 2;
 constexpr bool kPairs = true;
 constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
 

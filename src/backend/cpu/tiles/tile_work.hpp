@@ -97,8 +97,8 @@ class TilePass {
 
  protected:
   TileGrid grid_of(const TileSide& outputs) const {
-    return {outputs.rows, outputs.columns, ceil_div(outputs.rows, kernels_.tile),
-            ceil_div(outputs.columns, kernels_.tile), 0};
+    return {outputs.rows, outputs.columns, ceil_div(outputs.rows, kernels_.tile_down),
+            ceil_div(outputs.columns, kernels_.tile_across), 0};
   }
   TileGrid seen_from(const TileSide& inputs, TileGrid grid, std::int64_t padding) const {
     return {inputs.rows, inputs.columns, grid.tiles_down, grid.tiles_across, padding};

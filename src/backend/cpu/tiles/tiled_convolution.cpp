@@ -264,8 +264,8 @@ template <class T>
 bool is_profitable(const TiledShape& shape, const TileKernels<T>& kernels) {
   constexpr std::int64_t kMinTiles = 4;
   const TileSide outputs = side_of(shape.output, kernels.lanes);
-  const std::int64_t tiles =
-      dims_of(shape.output)[0] * ceil_div(outputs.rows, kernels.tile) * ceil_div(outputs.columns, kernels.tile);
+  const std::int64_t tiles = dims_of(shape.output)[0] * ceil_div(outputs.rows, kernels.tile_down) *
+                             ceil_div(outputs.columns, kernels.tile_across);
   const std::int64_t direct = dims_of(shape.output)[0] * outputs.rows * outputs.columns * kTaps;
   return tiles >= kMinTiles * kernels.pack * kernels.pack && 5 * tiles * kernels.points <= 4 * direct;
 }
