@@ -155,7 +155,7 @@ struct WindowGradientProblem {
   float* window_gradients;
 };
 
-constexpr std::int64_t kMaxSlabTiles = 112;  // large, since each slab's products are added to all sums
+constexpr std::int64_t kMaxSlabSteps = 112;  // words; large, since each slab's products are added to all sums
 
 // Stores either all sums and processes tiles in slabs, or the points of all tiles.
 template <class T>
@@ -172,7 +172,7 @@ class WindowGradient : TilePass<T> {
   void run() {
     const Slab all = slab_of(tiles_);
     const bool in_one = all.floats() <= panels_ * sums_.floats();
-    const Slab slab = in_one ? all : slab_of(std::min(kMaxSlabTiles, tiles_));
+    const Slab slab = in_one ? all : slab_of(std::min(kMaxSlabSteps * this->kernels_.pack, tiles_));
     const int workers = this->stream_.workers();
     points_ = static_cast<float*>(this->stream_.scratch(
         static_cast<std::size_t>(slab.floats() + (in_one ? workers : panels_) * sums_.floats()) * sizeof(float)));
@@ -208,13 +208,13 @@ class WindowGradient : TilePass<T> {
     });
   }
   void slab_by_slab(const Slab& slab) const {
-    const int points = this->kernels_.points;
     for (std::int64_t first = 0; first < tiles_; first += slab.tiles) {
       const TileRange tiles{first, std::min(slab.tiles, tiles_ - first)};
       transform(tiles, slab);
-      parallel_for(this->stream_, panels_ * points, [&](int, std::int64_t item) {
-        const std::int64_t panel = item / points;
-        multiply(tiles, slab, {panel, item % points}, sums_at_ + panel * sums_.floats());
+      // All panels of a point in turn, as they share its gradients.
+      parallel_for(this->stream_, this->kernels_.points * panels_, [&](int, std::int64_t item) {
+        const std::int64_t panel = item % panels_;
+        multiply(tiles, slab, {panel, item / panels_}, sums_at_ + panel * sums_.floats());
       });
     }
     parallel_for(this->stream_, panels_,
