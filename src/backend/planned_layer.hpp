@@ -18,10 +18,7 @@ class PlannedLayer : public Layer {
  protected:
   // `reads` is backward_reads() of the spec, or less where the layer keeps what it needs.
   PlannedLayer(const LayerRequest& request, ActivationSpec output, const LayerReads& reads)
-      : mode_(request.mode),
-        wants_input_gradient_(request.wants_input_gradient),
-        output_(std::move(output)),
-        reads_(reads) {}
+      : mode_(request.mode), output_(std::move(output)), reads_(reads) {}
 
   // Called first in every backward pass: throws unless the plan was made for training and there is a gradient.
   void require_training(const LayerBackward& pass) const {
@@ -30,7 +27,6 @@ class PlannedLayer : public Layer {
   }
 
   LayerMode mode_;
-  bool wants_input_gradient_;
   ActivationSpec output_;
 
  private:

@@ -59,6 +59,7 @@ struct PassKey {
   const void* gradients = nullptr;
   float gradient_scale = 0;
   float sample_fraction = 0;
+  std::size_t first_layer = 0;
   std::vector<std::int64_t> bucket_ends{};
   friend bool operator==(const PassKey&, const PassKey&) = default;
 };
@@ -131,7 +132,7 @@ void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCal
   run_forward(stream, pass.images);
   loss(stream, pass.labels, pass.gradient_scale, pass.sums);
   callbacks.before_backward();
-  backward(stream, pass.gradients, pass.sample_fraction, callbacks.after_layer);
+  run_backward(stream, {pass.gradients, pass.sample_fraction, pass.first_layer}, callbacks.after_layer);
 }
 
 // The first pass is computed without capture, so that one-time work is done before the second is captured.
@@ -144,6 +145,7 @@ const NetworkInstance::PassGraphs* NetworkInstance::graphs_of(Stream& stream, co
                     .gradients = pass.gradients.data,
                     .gradient_scale = pass.gradient_scale,
                     .sample_fraction = pass.sample_fraction,
+                    .first_layer = pass.first_layer,
                     .bucket_ends = {bucket_ends.begin(), bucket_ends.end()}};
   auto graphs = std::ranges::find_if(graphs_, [&](const auto& known) { return known->key == key; });
   if (graphs == graphs_.end()) {
@@ -168,7 +170,7 @@ void NetworkInstance::capture(Stream& stream, const TrainPass& pass, PassGraphs&
       }
       const auto unfinished = backend_.make_unfinished_gradients();
       for (std::size_t i = begin; i-- > end;) {
-        run_backward(stream, i, {pass.gradients, pass.sample_fraction, unfinished.get()});
+        run_backward(stream, i, {pass.gradients, pass.sample_fraction, pass.first_layer, unfinished.get()});
       }
       if (unfinished) unfinished->finish(stream);
     });
@@ -232,9 +234,10 @@ std::vector<std::uint64_t> NetworkInstance::trace(Stream& stream, const TrainPas
   loss(stream, pass.labels, pass.gradient_scale, pass.sums);
   const LayerBlocks& last = current_->activations->blocks(layers - 1);
   digests.push_back(digest_of_activation(stream, layers - 1, last.output_gradients.front()));
+  const GradientTarget target{pass.gradients, pass.sample_fraction, pass.first_layer};
   for (std::size_t i = layers; i-- > 0;) {
-    run_backward(stream, i, {pass.gradients, pass.sample_fraction});
-    digests.push_back(digest_of_gradients(stream, i, pass.gradients));
+    run_backward(stream, i, target);
+    digests.push_back(digest_of_gradients(stream, i, target));
   }
   return digests;
 }
@@ -248,17 +251,18 @@ std::uint64_t NetworkInstance::digest_of_activation(Stream& stream, std::size_t 
   return digest_of(backend_, stream, {&plain, 1});
 }
 
-std::uint64_t NetworkInstance::digest_of_gradients(Stream& stream, std::size_t layer, const Tensor& block) {
+std::uint64_t NetworkInstance::digest_of_gradients(Stream& stream, std::size_t layer, const GradientTarget& target) {
   const NetworkLayer& node = network_.layers()[layer];
+  if (!node.has_backward || !target.includes(static_cast<int>(layer))) return 0;
   const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<ParameterSlice> slices;
   for (const int number : node.parameters) slices.push_back(network_.layout().slice(number));
-  std::uint64_t digest = slices.empty() ? 0 : digest_of(backend_, stream, block, slices);
-  if (blocks.input_gradient) {
+  std::uint64_t digest = slices.empty() ? 0 : digest_of(backend_, stream, target.block, slices);
+  if (blocks.input_gradient && target.includes(node.from)) {
     digest += digest_of_activation(stream, static_cast<std::size_t>(node.from), *blocks.input_gradient);
   }
   // Mixed, as the same values may also be the input's gradient.
-  if (blocks.residual_gradient) {
+  if (blocks.residual_gradient && target.includes(node.residual_from)) {
     digest +=
         mix64(digest_of_activation(stream, static_cast<std::size_t>(node.residual_from), *blocks.residual_gradient));
   }
@@ -267,8 +271,12 @@ std::uint64_t NetworkInstance::digest_of_gradients(Stream& stream, std::size_t l
 
 void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample_fraction,
                                const AfterLayer& after_layer) {
+  run_backward(stream, {block, sample_fraction}, after_layer);
+}
+
+void NetworkInstance::run_backward(Stream& stream, const GradientTarget& target, const AfterLayer& after_layer) {
   for (std::size_t i = network_.layers().size(); i-- > 0;) {
-    run_backward(stream, i, {block, sample_fraction});
+    run_backward(stream, i, target);
     after_layer(final_elements_[i]);
   }
 }
@@ -276,22 +284,28 @@ void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample
 void NetworkInstance::run_backward(Stream& stream, std::size_t layer, const GradientTarget& target) {
   const NetworkLayer& node = network_.layers()[layer];
   if (!node.has_backward) return;
-  const LayerBlocks& blocks = current_->activations->blocks(layer);
   std::vector<Tensor> gradients;
   for (const int number : node.parameters) gradients.push_back(slice_of(target.block, network_.layout().slice(number)));
+  if (!target.includes(static_cast<int>(layer))) {
+    for (const Tensor& gradient : gradients) backend_.fill_zero(stream, gradient);
+    return;
+  }
+  const LayerBlocks& blocks = current_->activations->blocks(layer);
+  const auto wanted = [&](const std::optional<std::size_t>& gradient, int of) {
+    return gradient && target.includes(of) ? address(*gradient) : nullptr;
+  };
   std::vector<void*> output_gradients;
   for (const std::size_t gradient : blocks.output_gradients) output_gradients.push_back(address(gradient));
   Layer& prepared = *current_->layers[layer];
-  prepared.backward(stream,
-                    {.input = prepared.reads_input() ? values_of(node.from) : nullptr,
-                     .output = prepared.reads_output() ? address(blocks.output) : nullptr,
-                     .output_gradients = output_gradients,
-                     .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
-                     .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
-                     .gradients = gradients,
-                     .sample_fraction = target.sample_fraction,
-                     .unfinished = target.unfinished,
-                     .whole_batch = whole_batch_});
+  prepared.backward(stream, {.input = prepared.reads_input() ? values_of(node.from) : nullptr,
+                             .output = prepared.reads_output() ? address(blocks.output) : nullptr,
+                             .output_gradients = output_gradients,
+                             .input_gradient = wanted(blocks.input_gradient, node.from),
+                             .residual_gradient = wanted(blocks.residual_gradient, node.residual_from),
+                             .gradients = gradients,
+                             .sample_fraction = target.sample_fraction,
+                             .unfinished = target.unfinished,
+                             .whole_batch = whole_batch_});
   layer_done_();
 }
 

@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/nn/network.hpp"
 #include "tutti/train/optimizer.hpp"
 
 #include "exchange.hpp"
@@ -117,6 +118,11 @@ UpdateRule rule_of(const OptimizerOptions& options, const ParameterSlice& slice)
     if (matches_slice(each)) rule.weight_decay = options.weight_decay * each.factor;
   }
   return rule;
+}
+
+bool needs_backward(const OptimizerOptions& options, const ParameterSlice& slice, std::int64_t epoch) {
+  if (is_statistic(slice.kind)) return slice.momentum > 0;
+  return !slice.frozen && rule_of(options, slice).rate(1, epoch) != 0;
 }
 
 std::vector<ParameterSlice> updated_slices(const ParameterLayout& layout) {
@@ -345,6 +351,15 @@ class Lars final : public Sgd {
 };
 
 }  // namespace
+
+std::size_t first_trained_layer(const Network& network, const OptimizerOptions& options, std::int64_t epoch) {
+  const auto is_trained = [&](const NetworkLayer& layer) {
+    return std::ranges::any_of(
+        layer.parameters, [&](int number) { return needs_backward(options, network.layout().slice(number), epoch); });
+  };
+  const auto& layers = network.layers();
+  return static_cast<std::size_t>(std::ranges::find_if(layers, is_trained) - layers.begin());
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context) {
   validate(options);

@@ -237,6 +237,7 @@ PartsOfStep PartAudit::audited_part(const PartsOfStep& parts) {
   return {.batches = reader_->read(rank_.stream, draw_->part, parts.batches.epoch, parts.batches.step),
           .seed = parts.seed,
           .step = parts.step,
+          .first_layer = parts.first_layer,
           .observed_part = draw_->part};
 }
 

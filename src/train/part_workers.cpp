@@ -20,7 +20,8 @@ TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& s
           .sample_fraction = static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(all)),
           .place = {.seed = step.seed,
                     .step = static_cast<std::uint32_t>(step.step),
-                    .first_position = static_cast<std::uint32_t>(batch.first_position)}};
+                    .first_position = static_cast<std::uint32_t>(batch.first_position)},
+          .first_layer = step.first_layer};
 }
 
 PartWorkers::PartWorkers(const WorkersRequest& request)

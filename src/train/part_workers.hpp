@@ -61,7 +61,8 @@ struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool timed = false;  // for seconds_per_part(): waits for the work
+  std::size_t first_layer = 0;  // of TrainPass
+  bool timed = false;           // for seconds_per_part(): waits for the work
   // Borrowed, or null. The observed part must be one of these; it is added first, so the sum must not depend on the
   // order of the parts.
   PartObserver* observer = nullptr;

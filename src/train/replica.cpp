@@ -69,6 +69,8 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       context_(std::make_unique<RankContext>(backend_, context.communicator,
                                              own_status_ ? *own_status_ : *context.rank_status, *stream_)),
       seed_(options.seed),
+      network_(context.network),
+      optimizer_options_(options.optimizer),
       timeline_(std::make_unique<PhaseTimeline>(backend_, *stream_, context_->status)),
       arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
       weights_(context.network, backend_, arena_.weights()),
@@ -126,8 +128,11 @@ void Replica::begin_with_weights() {
 StepResult Replica::step(const StepRequest& request) {
   StepTimer clock(*stream_, request.times);
   context_->status.begin_step(request.step + 1, Phase::data);
-  const PartsOfStep loaded{
-      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .timed = balancer_->times_next_step()};
+  const PartsOfStep loaded{.batches = loader_.next(*stream_),
+                           .seed = seed_,
+                           .step = request.step,
+                           .first_layer = first_trained_layer(network_, optimizer_options_, request.epoch),
+                           .timed = balancer_->times_next_step()};
   const PartsOfStep parts = audit_ ? audit_->observed(loaded, balancer_->map()) : loaded;
   clock.end(&StepTimes::input);
   const auto start_exchange = [&](std::int64_t final_elements) {

@@ -26,14 +26,16 @@ class NetworkPlan {
   };
 
   NetworkPlan(Device& device, const NetworkCase& network, const NetworkWeights& weights, NetworkOptions options = {})
-      : device_(device), input_spec_(device.backend().plain_activation(network.sample.batch_of(network.batch))) {
+      : device_(device),
+        wants_input_gradient_(options.wants_input_gradient),
+        input_spec_(device.backend().plain_activation(network.sample.batch_of(network.batch))) {
     input_ = device.backend().allocate(input_spec_.bytes);
     add_gradient(0);
     for (std::size_t i = 0; i < network.layers.size(); ++i) {
       LayerRequest request{.input = activation(i),
                            .weights = weights.prepared(i),
                            .mode = options.mode,
-                           .wants_input_gradient = i > 0 || options.wants_input_gradient,
+                           .wants_input_gradient = i > 0 || wants_input_gradient_,
                            .frozen = options.frozen,
                            .random_purpose = kPurpose};
       std::optional<std::size_t> residual;
@@ -108,14 +110,15 @@ class NetworkPlan {
       if (step.layer->residual_gradient_in_place()) slot.address = output_gradients[0];
       residual_gradient = slot.address;
     }
-    step.layer->backward(device_.stream(), {.input = step.layer->reads_input() ? values(i).data() : nullptr,
-                                            .output = step.layer->reads_output() ? step.output.data() : nullptr,
-                                            .output_gradients = output_gradients,
-                                            .input_gradient = gradients_[i][0].address,
-                                            .residual_gradient = residual_gradient,
-                                            .gradients = step.block.gradients,
-                                            .sample_fraction = kShare,
-                                            .unfinished = unfinished});
+    step.layer->backward(device_.stream(),
+                         {.input = step.layer->reads_input() ? values(i).data() : nullptr,
+                          .output = step.layer->reads_output() ? step.output.data() : nullptr,
+                          .output_gradients = output_gradients,
+                          .input_gradient = i > 0 || wants_input_gradient_ ? gradients_[i][0].address : nullptr,
+                          .residual_gradient = residual_gradient,
+                          .gradients = step.block.gradients,
+                          .sample_fraction = kShare,
+                          .unfinished = unfinished});
   }
 
   // All gradients in one list: of the input, then of the parameters, layer by layer.
@@ -150,6 +153,7 @@ class NetworkPlan {
   }
 
   Device& device_;
+  bool wants_input_gradient_;
   ActivationSpec input_spec_;
   Buffer input_;
   std::vector<Step> steps_;

@@ -55,7 +55,7 @@ class SingleLayer {
   }
 
   // Passes null for tensors that the layer declares not to read.
-  SingleGradients backward(const std::vector<std::vector<float>>& output_gradients) {
+  SingleGradients backward(const std::vector<std::vector<float>>& output_gradients, bool wants_input_gradient = true) {
     std::vector<Buffer> memory;
     std::vector<void*> addresses;
     for (const auto& values : output_gradients) {
@@ -65,10 +65,11 @@ class SingleLayer {
     }
     for (const Buffer* buffer : {&input_gradient_, &residual_gradient_, &block_.memory}) device_.poison(*buffer);
     void* const residual_gradient = layer_->residual_gradient_in_place() ? addresses[0] : residual_gradient_.data();
+    const bool is_wanted = options_.wants_input_gradient && wants_input_gradient;
     layer_->backward(device_.stream(), {.input = layer_->reads_input() ? input_.data() : nullptr,
                                         .output = layer_->reads_output() ? output_.data() : nullptr,
                                         .output_gradients = addresses,
-                                        .input_gradient = input_gradient_.data(),
+                                        .input_gradient = is_wanted ? input_gradient_.data() : nullptr,
                                         .residual_gradient = options_.residual.format ? residual_gradient : nullptr,
                                         .gradients = block_.gradients,
                                         .sample_fraction = kShare,

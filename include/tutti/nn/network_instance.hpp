@@ -49,6 +49,8 @@ struct TrainPass {
   Tensor gradients;           // the block: overwritten
   float sample_fraction = 1;  // the batch's share of the samples of the global batch
   BatchPosition place{};
+  // The last of the backward pass. Layers before it must have no statistics to measure; their gradients become 0.
+  std::size_t first_layer = 0;
 };
 
 struct PassPlan;
@@ -119,12 +121,15 @@ class NetworkInstance {
   struct GradientTarget {
     Tensor block;
     float sample_fraction = 1;
+    std::size_t first_layer = 0;
     UnfinishedGradients* unfinished = nullptr;
+    bool includes(int layer) const { return layer >= static_cast<int>(first_layer); }
   };
   void run_backward(Stream& stream, std::size_t layer, const GradientTarget& target);
+  void run_backward(Stream& stream, const GradientTarget& target, const AfterLayer& after_layer);
   // The digest of a layer's output, or of a gradient of it.
   std::uint64_t digest_of_activation(Stream& stream, std::size_t layer, std::size_t block);
-  std::uint64_t digest_of_gradients(Stream& stream, std::size_t layer, const Tensor& block);
+  std::uint64_t digest_of_gradients(Stream& stream, std::size_t layer, const GradientTarget& target);
 
   const Network& network_;
   NetworkWeights& weights_;

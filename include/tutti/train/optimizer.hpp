@@ -14,6 +14,7 @@
 namespace tutti {
 
 class Communicator;
+class Network;
 class Ownership;
 
 enum class OptimizerKind { sgd, adamw, lars };
@@ -64,6 +65,10 @@ class Optimizer {
   // Empty for an optimizer without state.
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };
+
+// The first layer with parameters whose learning rate is not 0 in this epoch, or with statistics that it measures:
+// layers before it need no backward pass.
+std::size_t first_trained_layer(const Network& network, const OptimizerOptions& options, std::int64_t epoch);
 
 // Throws a usage error for values out of range.
 void validate(const OptimizerOptions& options);

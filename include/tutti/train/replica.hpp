@@ -177,6 +177,8 @@ class Replica {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<RankContext> context_;
   std::uint64_t seed_;
+  const Network& network_;
+  OptimizerOptions optimizer_options_;
   std::unique_ptr<PhaseTimeline> timeline_;
   ParameterArena arena_;
   NetworkWeights weights_;

@@ -137,7 +137,7 @@ class BatchNormLayer final : public PlannedLayer {
       }
     };
     const auto propagate = [&](Group group) {
-      if (!wants_input_gradient_) return;
+      if (pass.input_gradient == nullptr) return;
       for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
         loops_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
                           factor_.of(block), slope_.of(block), offset_.of(block)});

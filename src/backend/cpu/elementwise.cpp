@@ -33,7 +33,7 @@ class AddLayer final : public PlannedLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    T* const copy = wants_input_gradient_ ? static_cast<T*>(pass.input_gradient) : nullptr;
+    T* const copy = static_cast<T*>(pass.input_gradient);
     const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
     layer_loops<T>().sum_gradients({elements_, typed_gradients<T>(pass), output, copy});
     residual_.deliver_gradient(cpu_stream(stream), pass.output_gradients[0], pass.residual_gradient);
@@ -71,7 +71,7 @@ class DropoutLayer final : public PlannedLayer {
 
   void backward(Stream&, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     sum_output_gradients(pass, desc_of(output_));
     apply(static_cast<const T*>(pass.output_gradients[0]), static_cast<T*>(pass.input_gradient));
   }
@@ -123,7 +123,7 @@ class ElementwiseLayer final : public PlannedLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     const std::vector<T*> gradients = typed_gradients<T>(pass);
     const void* const values = reads_input() ? pass.input : reads_output() ? pass.output : nullptr;
     for_each_segment(stream, [&](const Segment& segment) {

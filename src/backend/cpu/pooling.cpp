@@ -67,7 +67,7 @@ class Pool2dLayer final : public PlannedLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    if (!backward_) return;
+    if (pass.input_gradient == nullptr) return;
     sum_output_gradients(pass, desc_of(output_));
     bind(result_gradient_, pass.output_gradients[0]);
     bind(input_gradient_, pass.input_gradient);
@@ -109,7 +109,7 @@ class GlobalAveragePoolLayer final : public PlannedLayer {
 
   void backward(Stream&, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     sum_output_gradients(pass, desc_of(output_));
     const T* gradient = static_cast<const T*>(pass.output_gradients[0]);
     T* input_gradient = static_cast<T*>(pass.input_gradient);

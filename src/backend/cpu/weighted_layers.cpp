@@ -227,7 +227,7 @@ class WeightedLayer final : public PlannedLayer {
                  host_f32(pass.gradients[0]).data(), bias_ ? host_f32(pass.gradients[1]).data() : nullptr});
     }
 
-    if (!data_pass_) return;
+    if (pass.input_gradient == nullptr) return;
     data_pass_->output_gradient.load(ours, gradient);
     data_pass_->input_gradient.bind(pass.input_gradient);
     if (data_pass_->primitive) {

@@ -315,7 +315,7 @@ class BatchNormLayer final : public CudaLayer {
     // The sum is written where it is wanted as the residual's gradient, and where reading it costs less than summing
     // again.
     const bool is_sum = gradients.second != nullptr;
-    const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (is_sum && wants_input_gradient_);
+    const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (is_sum && pass.input_gradient != nullptr);
     void* const summed = wanted && (is_sum || spec_.relu) ? pass.output_gradients[0] : nullptr;
     launch(norm_gradient_sums_of(type_, gradients), grid_of(gradient_sums_grid_), cuda,
            NormGradientSums{.grid = gradient_sums_grid_,
@@ -329,7 +329,7 @@ class BatchNormLayer final : public CudaLayer {
       pass.whole_batch->sum(stream, totals());
       launch(norm_propagation_from_totals, grid_over_channels(), cuda, gradients_of_channels(pass));
     }
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(elementwise_grid_), cuda,
            NormPropagation{.grid = elementwise_grid_,
                            .gradient = gradients.first,

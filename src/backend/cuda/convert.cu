@@ -121,8 +121,7 @@ class ConvertingLayer final : public Layer {
   using Make = std::function<std::unique_ptr<Layer>(const LayerRequest&)>;
 
   ConvertingLayer(const Processor& processor, const LayerRequest& request, const Make& make)
-      : wants_input_gradient_(request.wants_input_gradient),
-        input_(processor, request.input, request.wants_input_gradient),
+      : input_(processor, request.input, request.wants_input_gradient),
         residual_(processor, request.residual, request.mode == LayerMode::training) {
     LayerRequest inner = request;
     inner.input = input_.native_spec();
@@ -151,15 +150,14 @@ class ConvertingLayer final : public Layer {
   void backward(Stream& stream, const LayerBackward& pass) override {
     CudaStream& cuda = as_cuda_stream(stream);
     const bool stays = residual_.is_plain() && layer_->residual_gradient_in_place();
-    void* const wanted_input = wants_input_gradient_ ? pass.input_gradient : nullptr;
     LayerBackward inner = pass;
     inner.input = input_.loaded(pass.input);
-    inner.input_gradient = input_.gradient(wanted_input);
+    inner.input_gradient = input_.gradient(pass.input_gradient);
     if (pass.residual_gradient != nullptr) {
       inner.residual_gradient = stays ? pass.output_gradients[0] : residual_.gradient(pass.residual_gradient);
     }
     layer_->backward(stream, inner);
-    input_.deliver_gradient(cuda, wanted_input);
+    input_.deliver_gradient(cuda, pass.input_gradient);
     if (stays && pass.residual_gradient != nullptr) {
       convert_to_plain(cuda, residual_.native_spec(), pass.output_gradients[0],
                        static_cast<float*>(pass.residual_gradient));
@@ -169,7 +167,6 @@ class ConvertingLayer final : public Layer {
   }
 
  private:
-  bool wants_input_gradient_;
   ConvertedActivation input_;
   ConvertedActivation residual_;
   std::unique_ptr<Layer> layer_;

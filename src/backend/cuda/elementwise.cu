@@ -113,7 +113,7 @@ class AddLayer final : public CudaLayer {
     const GradientSum gradients = reduce_to_three(ours, pass, output_);
     const bool differs = gradients.second != nullptr || spec_.relu;
     void* const summed = differs && pass.residual_gradient != nullptr ? pass.output_gradients[0] : nullptr;
-    void* const copy = wants_input_gradient_ ? pass.input_gradient : nullptr;
+    void* const copy = pass.input_gradient;
     if (summed == nullptr && copy == nullptr) return;
     launch_gradient(native(ours), type_, {grid_, gradients, positive(), summed, copy});
   }
@@ -264,7 +264,7 @@ class DropoutLayer final : public CudaLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     CudaStream& ours = as_cuda_stream(stream);
     const DropoutGradient work{reduce_to_three(ours, pass, output_), work_.kept, work_.factor, pass.input_gradient};
     launch(is_bf16() ? dropout_gradient<Bf16> : dropout_gradient<float>, samples_.grid(), native(ours), work, samples_);
@@ -350,7 +350,7 @@ class ElementwiseLayer final : public CudaLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     CudaStream& ours = as_cuda_stream(stream);
     const void* const values = reads_input() ? pass.input : reads_output() ? pass.output : nullptr;
     launch(is_bf16() ? mapping_gradient<Bf16> : mapping_gradient<float>, grid_of(grid_), native(ours),

@@ -220,7 +220,7 @@ class Pool2dLayer final : public CudaLayer {
       : CudaLayer(request, output_of(spec, request.input), backward_reads(spec)),
         pooling_(spec.pooling),
         extents_(extents_of(spec, request.input, output_)) {
-    if (pooling_ != Pooling::max || mode_ != LayerMode::training || !wants_input_gradient_) return;
+    if (pooling_ != Pooling::max || mode_ != LayerMode::training || !request.wants_input_gradient) return;
     const std::size_t bytes_each = extents_.is_narrow() ? sizeof(std::uint8_t) : sizeof(std::uint32_t);
     places_ = allocate_cuda(processor.device, output_.bytes / bytes_of(type_) * bytes_each);
   }
@@ -233,7 +233,7 @@ class Pool2dLayer final : public CudaLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     CudaStream& ours = as_cuda_stream(stream);
     const PoolGradient work{extents_, reduce_to_three(ours, pass, output_), places_.data(), pass.input_gradient};
     const Runs runs = rows_of_input(extents_);
@@ -317,7 +317,7 @@ class GlobalAveragePoolLayer final : public CudaLayer {
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
-    if (!wants_input_gradient_) return;
+    if (pass.input_gradient == nullptr) return;
     CudaStream& ours = as_cuda_stream(stream);
     const Runs inputs{layout_.samples, static_cast<int>(layout_.pixels() * packs_of(layout_, type_))};
     launch(is_bf16() ? global_average_gradient<Bf16> : global_average_gradient<float>, inputs.grid(), native(ours),

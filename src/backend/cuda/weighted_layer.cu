@@ -189,7 +189,7 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   } else {
     launch_unpack(native(cuda), {&filters, 1});
   }
-  if (input_gradient_) run(*input_gradient_, {pass.input_gradient, filters_, output_gradient});
+  if (pass.input_gradient != nullptr) run(*input_gradient_, {pass.input_gradient, filters_, output_gradient});
 }
 
 // In a depthwise convolution, each channel that pads the images is a group of its own.
