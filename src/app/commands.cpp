@@ -83,7 +83,7 @@ bool takes_predict(const RunOption& option) { return takes_eval(option) || optio
 
 // A measurement has its own length and saves nothing.
 bool takes_bench_step(const RunOption& option) {
-  if (is_one_of(option, {"epochs", "steps", "init-from"})) return false;
+  if (is_one_of(option, {"epochs", "steps", "init-from", "new-head"})) return false;
   return is_of_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::data_source ||
          option.group == "Ranks and devices";
 }

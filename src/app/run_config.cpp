@@ -159,6 +159,9 @@ void refuse_contradictions(const RunConfig& config) {
                 fmt::format("--momentum {} is for sgd and lars, and adamw has its own moments: leave it out",
                             config.optimizer.momentum));
   }
+  if (config.new_head && config.init_from.empty()) {
+    throw Error(ErrorSource::usage, "--new-head is for runs that start from the weights of others: add --init-from");
+  }
   validate(optimizer_options(config));
   validate(lr_plan(config));
   validate(config.average);

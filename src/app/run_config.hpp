@@ -91,6 +91,7 @@ struct RunConfig {
 
   std::string model = "lenet";
   std::string init_from;
+  bool new_head = false;
   std::optional<Initializer> init;  // empty: that of the model
 
   std::int64_t epochs = 5;

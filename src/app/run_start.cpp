@@ -190,6 +190,7 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
         "the images are {} x {} here, and the weights of {} were trained on {} x {}: resize them with --image-size {}",
         image[1], image[2], weights.path, trained->image[1], trained->image[2], trained->image[1]);
   }
+  if (config.new_head) return findings;
   // With another number of classes, the last layer is newly initialized.
   const auto& before = trained->class_names;
   const auto& now = data.class_names;
@@ -198,7 +199,7 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
   if (was != before.end()) {
     findings.warn(
         "class {} is '{}' here, and was '{}' where the weights of {} were trained: the last layer starts with the "
-        "weights of other classes",
+        "weights of other classes; --new-head newly initializes it",
         is - now.begin(), *is, *was, weights.path);
   }
   return findings;

@@ -149,6 +149,12 @@ class TrainRun {
 };
 
 std::vector<std::string> TrainRun::start_from_weights() {
+  if (assembly_.config.new_head) {
+    const std::string& first = assembly_.network->layout().slices().front().name;  // one of the last layer's
+    const std::string head = first.substr(0, first.rfind('/') + 1);
+    std::erase_if(start_.weights->state.parameters,
+                  [&](const NamedArray& array) { return array.name.starts_with(head); });
+  }
   try {
     return trainer_->initialize_from(start_.weights->state);
   } catch (const Error& error) {

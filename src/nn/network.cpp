@@ -223,9 +223,13 @@ void Network::freeze(const std::vector<std::string>& patterns) {
                             "characters",
                             pattern, spec_.name, layers_.front().name));
   }
-  for (NetworkLayer& layer : layers_) {
-    const bool is_trained = !layer.frozen && !tutti::parameters(layer.spec, layer.input).empty();
-    layer.has_backward = is_trained || has_gradient(layer.from) || has_gradient(layer.residual_from);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    NetworkLayer& layer = layers_[i];
+    const auto list = tutti::parameters(layer.spec, layer.input);
+    const bool changes = !layer.frozen && std::ranges::any_of(list, [&](const ParameterSpec& parameter) {
+      return std::ranges::count(spec_.layers[i].frozen, parameter.kind) == 0;
+    });
+    layer.has_backward = changes || has_gradient(layer.from) || has_gradient(layer.residual_from);
   }
   if (layers_.back().has_backward) return;
   throw Error(ErrorSource::usage, fmt::format("all layers of {} are frozen: leave one to train", spec_.name));

@@ -221,6 +221,63 @@ layer = [
   EXPECT_EQ(count(steps.out, "/parameters: 4 of 6 tensors differ"), 1) << steps.out;  // all but the frozen ones
 }
 
+TEST(AnyRanks, FineTuneANewHeadOnFrozenLayersToTheSameResultAlsoIfResumed) {
+  const ScratchFolder folder;
+  const std::string first = folder.file("first");
+  const std::string whole = folder.file("whole");
+  const std::string broken = folder.file("broken");
+  const std::string model = folder.file("model.toml");
+  std::ofstream(model) << R"(
+name = "trunk"
+layer = [
+  {name = "stem", type = "conv2d", channels = 8, kernel = 3},
+  {name = "stem.norm", type = "batch-norm", relu = true},
+  {name = "late", type = "conv2d", channels = 8, kernel = 3},
+  {name = "late.norm", type = "batch-norm", relu = true},
+  {name = "head", type = "linear", units = "classes"},
+]
+)";
+  train(2, small(first, {}, model), {});
+  const auto recipe = [&](const std::string& out, const Words& more) {
+    Words words{"--data",
+                "synthetic:300x1x12x12:4",
+                "--init-from",
+                first,
+                "--new-head",
+                "--freeze",
+                "stem*,late*",
+                "--lr-factors",
+                "head=3",
+                "--weight-decay",
+                "0.01",
+                "--parts",
+                "4",
+                "--epochs",
+                "2",
+                "--batch-size",
+                "64",
+                "--digest-every",
+                "1",
+                "--out",
+                out};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const ChildResult alone = train(1, recipe(whole, {}), {});
+  EXPECT_EQ(count(alone.err, "newly initialized: head/weight, head/bias\n"), 1) << alone.err;
+  train(4, recipe(broken, {"--steps", "4"}), {});
+  const std::string begun = folder.file("begun.h5");
+  std::filesystem::rename(first + "/checkpoints/step-00000016.h5", begun);
+  std::filesystem::remove_all(first);
+  train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
+  const ChildResult runs = run_trainer({"diff", whole, broken});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  const ChildResult tuned = run_trainer({"diff", begun, whole + "/checkpoints/step-00000010.h5"});
+  EXPECT_EQ(count(tuned.out, "/parameters: 2 of 10 tensors differ"), 1) << tuned.out << tuned.err;
+  EXPECT_EQ(count(tuned.out, "first head/bias:"), 1) << tuned.out;
+  EXPECT_EQ(count(tuned.out, "/statistics"), 0) << tuned.out;
+}
+
 TEST(AnyRanks, DivergeWithoutTheExactExchangeAndDiffNamesTheStep) {
   const ScratchFolder folder;
   const auto run = [&](int ranks, const Words& more) {

@@ -126,6 +126,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--resume"}, 64, "--resume needs --out", 0},
       {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7", 0},
       {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "its own moments", 0},
+      {{"--new-head"}, 64, "add --init-from", 0},
       {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd", 0},
       {{"--precision", "tf32"}, 64, "use fp32", 0},
       {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5", 3},

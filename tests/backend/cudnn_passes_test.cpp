@@ -69,12 +69,14 @@ struct Workload {
 };
 
 std::vector<Workload> workloads() {
-  return {
-      {"lenet", {1, 28, 28}, 10, {1, 3, 96, 128, 256, 8192}}, {"lenet-avg", {1, 28, 28}, 10, {1, 3, 96, 256, 8192}},
-      {"mlp", {1, 28, 28}, 10, {1, 3, 96, 128, 8192}},        {"linear", {1, 28, 28}, 10, {1, 3, 96, 128, 8192}},
-      {"resnet18", {1, 28, 28}, 10, {1, 3, 96, 256, 8192}},   {"resnet18", {3, 32, 32}, 10, {1, 3, 80, 128, 8192}},
-      {"resnet34", {3, 32, 32}, 10, {1, 3, 80, 128, 8192}},   {"resnet50", {3, 224, 224}, 1000, {1, 3, 143, 256, 512}},
-      {"vgg11", {3, 32, 32}, 10, {1, 3, 80, 128, 8192}}};
+  const Shape kLarge{3, 224, 224};
+  const std::vector<std::int64_t> kBatchesOfLarge{1, 3, 143, 256, 512};
+  return {{"lenet", {1, 28, 28}, 10, {1, 3, 96, 128, 256, 8192}}, {"lenet-avg", {1, 28, 28}, 10, {1, 3, 96, 256, 8192}},
+          {"mlp", {1, 28, 28}, 10, {1, 3, 96, 128, 8192}},        {"linear", {1, 28, 28}, 10, {1, 3, 96, 128, 8192}},
+          {"resnet18", {1, 28, 28}, 10, {1, 3, 96, 256, 8192}},   {"resnet18", {3, 32, 32}, 10, {1, 3, 80, 128, 8192}},
+          {"resnet34", {3, 32, 32}, 10, {1, 3, 80, 128, 8192}},   {"resnet18-imagenet", kLarge, 1000, kBatchesOfLarge},
+          {"resnet34-imagenet", kLarge, 1000, kBatchesOfLarge},   {"resnet50", kLarge, 1000, kBatchesOfLarge},
+          {"vgg11", {3, 32, 32}, 10, {1, 3, 80, 128, 8192}}};
 }
 
 void add_passes(Subjects& subjects, const Workload& workload, Precision precision) {

@@ -61,7 +61,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(["test", "train", "any"], self.offered("eval", "--on", ""))
         self.assertEqual(["test", "train", "all"], self.offered("predict", "--on", ""))
         self.assertEqual(["auto", "always", "never"], self.offered("data", "fetch", "--progress", ""))
-        self.assertEqual(["resnet18"], self.offered("--model", "resnet1"))
+        self.assertEqual(["resnet18", "resnet18-imagenet"], self.offered("--model", "resnet1"))
         self.assertEqual([], self.offered("--epochs", ""))
 
     def test_is_read_by_the_shells_that_are_here(self):

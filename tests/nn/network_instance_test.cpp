@@ -370,6 +370,20 @@ TEST(NetworkInstance, ReportsAfterEveryLayerWithoutGraphs) {
   }
 }
 
+TEST(NetworkInstance, ComputesNoGradientsOfFrozenLayersBeforeTheFirstThatIsTrained) {
+  NetworkSpec spec = spec_of({{"a", LinearSpec{.units = 3}}, {"drop", DropoutSpec{}}, {"b", LinearSpec{.units = 3}}});
+  spec.layers[0].frozen = {ParameterKind::weight, ParameterKind::bias};
+  TestedInstance tested(spec, [](std::uint32_t) { return FakeTraits{}; });
+  tested.instance->plan(2, LayerMode::training);
+  EXPECT_EQ(tested.train(tested.batch_of(2)).size(), 4U);
+  const std::vector<FakeCall>& calls = tested.backend.log.backward;
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].random_purpose, random_purpose("head"));
+  EXPECT_EQ(calls[1].random_purpose, random_purpose("b"));
+  EXPECT_TRUE(calls[0].gives_input_gradient);
+  EXPECT_FALSE(calls[1].wants_input_gradient || calls[1].gives_input_gradient);
+}
+
 TEST(NetworkInstance, PassesThePositionOfAPassFromAGraphToLayers) {
   TestedInstance tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
   tested.instance->plan(2, LayerMode::training);

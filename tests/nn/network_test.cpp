@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -59,6 +60,22 @@ TEST(Network, HasBackwardPassesFromTheFirstLayerThatIsTrained) {
   for (const ParameterSlice& slice : network.layout().slices()) {
     EXPECT_EQ(slice.frozen, !slice.name.starts_with("dense1")) << slice.name;
   }
+}
+
+// A batch norm computes statistics in its backward pass, also if none of its parameters are trained.
+TEST(Network, HasBackwardPassesFromTheFirstLayerOfTheModelFileThatChanges) {
+  NetworkSpec spec = spec_of({{"a", kConvolution}, {"b", kConvolution}, {"norm", BatchNormSpec{}}});
+  spec.layers[0].frozen = {ParameterKind::weight, ParameterKind::bias};
+  spec.layers[1].frozen = {ParameterKind::weight};
+  spec.layers[2].frozen = {ParameterKind::scale, ParameterKind::shift};
+  const auto first = [&](const std::vector<std::string>& frozen) {
+    const Network network(spec, kImageShape, 10, frozen);
+    return std::ranges::find(network.layers(), true, &NetworkLayer::has_backward)->name;
+  };
+  EXPECT_EQ(first({}), "b");
+  spec.layers[1].frozen.push_back(ParameterKind::bias);
+  EXPECT_EQ(first({}), "norm");
+  EXPECT_EQ(first({"norm"}), "head");
 }
 
 TEST(Network, RefusesToFreezeNoLayerOrAll) {
@@ -177,6 +194,8 @@ TEST(Network, BuiltInHasTheParametersOfItsOriginal) {
       {"resnet18", {3, 32, 32}, 10, 11'172'170},
       {"resnet34", {1, 28, 28}, 10, basic_network(1, {3, 4, 6, 3})},
       {"resnet34", {3, 32, 32}, 10, basic_network(3, {3, 4, 6, 3})},
+      {"resnet18-imagenet", {3, 224, 224}, 1000, 11'689'512},
+      {"resnet34-imagenet", {3, 224, 224}, 1000, 21'797'672},
       {"resnet50", {3, 224, 224}, 1000, 25'557'032},
       {"vgg11", {1, 224, 224}, 10, 128'806'154},
       {"vgg11", {3, 224, 224}, 1000, 132'863'336},

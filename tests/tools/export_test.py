@@ -442,6 +442,7 @@ class Words(Trained):
                              (["F.h5", "--to-onnx", "F.onnx", "--module", "F.py"], "--module goes with --to-torch"),
                              (["F.pt", "--to-checkpoint", "G.h5"], "--like RUN goes with a state dict"),
                              (["F.h5", "--to-torch", "F.pt", "--with-normalize"], "a state dict alone"),
+                             (["F.h5", "--to-onnx", "F.onnx", "--names", "torchvision"], "is for state dicts"),
                              (["F.h5", "--to-onnx", "F.onnx", "--image", "28"], "--image")):
             status, out, err = self.export(*words)
             self.assertEqual((2, ""), (status, out), words)

@@ -42,12 +42,16 @@ TEST(GlobalBatchNorm, HasTheSameBitsWithAnyPartMapAndInBf16) {
   expect_the_same(specs, data.pair);
 }
 
-// Frozen norms use no sums. With one part of 4 empty, a rank takes part in the sums of the others.
+// Frozen norms use no sums, also where no layer has a backward pass. With one part of 4 empty, a rank takes part in the
+// sums of the others.
 TEST(GlobalBatchNorm, HasTheSameBitsWithFrozenNorms) {
   const OwnedData data = open_small(kData);
   RunSpec spec = run_of(4);
   spec.frozen = {"stem.norm"};
-  expect_the_same(on_ranks(spec, {1, 2, 4}), data.pair);
+  for (const bool is_first : {false, true}) {
+    if (is_first) spec.model.layers[0].frozen = {ParameterKind::weight, ParameterKind::bias};
+    expect_the_same(on_ranks(spec, {1, 2, 4}), data.pair);
+  }
 }
 
 TEST(GlobalBatchNorm, DiffersFromThatOfEachPart) {

@@ -54,6 +54,7 @@ install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/export ${PROJECT_SOURCE_DIR}/tools/
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/exporting ${PROJECT_SOURCE_DIR}/tools/plotting
         DESTINATION ${alias_folder} COMPONENT program PATTERN __pycache__ EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/tools/peers/peer_python.py DESTINATION ${alias_folder}/peers COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs/models DESTINATION ${alias_folder}/jobs COMPONENT program)
 foreach(tool IN ITEMS export plot)
   file(RELATIVE_PATH tool_from_bin /${CMAKE_INSTALL_BINDIR} /${alias_folder}/${tool})
   file(CREATE_LINK ${tool_from_bin} ${PROJECT_BINARY_DIR}/alias/tutti-${tool} SYMBOLIC)

@@ -6,6 +6,7 @@
 
   tools/export a.onnx --to-checkpoint back.h5               of a file that tools/export wrote
   tools/export a.pt --to-checkpoint back.h5 --like runs/a   of a state dict, for the network of that run
+  tools/export a.pt --to-checkpoint a.h5 --names torchvision  of a state dict of torchvision's
 
 Conversions do not change a bit of weights and statistics. A conversion back gives a checkpoint without optimizer state,
 for `trainer --init-from`, eval, predict, inspect and diff. The networks are in evaluation mode: dropout does nothing,
@@ -26,7 +27,7 @@ PLACES = pathlib.Path(__file__).resolve().parents
 TRAINER = next((place for place in (PLACES[1] / "trainer", PLACES[2] / "trainer") if place.exists()),
                PLACES[2] / "trainer")
 PROGRAM = "tutti-export" if pathlib.Path(sys.argv[0]).name == "tutti-export" else "tools/export"
-TORCH_ENDINGS = (".pt", ".pth")
+TORCH_ENDINGS = (".pt", ".pth", ".safetensors")
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
@@ -34,7 +35,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     path = pathlib.Path
     parser.add_argument("source", type=path, help="checkpoint (.h5), a run's folder (its newest good one), "
-                        "RUN@best, RUN@STEP, .onnx, .pt or .pth")
+                        "RUN@best, RUN@STEP, .onnx, .pt, .pth or .safetensors")
     parser.add_argument("--weights", choices=("ema", "last"), help="those of the last step or their average (--ema of "
                         "the run); default: the average if there is one")
     parser.add_argument("--to-onnx", type=path, metavar="F.onnx", help="write it as an ONNX file")
@@ -44,6 +45,8 @@ def parse(words: list[str] | None) -> argparse.Namespace:
                         "written here, or of a state dict")
     parser.add_argument("--like", type=path, metavar="RUN", help="of a state dict: the run or checkpoint whose "
                         "network and options it has")
+    parser.add_argument("--names", choices=("torchvision",), help="names of the tensors in the state dict: those of "
+                        "torchvision's resnet18, resnet34, resnet50, vgg11 or mobilenet_v2; default: ours")
     parser.add_argument("--with-normalize", action="store_true", help="let the network take pixel / 255 and normalise "
                         "it as the run did (--normalize); without, images come normalised")
     parser.add_argument("--image", type=image, metavar="CxHxW", help="what it takes, where the weights leave more than "
@@ -74,21 +77,27 @@ def refuse_contradictions(parser: argparse.ArgumentParser, options: argparse.Nam
     if goes_back and (options.to_onnx or options.to_torch):
         parser.error(f"{options.source.name} becomes a checkpoint first: --to-checkpoint F.h5, and go on from that")
     if not goes_back and options.to_checkpoint:
-        parser.error("--to-checkpoint needs an .onnx, .pt or .pth file")
+        parser.error("--to-checkpoint needs an .onnx, .pt, .pth or .safetensors file")
     if not (options.to_onnx or options.to_torch or options.to_checkpoint):
         parser.error("choose the output: " + ("--to-checkpoint F.h5" if goes_back else "--to-onnx or --to-torch"))
     if options.module and not options.to_torch:
         parser.error("--module goes with --to-torch")
-    if (options.source.suffix in TORCH_ENDINGS) != bool(options.like):
-        parser.error("--like RUN goes with a state dict, which holds no network: give a run or checkpoint that has it")
+    is_state = options.source.suffix in TORCH_ENDINGS
+    if options.like and not is_state or is_state and not (options.like or options.names):
+        parser.error("--like RUN goes with a state dict, which holds no network: give a run or checkpoint that has it, "
+                     "or --names torchvision")
+    if options.names and (options.module or not (options.to_torch or is_state)):
+        parser.error("--names torchvision is for state dicts (--to-torch, --to-checkpoint), without --module")
     if options.with_normalize and options.to_torch and not options.module:
         parser.error("--with-normalize goes with --to-onnx or --module; a state dict alone normalises nothing")
 
 
 def packages_for(options: argparse.Namespace) -> list[str]:
-    uses_torch = options.to_torch or options.like
+    uses_torch = options.to_torch or options.source.suffix in TORCH_ENDINGS
     uses_onnx = options.to_onnx or options.source.suffix == ".onnx"
     return ["numpy", "h5py", *(["torch"] if uses_torch else []),
+            *(["safetensors"] if options.source.suffix == ".safetensors" else []),
+            *(["torchvision"] if options.names and options.verify else []),
             *(["onnxruntime"] if uses_onnx and options.verify else [])]
 
 

@@ -36,20 +36,26 @@ def carry_out(options: argparse.Namespace) -> bool:
 
 
 def bring_back(options: argparse.Namespace) -> Checkpoint:
-    if options.like:
-        from exporting import torch_file
-
-        checkpoint = torch_file.read(options.source, checkpoints.read(options.like), options.to_checkpoint)
-    else:
+    if options.source.suffix == ".onnx":
         checkpoint = onnx_file.read(options.source, options.to_checkpoint)
+    else:
+        from exporting import torch_file, torchvision_names
+
+        tensors = torch_file.load(options.source)
+        like = checkpoints.read(options.like) if options.like else torchvision_names.untrained(
+            options.source, tensors, options.image or torchvision_names.IMAGE)
+        rename = torchvision_names.names_of(like.model) if options.names else str
+        checkpoint = torch_file.read(torch_file.StateDict(options.source, tensors, rename), like,
+                                     options.to_checkpoint)
     checkpoints.write(checkpoint)
     return checkpoint
 
 
 def write_torch(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: argparse.Namespace) -> None:
-    from exporting import torch_file, torch_module
+    from exporting import torch_file, torch_module, torchvision_names
 
-    torch_file.write(checkpoint, options.to_torch)
+    rename = torchvision_names.names_of(checkpoint.model) if options.names else str
+    torch_file.write(checkpoint, options.to_torch, rename)
     print(f"{options.to_torch}: PyTorch state dict, for images of {meaning(checkpoint, False)}", flush=True)
     if options.module:
         source = torch_module.source_of(checkpoint, image, options.to_torch.name, normalizes)
@@ -93,11 +99,14 @@ def verify(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: ar
     networks: list[verification.Network] = []
     if onnx := options.to_onnx or (options.source if options.source.suffix == ".onnx" else None):
         networks.append(verification.OnnxNetwork(onnx))
-    if state := options.to_torch or (options.source if options.like else None):
-        from exporting import torch_module
+    if state := options.to_torch or (options.source if options.like or options.names else None):
+        from exporting import torch_module, torchvision_names
 
-        source = torch_module.source_of(checkpoint, image, state.name, normalizes)
-        networks.append(verification.TorchNetwork(state, source, normalizes))
+        if options.names:
+            network = torchvision_names.network_of(checkpoint)
+        else:
+            network = torch_module.network_of(torch_module.source_of(checkpoint, image, state.name, normalizes))
+        networks.append(verification.TorchNetwork(state, network, normalizes))
     return verification.verify(checkpoint, networks, verification.Request(
         data=options.verify, image=drawn_image(checkpoint, image), trainer=options.trainer))
 

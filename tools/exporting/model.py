@@ -214,26 +214,35 @@ def image_channels(model: Model, shapes: Shapes) -> int | None:
 
 
 def fits(model: Model, shapes: Shapes, image: Image) -> bool:
-    """Follows the image's shape from layer to layer; a vector's height and width are 1."""
-    outputs = {IMAGE: image}
+    classes = next(shape[0] for place, shape in reversed(shapes.items()) if place.endswith("/weight"))
+    expected = shapes_for(model, image, classes)
+    return expected is not None and all(expected.get(place) == shape for place, shape in shapes.items())
+
+
+def shapes_for(model: Model, image: Image, classes: int) -> Shapes | None:
+    """The arrays' shapes in a network for such images, or None if they do not fit. Follows the image's shape from layer
+    to layer; a vector's height and width are 1."""
+    outputs, weights = {IMAGE: image}, {}
     for layer in model.layers:
         channels, *extents = outputs[layer.source]
         match layer.spec:
             case Conv2d() | MaxPool2d() | AveragePool2d() as spec:
                 window = (spec.kernel - 1) * getattr(spec, "dilation", 1) + 1
                 extents = [(extent + 2 * spec.padding - window) // spec.stride + 1 for extent in extents]
-                channels = spec.channels if isinstance(spec, Conv2d) else channels
+                if isinstance(spec, Conv2d):
+                    weights[layer.name] = (spec.channels, channels // spec.groups, spec.kernel, spec.kernel)
+                    channels = spec.channels
             case GlobalAveragePool():
                 extents = [1, 1]
-            case Linear():
-                units, values = shapes[f"/parameters/{layer.name}/weight"]
-                if values != channels * extents[0] * extents[1]:
-                    return False
+            case Linear(units=units):
+                units = classes if units == "classes" else units
+                weights[layer.name] = (units, channels * extents[0] * extents[1])
                 channels, extents = units, [1, 1]
         if min(extents) < 1 or (layer.residual and outputs[layer.residual] != (channels, *extents)):
-            return False
+            return None
         outputs[layer.name] = channels, *extents
-    return True
+    return {place: weights[layer.name] if kind == "weight" else outputs[layer.name][:1]
+            for layer, kind, place in model.arrays()}
 
 
 def vectors(model: Model) -> set[str]:

@@ -1,8 +1,10 @@
 """Converts checkpoints to PyTorch state dicts and back. Needs PyTorch."""
 
+import dataclasses
 import json
 import pathlib
 from collections import OrderedDict
+from typing import Callable
 
 import numpy as np
 import torch
@@ -17,31 +19,41 @@ NAMES = {"weight": "weight", "bias": "bias", "scale": "weight", "shift": "bias",
 COUNTED = "num_batches_tracked"  # of a batch norm; nothing reads it at PyTorch's default momentum
 
 
-def key_of(layer: Layer, kind: str) -> str:
-    return f"{layer.name}.{NAMES[kind]}"
+Rename = Callable[[str], str]  # from the name of a layer in a model to that in a state dict; str: the same
 
 
-def write(checkpoint: Checkpoint, path: pathlib.Path) -> None:
+@dataclasses.dataclass(frozen=True)
+class StateDict:
+    path: pathlib.Path
+    tensors: dict
+    rename: Rename = str
+
+
+def key_of(layer: Layer, kind: str, rename: Rename) -> str:
+    return f"{rename(layer.name)}.{NAMES[kind]}"
+
+
+def write(checkpoint: Checkpoint, path: pathlib.Path, rename: Rename = str) -> None:
     state = OrderedDict()
     for layer, kind, place in checkpoint.model.arrays():
-        key = key_of(layer, kind)
+        key = key_of(layer, kind, rename)
         if key in state:
             raise ExportError(f"{checkpoint.path}: two arrays would be called {key} in PyTorch: rename a layer")
         state[key] = torch.from_numpy(checkpoint.array(place).copy())
         if kind == "variance":
-            state[f"{layer.name}.{COUNTED}"] = torch.tensor(checkpoint.step)
+            state[f"{rename(layer.name)}.{COUNTED}"] = torch.tensor(checkpoint.step)
     write_atomically(path, lambda unfinished: torch.save(state, unfinished))
 
 
-def read(path: pathlib.Path, like: Checkpoint, target: pathlib.Path) -> Checkpoint:
+def read(source: StateDict, like: Checkpoint, target: pathlib.Path) -> Checkpoint:
     """A copy of `like` with the values of the state dict and the path `target`. Only a layer that has a unit for each
     class may have another number of them."""
-    state = load(path)
+    path, state = source.path, source.tensors
     values = dict(like.values)
     expected = set()
     for layer, kind, place in like.model.arrays():
-        key = key_of(layer, kind)
-        expected |= {key, f"{layer.name}.{COUNTED}"}
+        key = key_of(layer, kind, source.rename)
+        expected |= {key, f"{source.rename(layer.name)}.{COUNTED}"}
         if not isinstance(state.get(key), torch.Tensor):
             raise ExportError(f"{path}: it has no tensor {key}, which {like.path} has: give a state dict of its model, "
                               f"{like.model.name}")
@@ -70,6 +82,10 @@ def with_classes(checkpoint: Checkpoint) -> Checkpoint:
 
 def load(path: pathlib.Path) -> dict:
     try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ExportError(f"{path}: {error.strerror or error}") from error

@@ -33,6 +33,12 @@ def source_of(checkpoint: Checkpoint, image: Extents, state: str, normalizes: bo
     return Writer(checkpoint, image, normalizes).source(state)
 
 
+def network_of(source: str) -> nn.Module:
+    names: dict = {}
+    exec(compile(source, "the module", "exec"), names)
+    return names["Network"]()
+
+
 class Writer:
     def __init__(self, checkpoint: Checkpoint, image: Extents, normalizes: bool):
         self.checkpoint = checkpoint

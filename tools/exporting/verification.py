@@ -43,17 +43,15 @@ class OnnxNetwork:
 
 
 class TorchNetwork:
-    """The written module with the written state dict."""
+    """A module with a state dict."""
 
-    def __init__(self, state: pathlib.Path, source: str, normalizes: bool):
+    def __init__(self, state: pathlib.Path, network, normalizes: bool):
         import torch
 
         from exporting import torch_file
 
-        names: dict = {}
-        exec(compile(source, "the module", "exec"), names)
         self.name = f"{state} in PyTorch {torch.__version__}"
-        self.network = names["Network"]()
+        self.network = network
         self.network.load_state_dict(torch_file.load(state))
         self.network.eval()
         self.normalizes = normalizes

@@ -25,7 +25,9 @@ struct NetworkLayer {
   std::vector<int> parameters{};   // slice numbers, in the order of tutti::parameters(spec, input)
   std::vector<float> whitening{};  // the initial weight for LayerInitializer::whitening
   bool frozen = false;             // none of its parameters are trained; a batch norm uses its running statistics
-  bool has_backward = true;        // it or a layer before it has parameters that are trained
+  // It or a layer before it has parameters that are trained, or is a batch norm that is not frozen: the backward pass
+  // also writes the statistics of the step.
+  bool has_backward = true;
 };
 
 class Network {
