@@ -164,6 +164,7 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes,
                                                  split(assembly.config.freeze, ','));
+    if (!sources.evaluates) require_matches(assembly.options.optimizer, assembly.network->layout());
     if (!sources.evaluates) whiten(*assembly.network, *assembly.data.train, assembly.options.recipe);
   });
 }

@@ -218,10 +218,8 @@ void Network::freeze(const std::vector<std::string>& patterns) {
       is_found = layer.frozen = true;
     }
     if (is_found) continue;
-    throw Error(ErrorSource::usage,
-                fmt::format("--freeze {}: no layer of {} has such a name, as {}; a * stands for any "
-                            "characters",
-                            pattern, spec_.name, layers_.front().name));
+    throw Error(ErrorSource::usage, fmt::format("--freeze {}: the network {} has no such layer; it has {}, for example",
+                                                pattern, spec_.name, layers_.front().name));
   }
   for (NetworkLayer& layer : layers_) {
     const bool is_trained = !layer.frozen && !tutti::parameters(layer.spec, layer.input).empty();
