@@ -30,6 +30,7 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata)
     : options_(options),
       metadata_(std::move(metadata)),
+      norm_communicator_(context.norm_communicator),
       replica_(context, options),
       context_(replica_.context()),
       throttle_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
@@ -84,7 +85,9 @@ RunPlan plan_run(const TrainerOptions& options, std::int64_t samples) {
 
 // Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.
 Trainer::~Trainer() {
-  if (std::uncaught_exceptions() > 0) context_.communicator.abort();
+  if (std::uncaught_exceptions() == 0) return;
+  context_.communicator.abort();
+  if (norm_communicator_ != nullptr) norm_communicator_->abort();
 }
 
 void Trainer::require_matching_progress(const TrainProgress& theirs) const {

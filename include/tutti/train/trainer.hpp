@@ -98,6 +98,7 @@ class Trainer {
 
   TrainerOptions options_;
   RunMetadata metadata_;
+  Communicator* norm_communicator_;  // or null
 
   Replica replica_;
   const RankContext& context_;
