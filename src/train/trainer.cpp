@@ -153,18 +153,22 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   return state;
 }
 
+StepRequest Trainer::next_step() const {
+  const std::int64_t updates = progress_.step - progress_.skipped_steps;
+  const double done = static_cast<double>(progress_.step + 1) / static_cast<double>(plan_.schedule_steps);
+  return {.step = progress_.step,
+          .epoch = progress_.epoch,
+          .updates = updates,
+          .learning_rate = learning_rate(),
+          .average_share = share_in_average(options_.average, updates + 1, done)};
+}
+
 void Trainer::step() {
   throttle_->begin_step();
-  const double rate = learning_rate();
-  done_ = replica_.step({.step = progress_.step,
-                         .epoch = progress_.epoch,
-                         .updates = progress_.step - progress_.skipped_steps,
-                         .learning_rate = rate,
-                         .average_share = share_in_average(
-                             options_.average, progress_.step - progress_.skipped_steps + 1,
-                             static_cast<double>(progress_.step + 1) / static_cast<double>(plan_.schedule_steps)),
-                         .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
-                         .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
+  StepRequest request = next_step();
+  request.digests_gradients = due(progress_.step + 1, options_.digest_every_steps);
+  request.verifier = replica_.gathers_weights() ? verifier_.get() : nullptr;
+  done_ = replica_.step(request);
   if (done_.wrong_part) throw Error(ErrorSource::diverged, done_.wrong_part->text).on_all_ranks();
   if (due(progress_.step + 1, options_.safeguards.audit_every_steps)) ++audits_;
   throttle_->end_step();
@@ -173,7 +177,7 @@ void Trainer::step() {
   progress_.redone_steps += done_.repetitions;
   ++progress_.step;
   ++progress_.step_in_epoch;
-  progress_.learning_rate = rate;
+  progress_.learning_rate = request.learning_rate;
 }
 
 RunEnd Trainer::run(RunObserver& observer) {

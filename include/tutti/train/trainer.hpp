@@ -62,6 +62,8 @@ class Trainer {
   std::int64_t planned_steps() const { return plan_.steps; }
   // The learning rate of the next step.
   double learning_rate() const { return learning_rate_.at(progress_.step, progress_.epoch); }
+  // The next step, as the replica needs it.
+  StepRequest next_step() const;
   // Steps that were skipped, of those done.
   std::int64_t skipped_steps() const { return progress_.skipped_steps; }
   // After whole epochs: the number of samples of the last epoch that no step has used (rollover and discard).
