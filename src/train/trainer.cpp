@@ -301,8 +301,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   report.weights_digest = replica_.weights_digest();
   report.redone_steps = progress_.redone_steps;
   if (options_.safeguards.audit_every_steps > 0) report.audits = audits_;
-  const bool last = progress_.step == plan_.steps;
-  if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
+  if (evaluator_ && (progress_.step == plan_.steps || due(report.epoch, options_.test_every_epochs))) {
     context_.status.enter(Phase::evaluation);
     const Stopwatch watch;
     replica_.with_average([&] { report.test = evaluator_->run(); });
@@ -334,15 +333,17 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
 std::string Trainer::early_end() const {
   const BestTest& best = progress_.best;
   const EarlyStop& stop = options_.early_stop;
-  if (best.step < 0 || !evaluator_ || best.samples != evaluator_->samples()) return {};
-  const double accuracy = static_cast<double>(best.correct) / static_cast<double>(best.samples);
+  const bool has_best = best.step >= 0;  // else no test loss was finite so far
+  if (!evaluator_ || (has_best && best.samples != evaluator_->samples())) return {};
+  const double accuracy = has_best ? static_cast<double>(best.correct) / static_cast<double>(best.samples) : 0;
   if (stop.accuracy > 0 && accuracy >= stop.accuracy) {
     return fmt::format("the test accuracy {:.4f} after step {} reached --stop-at-accuracy {}", accuracy, best.step,
                        stop.accuracy);
   }
   if (stop.patience > 0 && progress_.tests_since_best >= stop.patience) {
-    return fmt::format("{} evaluations since the best test accuracy, {:.4f} after step {} (--patience {})",
-                       progress_.tests_since_best, accuracy, best.step, stop.patience);
+    const auto why = has_best ? fmt::format("since the best test accuracy, {:.4f} after step {}", accuracy, best.step)
+                              : "without a finite test loss";
+    return fmt::format("{} evaluations {} (--patience {})", progress_.tests_since_best, why, stop.patience);
   }
   return {};
 }
