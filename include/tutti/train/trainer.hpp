@@ -29,6 +29,10 @@ struct RunPlan {
 // Throws a usage error if the training set of `samples` does not fill a batch.
 RunPlan plan_run(const TrainerOptions& options, std::int64_t samples);
 
+// Sets the initial weights that depend on the training images, those of LayerInitializer::whitening. Call it before a
+// Trainer of a new run is made.
+void set_whitening(Network& network, const Dataset& train, const ImageRecipe& recipe);
+
 class Trainer {
  public:
   // Initializes the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
