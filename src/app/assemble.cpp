@@ -4,11 +4,9 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
-#include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
-#include "tutti/nn/whitening.hpp"
 
 #include "output.hpp"
 #include "preflight/findings.hpp"
@@ -125,27 +123,6 @@ void assemble_data(World& world, Assembly& assembly, const DataRequest& request)
   });
 }
 
-// Sets the initial weights that depend on the training images, which are normalized but not augmented.
-void whiten(Network& network, const Dataset& train, const ImageRecipe& recipe) {
-  constexpr std::int64_t kAtOnce = 256;
-  for (std::size_t layer = 0; layer < network.layers().size(); ++layer) {
-    if (network.spec().layers[layer].initializer != LayerInitializer::whitening) continue;
-    const auto& convolution = std::get<Conv2dSpec>(network.layers()[layer].spec);
-    const auto backend = make_cpu_backend();
-    const auto stream = backend->make_stream();
-    ChunkReader reader(train, *backend, recipe, kAtOnce);
-    PatchCovariance covariance(network.sample(), convolution.kernel);
-    const std::int64_t images = std::min(PatchCovariance::kImages, train.info().samples);
-    for (std::int64_t first = 0; first < images; first += kAtOnce) {
-      const Batch batch = reader.read(*stream, first, std::min(kAtOnce, images - first));
-      std::span<const float> pixels = host_f32(batch.images);
-      const auto of_image = static_cast<std::size_t>(network.sample().elements());
-      for (; !pixels.empty(); pixels = pixels.subspan(of_image)) covariance.add(pixels.first(of_image));
-    }
-    network.set_whitening(layer, covariance.whitening(convolution.channels));
-  }
-}
-
 void assemble_network(World& world, Assembly& assembly, const Sources& sources) {
   const bool on_gpu = assembly.processor.is_gpu();
   run_or_throw_on_all(world, [&] {
@@ -164,7 +141,11 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
         reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes,
                                                  split(assembly.config.freeze, ','));
-    if (!sources.evaluates) whiten(*assembly.network, *assembly.data.train, assembly.options.recipe);
+    if (sources.evaluates) return;
+    require_matches(assembly.options.optimizer, assembly.network->layout());
+    // On resume, only audits use initial weights.
+    if (sources.checkpoint != nullptr && assembly.config.audit_every == 0) return;
+    set_whitening(*assembly.network, *assembly.data.train, assembly.options.recipe);
   });
 }
 

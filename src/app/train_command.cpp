@@ -48,18 +48,22 @@ std::string schedule_end_text(const RunConfig& config) {
                                                : fmt::format("epoch {}", schedule_epochs(config));
 }
 
-// A warning if the end of the schedule has moved, which makes the learning rate jump from `rate_before` to `rate`; else
-// empty. It suggests the old end only if that leaves no epochs at a learning rate of 0.
+// A warning if the end of the schedule has moved, which makes the learning rate jump from `rate_before` to `rate`, or
+// the decay of --lookahead; else empty. It suggests the old end only if that leaves no epochs at a learning rate of 0.
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, double rate) {
   const double rate_before = resumed.state.progress.learning_rate;
   const RunConfig before = merge_for_resume({}, resumed.state.configuration, resumed.path);
-  if (!has_end(config.rate.schedule) || schedule_end_text(config) == schedule_end_text(before)) return {};
+  const bool moves_rate = has_end(config.rate.schedule);
+  if (!moves_rate && config.average.lookahead == 0) return {};
+  if (schedule_end_text(config) == schedule_end_text(before)) return {};
   const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
   const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
-  const bool can_keep = !schedule_ends_with_invocation(before) && !is_over && !would_stop;
-  return fmt::format("the {} schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
-                     name_of(config.rate.schedule), schedule_end_text(config), schedule_end_text(before), rate_before,
-                     rate,
+  const bool can_keep = !schedule_ends_with_invocation(before) && !(moves_rate && (is_over || would_stop));
+  return fmt::format("the {} ends at {} now, not at {}, so {}; {}",
+                     moves_rate ? fmt::format("{} schedule", name_of(config.rate.schedule)) : "growth of --lookahead",
+                     schedule_end_text(config), schedule_end_text(before),
+                     moves_rate ? fmt::format("the learning rate jumps from {:.3g} to {:.3g}", rate_before, rate)
+                                : "the decay of the average jumps",
                      can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
                               : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
 }

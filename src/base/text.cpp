@@ -110,10 +110,15 @@ std::optional<TomlProblem> find_toml_problem(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> words;
   std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, separator);) words.push_back(word);
+  for (std::string word; std::getline(stream, word, separator);) words.emplace_back(trimmed(word));
   return words;
 }
 

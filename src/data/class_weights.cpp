@@ -1,6 +1,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/dataset.hpp"
 
+#include "sources.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,11 +20,11 @@ std::vector<double> class_weights(const std::string& text, const Dataset& data) 
                                                 "reading its images: leave the option out",
                                                 text, data.info().name));
   }
-  std::vector<double> samples(static_cast<std::size_t>(data.info().classes));
-  for (const std::int32_t label : labels) ++samples[static_cast<std::size_t>(label)];
+  const std::vector<std::int64_t> samples = count_classes(data.info(), labels);
   std::vector<double> weights;
   if (text == "auto") {
-    std::ranges::transform(samples, std::back_inserter(weights), [](double n) { return n > 0 ? 1 / n : 0; });
+    std::ranges::transform(samples, std::back_inserter(weights),
+                           [](std::int64_t n) { return n > 0 ? 1.0 / static_cast<double>(n) : 0; });
   } else {
     const char* const end = text.data() + text.size();
     for (const char* at = text.data(); at <= end;) {
@@ -34,7 +36,9 @@ std::vector<double> class_weights(const std::string& text, const Dataset& data) 
     }
   }
   double sum = 0;
-  for (std::size_t i = 0; i < weights.size() && weights.size() == samples.size(); ++i) sum += samples[i] * weights[i];
+  for (std::size_t i = 0; i < weights.size() && weights.size() == samples.size(); ++i) {
+    sum += static_cast<double>(samples[i]) * weights[i];
+  }
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw Error(ErrorSource::usage, fmt::format("--class-weights {}: give none, auto, or {} weights of 0 or more, one "
                                                 "for each class of {}, separated by commas",

@@ -218,10 +218,8 @@ void Network::freeze(const std::vector<std::string>& patterns) {
       is_found = layer.frozen = true;
     }
     if (is_found) continue;
-    throw Error(ErrorSource::usage,
-                fmt::format("--freeze {}: no layer of {} has such a name, as {}; a * stands for any "
-                            "characters",
-                            pattern, spec_.name, layers_.front().name));
+    throw Error(ErrorSource::usage, fmt::format("--freeze {}: the network {} has no such layer; it has {}, for example",
+                                                pattern, spec_.name, layers_.front().name));
   }
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     NetworkLayer& layer = layers_[i];

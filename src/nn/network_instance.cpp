@@ -57,7 +57,6 @@ struct PassKey {
   const void* labels = nullptr;
   const void* sums = nullptr;
   const void* gradients = nullptr;
-  float gradient_scale = 0;
   float sample_fraction = 0;
   std::size_t first_layer = 0;
   std::vector<std::int64_t> bucket_ends{};
@@ -80,6 +79,7 @@ NetworkInstance::NetworkInstance(const Network& network, NetworkWeights& weights
       weights_(weights),
       backend_(backend),
       loss_(loss),
+      gradient_scale_memory_(backend.allocate(sizeof(float))),
       final_elements_(final_elements_of(network)) {}
 
 NetworkInstance::~NetworkInstance() = default;
@@ -118,9 +118,8 @@ const void* NetworkInstance::values_of(int layer) const {
 void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_batch_position(stream, pass.place);
-  // With class weights, the scale of the gradients differs from step to step.
-  const bool repeats = whole_batch_ == nullptr && loss_.class_weights.empty();
-  const PassGraphs* const graphs = repeats ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
+  set_gradient_scale(stream, pass.gradient_scale);
+  const PassGraphs* const graphs = whole_batch_ == nullptr ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
   if (graphs != nullptr) {
     callbacks.before_backward();
     for (const auto& [graph, final_elements] : graphs->pieces) {
@@ -143,7 +142,6 @@ const NetworkInstance::PassGraphs* NetworkInstance::graphs_of(Stream& stream, co
                     .labels = pass.labels.data,
                     .sums = pass.sums.data,
                     .gradients = pass.gradients.data,
-                    .gradient_scale = pass.gradient_scale,
                     .sample_fraction = pass.sample_fraction,
                     .first_layer = pass.first_layer,
                     .bucket_ends = {bucket_ends.begin(), bucket_ends.end()}};
@@ -184,6 +182,14 @@ void NetworkInstance::set_batch_position(Stream& stream, const BatchPosition& pl
   for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layers[i]->set_batch_position(stream, place);
 }
 
+// The copy is not part of a graph, since train() has already made it.
+void NetworkInstance::set_gradient_scale(Stream& stream, float scale) {
+  if (scale == gradient_scale_) return;
+  gradient_scale_ = scale;
+  backend_.copy(stream, gradient_scale_memory_.view(Shape{1}, ElementType::f32),
+                {&gradient_scale_, Shape{1}, ElementType::f32, MemorySpace::host});
+}
+
 void NetworkInstance::forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place) {
   current_ = &plan_for(images.shape[0], mode);
   set_batch_position(stream, place);
@@ -213,9 +219,10 @@ void NetworkInstance::copy_logits(Stream& stream, const Tensor& to) const {
 void NetworkInstance::loss(Stream& stream, const Labels& labels, float gradient_scale, const Tensor& sums) {
   const LayerBlocks& last = current_->activations->blocks(network_.layers().size() - 1);
   const bool trains = current_->mode == LayerMode::training;
+  if (trains) set_gradient_scale(stream, gradient_scale);
   current_->loss->run(stream, {.logits = address(last.output),
                                .labels = labels,
-                               .gradient_scale = gradient_scale,
+                               .gradient_scale = static_cast<const float*>(gradient_scale_memory_.data()),
                                .sums = sums,
                                .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
 }

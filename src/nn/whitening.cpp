@@ -1,6 +1,7 @@
 #include "tutti/nn/whitening.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -60,25 +61,34 @@ PatchCovariance::PatchCovariance(const Shape& image, std::int64_t kernel)
     : image_(image),
       kernel_(kernel),
       sums_(static_cast<std::size_t>(image[0] * kernel * kernel)),
-      products_(values() * values()) {}
+      products_(values() * stride()),
+      row_(static_cast<std::size_t>(image[2] - kernel + 1) * stride()) {}
 
 void PatchCovariance::add(std::span<const float> image) {
-  std::vector<double> patch(values());
-  const auto pixel = [&](std::int64_t channel, std::int64_t row, std::int64_t column) {
-    return image[static_cast<std::size_t>((channel * image_[1] + row) * image_[2] + column)];
-  };
+  patches_ += static_cast<double>(patches_of_image());
+  const std::size_t n = values();
+  const std::size_t stride = this->stride();
   for (std::int64_t row = 0; row + kernel_ <= image_[1]; ++row) {
-    for (std::int64_t column = 0; column + kernel_ <= image_[2]; ++column) {
-      double* to = patch.data();
-      for (std::int64_t channel = 0; channel < image_[0]; ++channel) {
-        for (std::int64_t y = 0; y < kernel_; ++y) {
-          for (std::int64_t x = 0; x < kernel_; ++x) *to++ = pixel(channel, row + y, column + x);
+    std::size_t value = 0;
+    for (std::int64_t channel = 0; channel < image_[0]; ++channel) {
+      for (std::int64_t y = row; y < row + kernel_; ++y) {
+        const float* const pixels = image.data() + (channel * image_[1] + y) * image_[2];
+        for (std::int64_t x = 0; x < kernel_; ++x, ++value) {
+          const float* pixel = pixels + x;
+          for (std::size_t to = value; to < row_.size(); to += stride) row_[to] = *pixel++;
         }
       }
-      ++patches_;
-      for (std::size_t i = 0; i < values(); ++i) {
-        sums_[i] += patch[i];
-        for (std::size_t j = i; j < values(); ++j) products_[i * values() + j] += patch[i] * patch[j];
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t at = 0; at < row_.size(); at += stride) sums_[i] += row_[at + i];
+      for (std::size_t j = i / kLanes * kLanes; j < n; j += kLanes) {
+        double* const products = &products_[i * stride + j];
+        std::array<double, kLanes> sum;
+        std::copy_n(products, kLanes, sum.begin());
+        for (std::size_t at = 0; at < row_.size(); at += stride) {
+          for (std::size_t lane = 0; lane < kLanes; ++lane) sum[lane] += row_[at + i] * row_[at + j + lane];
+        }
+        std::ranges::copy(sum, products);
       }
     }
   }
@@ -90,7 +100,7 @@ std::vector<float> PatchCovariance::whitening(std::int64_t outputs) const {
   std::vector<double> covariance(n * n);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = i; j < n; ++j) {
-      const double value = products_[i * n + j] / patches_ - sums_[i] / patches_ * (sums_[j] / patches_);
+      const double value = products_[i * stride() + j] / patches_ - sums_[i] / patches_ * (sums_[j] / patches_);
       covariance[i * n + j] = covariance[j * n + i] = value;
     }
   }

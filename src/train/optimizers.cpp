@@ -361,18 +361,22 @@ std::size_t first_trained_layer(const Network& network, const OptimizerOptions& 
   return static_cast<std::size_t>(std::ranges::find_if(layers, is_trained) - layers.begin());
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context) {
-  validate(options);
+void require_matches(const OptimizerOptions& options, const ParameterLayout& layout) {
   for (const auto* factors : {&options.lr_factors, &options.decay_factors}) {
     for (const ParameterFactor& each : *factors) {
       const auto is_meant = [&](const ParameterSlice& slice) { return matches(each.pattern, slice); };
-      if (std::ranges::any_of(context.layout.trained(), is_meant)) continue;
+      if (std::ranges::any_of(layout.trained(), is_meant)) continue;
       throw Error(ErrorSource::usage,
                   fmt::format("--{} {}={}: the network has no such parameter or layer; it has {}, for example",
                               factors == &options.lr_factors ? "lr-factors" : "decay-factors", each.pattern,
-                              each.factor, context.layout.slice(0).name));
+                              each.factor, layout.slice(0).name));
     }
   }
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context) {
+  validate(options);
+  require_matches(options, context.layout);
   // If rank 0 owns everything, the other ranks have nothing to update and no norms to sum.
   const bool has_nothing = context.ownership.owners() == Owners::root && context.communicator.rank() != 0;
   const ParameterLayout nothing;

@@ -242,7 +242,12 @@ void Replica::with_average(const std::function<void()>& work) {
     weights_.refresh(*stream_);
   };
   swap();
-  work();
+  try {
+    work();
+  } catch (...) {
+    swap();
+    throw;
+  }
   swap();
 }
 

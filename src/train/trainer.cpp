@@ -30,6 +30,7 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata)
     : options_(options),
       metadata_(std::move(metadata)),
+      norm_communicator_(context.norm_communicator),
       replica_(context, options),
       context_(replica_.context()),
       throttle_(std::make_unique<StepThrottle>(context_.backend, context_.stream, options.steps_ahead)),
@@ -84,7 +85,9 @@ RunPlan plan_run(const TrainerOptions& options, std::int64_t samples) {
 
 // Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.
 Trainer::~Trainer() {
-  if (std::uncaught_exceptions() > 0) context_.communicator.abort();
+  if (std::uncaught_exceptions() == 0) return;
+  context_.communicator.abort();
+  if (norm_communicator_ != nullptr) norm_communicator_->abort();
 }
 
 void Trainer::require_matching_progress(const TrainProgress& theirs) const {
@@ -150,18 +153,22 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   return state;
 }
 
+StepRequest Trainer::next_step() const {
+  const std::int64_t updates = progress_.step - progress_.skipped_steps;
+  const double done = static_cast<double>(progress_.step + 1) / static_cast<double>(plan_.schedule_steps);
+  return {.step = progress_.step,
+          .epoch = progress_.epoch,
+          .updates = updates,
+          .learning_rate = learning_rate(),
+          .average_share = share_in_average(options_.average, updates + 1, done)};
+}
+
 void Trainer::step() {
   throttle_->begin_step();
-  const double rate = learning_rate();
-  done_ = replica_.step({.step = progress_.step,
-                         .epoch = progress_.epoch,
-                         .updates = progress_.step - progress_.skipped_steps,
-                         .learning_rate = rate,
-                         .average_share = share_in_average(
-                             options_.average, progress_.step - progress_.skipped_steps + 1,
-                             static_cast<double>(progress_.step + 1) / static_cast<double>(plan_.schedule_steps)),
-                         .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
-                         .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
+  StepRequest request = next_step();
+  request.digests_gradients = due(progress_.step + 1, options_.digest_every_steps);
+  request.verifier = replica_.gathers_weights() ? verifier_.get() : nullptr;
+  done_ = replica_.step(request);
   if (done_.wrong_part) throw Error(ErrorSource::diverged, done_.wrong_part->text).on_all_ranks();
   if (due(progress_.step + 1, options_.safeguards.audit_every_steps)) ++audits_;
   throttle_->end_step();
@@ -170,7 +177,7 @@ void Trainer::step() {
   progress_.redone_steps += done_.repetitions;
   ++progress_.step;
   ++progress_.step_in_epoch;
-  progress_.learning_rate = rate;
+  progress_.learning_rate = request.learning_rate;
 }
 
 RunEnd Trainer::run(RunObserver& observer) {
@@ -294,8 +301,7 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   report.weights_digest = replica_.weights_digest();
   report.redone_steps = progress_.redone_steps;
   if (options_.safeguards.audit_every_steps > 0) report.audits = audits_;
-  const bool last = progress_.step == plan_.steps;
-  if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
+  if (evaluator_ && (progress_.step == plan_.steps || due(report.epoch, options_.test_every_epochs))) {
     context_.status.enter(Phase::evaluation);
     const Stopwatch watch;
     replica_.with_average([&] { report.test = evaluator_->run(); });
@@ -327,15 +333,17 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
 std::string Trainer::early_end() const {
   const BestTest& best = progress_.best;
   const EarlyStop& stop = options_.early_stop;
-  if (best.step < 0 || !evaluator_ || best.samples != evaluator_->samples()) return {};
-  const double accuracy = static_cast<double>(best.correct) / static_cast<double>(best.samples);
+  const bool has_best = best.step >= 0;  // else no test loss was finite so far
+  if (!evaluator_ || (has_best && best.samples != evaluator_->samples())) return {};
+  const double accuracy = has_best ? static_cast<double>(best.correct) / static_cast<double>(best.samples) : 0;
   if (stop.accuracy > 0 && accuracy >= stop.accuracy) {
     return fmt::format("the test accuracy {:.4f} after step {} reached --stop-at-accuracy {}", accuracy, best.step,
                        stop.accuracy);
   }
   if (stop.patience > 0 && progress_.tests_since_best >= stop.patience) {
-    return fmt::format("{} evaluations since the best test accuracy, {:.4f} after step {} (--patience {})",
-                       progress_.tests_since_best, accuracy, best.step, stop.patience);
+    const auto why = has_best ? fmt::format("since the best test accuracy, {:.4f} after step {}", accuracy, best.step)
+                              : "without a finite test loss";
+    return fmt::format("{} evaluations {} (--patience {})", progress_.tests_since_best, why, stop.patience);
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
+#include "tutti/base/text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,11 +76,6 @@ struct Request {
                            item == "layer" ? "in the network" : "replicated on every rank", fmt::join(names, ", ")));
   }
 };
-
-std::string_view trimmed(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return text.substr(0, text.find_last_not_of(' ') + 1);
-}
 
 // Removes the text before the mark, and the mark, and returns that text.
 std::string_view take_until(std::string_view& text, char mark) {

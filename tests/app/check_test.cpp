@@ -65,6 +65,15 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   EXPECT_EQ(check(1, "--no-such-option").status, 64);
 }
 
+TEST(Check, NamesPatternsThatMatchNoParameterOrLayer) {
+  for (const std::string option : {"--lr-factors", "--decay-factors"}) {
+    expect_failure(check(1, option + " 'dense2=2, neck=3'"),
+                   option + " neck=3: the network has no such parameter or layer; it has dense2/weight, for example");
+  }
+  expect_failure(check(1, "--freeze 'dense1, neck'"),
+                 "--freeze neck: the network mlp has no such layer; it has dense1, for example");
+}
+
 TEST(Check, ReportsOnceThatRanksDoNotFindEachOther) {
   const std::string words = fmt::format("\"$T\" check {}", kMlp);
   const ChildResult first = alone("PMI_SIZE=2 PMI_RANK=0 " + words);

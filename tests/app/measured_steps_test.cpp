@@ -82,6 +82,16 @@ TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
   }
 }
 
+TEST(TimedStep, AveragesTheWeightsAsAStepDoes) {
+  RunConfig config = small_config(Exchange::ring);
+  config.average.decay = 0.9;
+  PreparedTraining run(test_world(), config);
+  run.trainer->step();
+  const auto before = run.trainer->replica().averages_digest();
+  timed_step(*run.trainer);
+  EXPECT_NE(run.trainer->replica().averages_digest(), before);
+}
+
 TEST(ExchangeStep, AddsUpTheGradientsOfAllRanks) {
   PreparedTraining run(test_world(), small_config(Exchange::ring));
   run.trainer->step();

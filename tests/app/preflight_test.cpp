@@ -220,6 +220,10 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
   config.batch_size = 5;
   EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+  config.batch_size = 15;
+  EXPECT_THAT(check_parts(config, false, 640).all(), IsEmpty());
+  config.augment = "flip,cutmix:1";
+  EXPECT_THAT(only(check_parts(config, false, 640)), HasSubstr("with --batch-size 15 a part has only one: give "));
 }
 
 TEST(Preflight, WarnsOfBiasesThatABatchNormSubtracts) {

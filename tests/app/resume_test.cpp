@@ -159,6 +159,19 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecomm
   EXPECT_EQ(count(still.err, "warning: the cosine schedule ends at epoch 4, and --epochs is 5: "), 1) << still.err;
 }
 
+TEST(Resume, OfALookaheadRunMadeLongerReportsTheJumpOfItsDecay) {
+  const ScratchFolder folder;
+  const ChildResult first =
+      run_trainer(run_words(folder.path(), {"--epochs", "2", "--ema", "0.9", "--lookahead", "3"}));
+  EXPECT_EQ(first.status, 0) << first.err;
+  const ChildResult longer = run_trainer({"--resume", "--out", folder.path(), "--epochs", "3"});
+  EXPECT_EQ(count(longer.err,
+                  "warning: the growth of --lookahead ends at epoch 3 now, not at epoch 2, so the decay of the average "
+                  "jumps; to avoid that, give --schedule-epochs 2"),
+            1)
+      << longer.err;
+}
+
 TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
   const ScratchFolder whole;
   const ScratchFolder broken;

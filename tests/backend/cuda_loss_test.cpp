@@ -23,7 +23,10 @@ class LossBench {
         logits_(device.backend().allocate(logits.bytes)),
         gradient_(device.backend().allocate(logits.bytes)),
         labels_(device.backend().allocate(static_cast<std::size_t>(logits.shape[0]) * sizeof(std::int32_t))),
-        sums_(device.backend().allocate(LossSums::kFields * sizeof(std::int64_t))) {}
+        sums_(device.backend().allocate(LossSums::kFields * sizeof(std::int64_t))),
+        scale_(device.backend().allocate(sizeof(float))) {
+    device.upload(scale_.view({1}, ElementType::f32), std::vector<float>{1.0f / 64});
+  }
 
   // The fields of all calls so far.
   std::vector<std::int64_t> run(const std::vector<float>& logits, const std::vector<std::int32_t>& labels) {
@@ -32,7 +35,8 @@ class LossBench {
     const Labels given{labels_.view({spec_.shape[0]}, ElementType::i32)};
     device_.upload(given, labels);
     device_.poison(gradient_);
-    layer_->run(device_.stream(), {logits_.data(), given, 1.0f / 64, sums, gradient_.data()});
+    layer_->run(device_.stream(),
+                {logits_.data(), given, static_cast<const float*>(scale_.data()), sums, gradient_.data()});
     return device_.download<std::int64_t>(sums);
   }
   std::vector<float> gradient() { return device_.values_of(spec_, gradient_); }
@@ -49,6 +53,7 @@ class LossBench {
   Buffer gradient_;
   Buffer labels_;
   Buffer sums_;
+  Buffer scale_;
 };
 
 class CudaLoss : public ::testing::Test {

@@ -56,7 +56,10 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
     device_.upload(sums, std::vector<std::int64_t>(first.begin(), first.end()));
 
     const auto layer = backend.make_softmax_loss(spec, {targets.smoothing, targets.weights});
-    layer->run(device_.stream(), {values.data(), given, kScale, sums, wants_gradient ? gradient.data() : nullptr});
+    const Buffer scale = backend.allocate(sizeof(float));
+    device_.upload(scale.view({1}, ElementType::f32), std::vector<float>{kScale});
+    layer->run(device_.stream(), {values.data(), given, static_cast<const float*>(scale.data()), sums,
+                                  wants_gradient ? gradient.data() : nullptr});
     LossSums::Fields fields{};
     std::ranges::copy(device_.download<std::int64_t>(sums), fields.begin());
     return {LossSums::from(fields), device_.values_of(spec, gradient)};

@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
+
+TEST(Split, GivesTheWordsWithoutTheSpacesAroundThem) {
+  EXPECT_EQ(split(" stem*, layer1 ,,two words,", ','), (std::vector<std::string>{"stem*", "layer1", "", "two words"}));
+}
 
 TEST(Utf8, IsPrintedWithoutControlCodes) {
   EXPECT_EQ(printable("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8E\xBB \xC2\xA0 ~"),

@@ -177,7 +177,7 @@ class FakeLoss final : public LossLayer {
     Values gradient;
     for (std::size_t i = 0; i < logits.size(); ++i) {
       const std::int32_t label = host_i32(pass.labels)[i / static_cast<std::size_t>(logits_[1])];
-      gradient.push_back(fake_loss_gradient(logits[i], label, pass.gradient_scale));
+      gradient.push_back(fake_loss_gradient(logits[i], label, *pass.gradient_scale));
     }
     write(pass.logits_gradient, gradient);
   }

@@ -82,8 +82,7 @@ TEST(Network, RefusesToFreezeNoLayerOrAll) {
   const auto freeze = [](const std::string& pattern) {
     return std::string(thrown_by([&] { Network(built_in_model("lenet"), kImageShape, 10, {pattern}); }).what());
   };
-  EXPECT_EQ(freeze("conv3"),
-            "--freeze conv3: no layer of lenet has such a name, as conv1; a * stands for any characters");
+  EXPECT_EQ(freeze("conv3"), "--freeze conv3: the network lenet has no such layer; it has conv1, for example");
   EXPECT_EQ(freeze("*"), "all layers of lenet are frozen: leave one to train");
   NetworkSpec spec = spec_of({{"norm", BatchNormSpec{}}});
   spec.layers.front().frozen = {ParameterKind::mean};

@@ -30,7 +30,8 @@ std::int64_t sum_of(const Counts& counts) {
 }
 
 // Of a step after all graphs have been captured, which takes two steps for each of the two places for findings.
-EnqueuedWork work_of_a_step(const NetworkSpec& model, const std::string& data_name) {
+EnqueuedWork work_of_a_step(const NetworkSpec& model, const std::string& data_name,
+                            const std::vector<double>& class_weights = {}) {
   const auto backend = tutti_cuda_library().make_backend({.precision = Precision::bf16, .search_plans = false});
   const auto communicator = make_solo_communicator(backend.get());
   const OwnedData data = open_small(data_name);
@@ -40,6 +41,7 @@ EnqueuedWork work_of_a_step(const NetworkSpec& model, const std::string& data_na
   options.epochs = 1;
   options.learning_rate.base = 0.01;
   options.learning_rate.warmup_epochs = 0;
+  options.class_weights = class_weights;
   Trainer trainer({.backend = *backend,
                    .communicator = *communicator,
                    .network = network,
@@ -73,6 +75,17 @@ TEST(Steps, OfLenetPutThisOnTheGpu) {
                                {"SoftmaxWork", 1},
                                {"copy", 3}}));
   EXPECT_EQ(sum_of(step.work), 31 + 3);
+}
+
+// The scale of the gradients differs from step to step; it is copied before the graph is launched.
+TEST(Steps, WithClassWeightsAreTheSameGraphsAfterAnotherCopy) {
+  const std::vector<double> weights{1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  const EnqueuedWork plain = work_of_a_step(built_in_model("lenet"), "synthetic:16x1x16x16:10");
+  const EnqueuedWork step = work_of_a_step(built_in_model("lenet"), "synthetic:16x1x16x16:10", weights);
+  Counts calls = plain.calls;
+  ++calls["SmallCopy, unsigned char*, int"];
+  EXPECT_EQ(step.calls, calls);
+  EXPECT_EQ(sum_of(step.work), sum_of(plain.work) + 1);
 }
 
 TEST(Steps, OfResnet18PutThisOnTheGpu) {

@@ -109,7 +109,6 @@ std::vector<Training> trainings() {
        .model = tiny_resnet(),
        .data = kColored,
        .parts = 2,
-       .records = false,
        .augment = "mixup:1",
        .class_weights = {1, 0.5, 2}},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColored, .steps_ahead = 0, .records = false},

@@ -57,6 +57,20 @@ TEST(EarlyStop, ComesAfterSomeEvaluationsWithoutABetterAccuracyAlsoAcrossAResume
   EXPECT_EQ(seen.epochs.size(), 6u);
 }
 
+TEST(EarlyStop, ComesAfterSomeEvaluationsWithoutAFiniteLoss) {
+  const RunData data{.model = small_resnet()};
+  TrainState state = TrainingRun(until({}), data).trainer.snapshot();
+  const auto mean = std::ranges::find(state.statistics, "stem.norm/mean", &NamedArray::name);
+  ASSERT_NE(mean, state.statistics.end());
+  std::ranges::fill(mean->values, -3e38f);
+  TrainingRun run(until({.patience = 2}), data);
+  run.trainer.initialize_from(state);
+  Recorder seen;
+  run.trainer.run(seen);
+  EXPECT_EQ(seen.epochs.size(), 2u);
+  EXPECT_EQ(run.trainer.early_end(), "2 evaluations without a finite test loss (--patience 2)");
+}
+
 TEST(EarlyStop, NeedsEvaluations) {
   TrainerOptions options = until({.patience = 3});
   options.test_every_epochs = 0;

@@ -54,6 +54,28 @@ TEST(GlobalBatchNorm, HasTheSameBitsWithFrozenNorms) {
   }
 }
 
+TEST(GlobalBatchNorm, AbortsItsCollectivesWhenARankFails) {
+  World& world = test_world();
+  const OwnedData data = open_small(kData);
+  const auto backend = make_cpu_backend();
+  const auto communicator = make_mpi_communicator(world, {});
+  const auto of_norms = make_mpi_library_communicator(world);
+  const Network network(small_resnet(), data.pair.train->info().image, data.pair.train->info().classes);
+  try {
+    const Trainer trainer({.backend = *backend,
+                           .communicator = *communicator,
+                           .network = network,
+                           .train = *data.pair.train,
+                           .norm_communicator = of_norms.get()},
+                          run_of(4).options, {});
+    throw Error(ErrorSource::internal, "a rank fails");
+  } catch (const Error&) {
+    const auto stream = backend->make_stream();
+    EXPECT_THROW(communicator->finish(*stream), Error);
+    EXPECT_THROW(of_norms->finish(*stream), Error);
+  }
+}
+
 TEST(GlobalBatchNorm, DiffersFromThatOfEachPart) {
   const OwnedData data = open_small(kData);
   const auto texts = reports_of({run_of(4), run_of(4, BatchNorm::part)}, data.pair);

@@ -224,10 +224,10 @@ TEST(Optimizer, LeavesFrozenParametersOutOfUpdatesAndClipping) {
 }
 
 TEST(Optimizer, RefusesFactorsThatMatchNothingAndOtherTexts) {
-  EXPECT_EQ(parse_lr_factors("*/shift=64,stem@3=0.5e-2"),
+  EXPECT_EQ(parse_lr_factors("*/shift=64, stem@3=0.5e-2 "),
             (std::vector<ParameterFactor>{{"*/shift", 0, 64}, {"stem", 3, 0.005}}));
   EXPECT_TRUE(parse_decay_factors("").empty());
-  for (const char* wrong : {"a", "a=", "=1", "a=-1", "a@x=1", "a=1,,b=2", "a=1e99", "a=1 "}) {
+  for (const char* wrong : {"a", "a=", "=1", "a=-1", "a@x=1", "a=1,,b=2", "a=1e99", "a=1 0"}) {
     EXPECT_THROW(parse_lr_factors(wrong), Error) << wrong;
   }
   Device device(make_cpu_backend());

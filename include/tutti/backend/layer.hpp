@@ -115,8 +115,10 @@ class Layer {
 
 struct LossPass {
   const void* logits = nullptr;
-  Labels labels;                    // 0 .. classes - 1, in the device's memory
-  float gradient_scale = 0;         // 1 / samples of the global batch, or the sum of their labels' weights
+  Labels labels;  // 0 .. classes - 1, in the device's memory
+  // f32 in the device's memory: 1 / samples of the global batch, or the sum of their labels' weights. A graph of run()
+  // uses the value at its launch.
+  const float* gradient_scale = nullptr;
   Tensor sums;                      // i64 [LossSums::kFields], added to
   void* logits_gradient = nullptr;  // null in evaluation
 };

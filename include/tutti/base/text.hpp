@@ -13,7 +13,10 @@ bool is_utf8(std::string_view text);
 
 std::string in_lower_case(std::string text);  // ASCII letters only
 
-// The words between the separators; a text that ends with one has no empty word after it.
+// Without the spaces at both ends.
+std::string_view trimmed(std::string_view text);
+
+// The trimmed words between the separators; a text that ends with one has no empty word after it.
 std::vector<std::string> split(const std::string& text, char separator);
 
 // Returns the text with control characters, marks that change the writing direction and invalid bytes escaped as \x1b,

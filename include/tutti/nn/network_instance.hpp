@@ -5,6 +5,7 @@
 
 #include "tutti/nn/network.hpp"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -44,7 +45,7 @@ std::size_t estimate_activations(const Network& network, const PassSize& pass);
 struct TrainPass {
   Tensor images;  // f32 N, C, H, W with an N that was planned for training
   Labels labels;
-  float gradient_scale = 0;   // 1 / samples of the global batch
+  float gradient_scale = 0;   // as in LossPass
   Tensor sums;                // LossSums: added to
   Tensor gradients;           // the block: overwritten
   float sample_fraction = 1;  // the batch's share of the samples of the global batch
@@ -109,6 +110,7 @@ class NetworkInstance {
  private:
   const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
   void set_batch_position(Stream& stream, const BatchPosition& place) const;
+  void set_gradient_scale(Stream& stream, float scale);
   void run_forward(Stream& stream, const Tensor& images);
   void run_layer(Stream& stream, std::size_t layer);
   // The graphs of such a pass, or null while there are none.
@@ -135,6 +137,8 @@ class NetworkInstance {
   NetworkWeights& weights_;
   Backend& backend_;
   LossOptions loss_;
+  float gradient_scale_ = NAN;    // in the next; NaN: none yet
+  Buffer gradient_scale_memory_;  // of the device
   std::function<void()> layer_done_ = [] {};
   WholeBatchSum* whole_batch_ = nullptr;
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;

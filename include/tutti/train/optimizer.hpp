@@ -72,6 +72,8 @@ std::size_t first_trained_layer(const Network& network, const OptimizerOptions& 
 
 // Throws a usage error for values out of range.
 void validate(const OptimizerOptions& options);
+// Throws a usage error for a factor whose pattern matches no parameter.
+void require_matches(const OptimizerOptions& options, const ParameterLayout& layout);
 
 // All borrowed.
 struct OptimizerContext {
@@ -80,7 +82,7 @@ struct OptimizerContext {
   const ParameterLayout& layout;
   const Ownership& ownership;
 };
-// Throws the errors of validate(), and a usage error for a factor whose pattern matches no parameter.
+// Throws the errors of validate() and require_matches().
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& context);
 
 }  // namespace tutti

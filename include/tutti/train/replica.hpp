@@ -110,7 +110,7 @@ class Replica {
   void update(const StepRequest& request);
   void gather_weights();
 
-  // Runs `work` with the average in place of the weights, if there is one.
+  // Runs `work` with the average in place of the weights, if there is one, and restores the weights even if it throws.
   void with_average(const std::function<void()>& work);
 
   // Copies the shard's arrays to `state`: weights, statistics, optimizer and exchange state. Collective. Waits.

@@ -29,6 +29,10 @@ struct RunPlan {
 // Throws a usage error if the training set of `samples` does not fill a batch.
 RunPlan plan_run(const TrainerOptions& options, std::int64_t samples);
 
+// Sets the initial weights that depend on the training images, those of LayerInitializer::whitening. Call it before a
+// Trainer of a new run is made.
+void set_whitening(Network& network, const Dataset& train, const ImageRecipe& recipe);
+
 class Trainer {
  public:
   // Initializes the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
@@ -62,6 +66,8 @@ class Trainer {
   std::int64_t planned_steps() const { return plan_.steps; }
   // The learning rate of the next step.
   double learning_rate() const { return learning_rate_.at(progress_.step, progress_.epoch); }
+  // The next step, as the replica needs it.
+  StepRequest next_step() const;
   // Steps that were skipped, of those done.
   std::int64_t skipped_steps() const { return progress_.skipped_steps; }
   // After whole epochs: the number of samples of the last epoch that no step has used (rollover and discard).
@@ -98,6 +104,7 @@ class Trainer {
 
   TrainerOptions options_;
   RunMetadata metadata_;
+  Communicator* norm_communicator_;  // or null
 
   Replica replica_;
   const RankContext& context_;

@@ -42,10 +42,6 @@ class PacedTime {
   double overslept_ = 0;
 };
 
-StepRequest next_step(const Trainer& trainer) {
-  return {.step = trainer.steps_done(), .updates = trainer.steps_done(), .learning_rate = trainer.learning_rate()};
-}
-
 // Repeats the exchange until the exact exchange has found a grid for these gradients.
 StepOutcome exchange_all(Replica& replica, const Tensor& gradients, std::int64_t step) {
   StepOutcome outcome = StepOutcome::repeat;
@@ -61,7 +57,7 @@ StepOutcome exchange_all(Replica& replica, const Tensor& gradients, std::int64_t
 
 StepTimes timed_step(Trainer& trainer) {
   StepTimes times;
-  StepRequest request = next_step(trainer);
+  StepRequest request = trainer.next_step();
   request.times = &times;
   trainer.replica().step(request);
   return times;
@@ -92,7 +88,7 @@ StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
 
 void exchange_step(Trainer& trainer, const Tensor& gradients) {
   Replica& replica = trainer.replica();
-  const StepRequest request = next_step(trainer);
+  const StepRequest request = trainer.next_step();
   if (exchange_all(replica, gradients, request.step) == StepOutcome::valid) replica.update(request);
 }
 

@@ -65,6 +65,12 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t 
         "--last-batch discard, or another --batch-size",
         last, config.parts);
   }
+  if (smallest == 1 && config.augment->mixes()) {
+    findings.warn(
+        "mixup and cutmix mix the samples of a part, and with --batch-size {} a part has only one: give a larger "
+        "--batch-size or fewer --parts",
+        config.batch_size);
+  }
   return findings;
 }
 

@@ -98,7 +98,7 @@ class SoftmaxLoss final : public LossLayer {
         const double of_labels = (i == label ? share : 0) + (i == other ? 1 - share : 0);
         const double wanted = weights_[i] * ((1 - smoothing_) * of_labels + share_of_all);
         gradients[sample * classes_ + i] =
-            static_cast<float>((softmax.probability(row[i]) * wanted_of_all - wanted) * pass.gradient_scale);
+            static_cast<float>((softmax.probability(row[i]) * wanted_of_all - wanted) * *pass.gradient_scale);
       }
     }
     sums.samples = static_cast<std::int64_t>(samples_);

@@ -25,7 +25,7 @@ struct SoftmaxWork {
   double smoothing;
   const double* weights;  // of the classes; null: all are 1
   double all_weights;     // their sum
-  float gradient_scale;
+  const float* gradient_scale;
   double* losses;         // by block
   unsigned* blocks_done;  // zero before and after
   std::int64_t* sums;     // LossSums::Fields
@@ -96,13 +96,14 @@ struct SampleLogits {
     const double others = work.smoothing / classes;
     const double weight = share * weight_of(label) + (1 - share) * weight_of(other);
     const double wanted_of_all = weights == nullptr ? 1 : (1 - work.smoothing) * weight + others * work.all_weights;
+    const double scale = static_cast<double>(*work.gradient_scale);
     for (int c = lane; c < work.stride; c += kLanes) {
       float value = 0;
       if (c < classes) {
         const double probability = exp(static_cast<double>(to_float(logits[c])) - greatest) / sum;
         const double of_labels = (c == label ? share : 0) + (c == other ? 1 - share : 0);
         const double wanted = weight_of(c) * ((1 - work.smoothing) * of_labels + others);
-        value = static_cast<float>((probability * wanted_of_all - wanted) * static_cast<double>(work.gradient_scale));
+        value = static_cast<float>((probability * wanted_of_all - wanted) * scale);
       }
       set(gradient[c], value);
     }
