@@ -69,8 +69,9 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       context_(std::make_unique<RankContext>(backend_, context.communicator,
                                              own_status_ ? *own_status_ : *context.rank_status, *stream_)),
       seed_(options.seed),
-      network_(context.network),
-      optimizer_options_(options.optimizer),
+      first_trained_layer_([&network = context.network, options = options.optimizer](std::int64_t epoch) {
+        return first_trained_layer(network, options, epoch);
+      }),
       timeline_(std::make_unique<PhaseTimeline>(backend_, *stream_, context_->status)),
       arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
       weights_(context.network, backend_, arena_.weights()),
@@ -131,7 +132,7 @@ StepResult Replica::step(const StepRequest& request) {
   const PartsOfStep loaded{.batches = loader_.next(*stream_),
                            .seed = seed_,
                            .step = request.step,
-                           .first_layer = first_trained_layer(network_, optimizer_options_, request.epoch),
+                           .first_layer = first_trained_layer_(request.epoch),
                            .timed = balancer_->times_next_step()};
   const PartsOfStep parts = audit_ ? audit_->observed(loaded, balancer_->map()) : loaded;
   clock.end(&StepTimes::input);

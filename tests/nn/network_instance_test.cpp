@@ -98,13 +98,13 @@ class TestedInstance {
     expect_like(expected);
   }
 
-  // Those of the last pass over the batch; 0 for these layers.
+  // Those of the last pass over the batch; 0 where the name begins like this.
   void expect_gradients(const GraphBatch& batch, const std::vector<std::string>& of_zero) {
     GraphResult expected = run_graph(network_, slices_of(weight_memory_), batch);
     for (std::size_t s = 0; s < expected.slices.size(); ++s) {
-      const std::string& name = network_.layout().slices()[s].name;
-      const auto is_of = [&](const std::string& layer) { return name.starts_with(layer + "/"); };
-      if (std::ranges::any_of(of_zero, is_of)) std::ranges::fill(expected.slices[s], 0);
+      for (const std::string& start : of_zero) {
+        if (network_.layout().slices()[s].name.starts_with(start)) std::ranges::fill(expected.slices[s], 0);
+      }
     }
     expect_like(expected);
   }
@@ -326,21 +326,12 @@ TEST(NetworkInstance, EndsTheBackwardPassWithItsFirstLayerAndClearsTheGradientsO
   tested.backend.captures = true;
   const GraphBatch batch = tested.batch_of(2);
   tested.first_layer = 2;  // a.norm2, whose input and residual come from before it
-  for (int pass = 0; pass < 2; ++pass) {
-    tested.backend.log.backward.clear();
-    const std::vector<std::int64_t> finished = tested.train(batch);
-    if (pass == 0) {
-      EXPECT_EQ(finished, (std::vector<std::int64_t>{32, 64, 96, 128, 160, 352}));
-    }
-    std::vector<std::uint32_t> given;
-    for (const FakeCall& call : tested.backend.log.backward) {
-      if (call.gives_input_gradient) given.push_back(call.random_purpose);
-    }
-    EXPECT_EQ(tested.backend.log.backward.size(), 4);
-    EXPECT_EQ(given, (std::vector{random_purpose("head"), random_purpose("b.norm2"), random_purpose("b.norm1")}));
-    tested.expect_gradients(batch, {"stem", "a.norm1"});
+  for (int pass = 0; pass < 2; ++pass, tested.backend.log.backward.clear()) {
+    tested.train(batch);
+    EXPECT_EQ(tested.backend.log.backward.size(), 4U);
+    EXPECT_EQ(std::ranges::count_if(tested.backend.log.backward, &FakeCall::gives_input_gradient), 3);
+    tested.expect_gradients(batch, {"stem/", "a.norm1/"});
   }
-  EXPECT_EQ(tested.train(batch), std::vector<std::int64_t>{352});
   EXPECT_EQ(tested.backend.graphs, 1);
   tested.first_layer = 0;
   tested.expect_trains(batch);

@@ -137,8 +137,7 @@ class Replica {
 
   // The end of each bucket, in elements of the block of gradients, ascending.
   const std::vector<std::int64_t>& bucket_ends() const;
-  // The fraction of the block that this rank updates.
-  double owned_fraction() const;
+  double owned_fraction() const;  // of the block: what this rank updates
   // Device memory for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
   // The part of it for gradients and their accumulator, and the part for the optimizer's state.
@@ -177,8 +176,7 @@ class Replica {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<RankContext> context_;
   std::uint64_t seed_;
-  const Network& network_;
-  OptimizerOptions optimizer_options_;
+  std::function<std::size_t(std::int64_t epoch)> first_trained_layer_;
   std::unique_ptr<PhaseTimeline> timeline_;
   ParameterArena arena_;
   NetworkWeights weights_;
