@@ -60,7 +60,7 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
   const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
   const bool can_keep = !schedule_ends_with_invocation(before) && !(moves_rate && (is_over || would_stop));
   return fmt::format("the {} ends at {} now, not at {}, so {}; {}",
-                     moves_rate ? fmt::format("{} schedule", name_of(config.rate.schedule)) : "growth of --lookahead",
+                     moves_rate ? fmt::format("{} schedule", name_of(config.rate.schedule)) : "ramp of --lookahead",
                      schedule_end_text(config), schedule_end_text(before),
                      moves_rate ? fmt::format("the learning rate jumps from {:.3g} to {:.3g}", rate_before, rate)
                                 : "the decay of the average jumps",
@@ -153,14 +153,8 @@ class TrainRun {
 };
 
 std::vector<std::string> TrainRun::start_from_weights() {
-  if (assembly_.config.new_head) {
-    const std::string& first = assembly_.network->layout().slices().front().name;  // one of the last layer's
-    const std::string head = first.substr(0, first.rfind('/') + 1);
-    std::erase_if(start_.weights->state.parameters,
-                  [&](const NamedArray& array) { return array.name.starts_with(head); });
-  }
   try {
-    return trainer_->initialize_from(start_.weights->state);
+    return trainer_->initialize_from(start_.weights->state, assembly_.config.new_head);
   } catch (const Error& error) {
     const auto trained = trained_on(*start_.weights);
     const std::int64_t channels = assembly_.network->sample()[0];

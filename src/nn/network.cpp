@@ -208,6 +208,7 @@ Network::Network(const NetworkSpec& spec, const Shape& sample, int classes, cons
   freeze(frozen);
   add_slices(false);
   add_slices(true);
+  find_backward();
 }
 
 void Network::freeze(const std::vector<std::string>& patterns) {
@@ -221,13 +222,13 @@ void Network::freeze(const std::vector<std::string>& patterns) {
     throw Error(ErrorSource::usage, fmt::format("--freeze {}: the network {} has no such layer; it has {}, for example",
                                                 pattern, spec_.name, layers_.front().name));
   }
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    NetworkLayer& layer = layers_[i];
-    const auto list = tutti::parameters(layer.spec, layer.input);
-    const bool changes = !layer.frozen && std::ranges::any_of(list, [&](const ParameterSpec& parameter) {
-      return std::ranges::count(spec_.layers[i].frozen, parameter.kind) == 0;
-    });
-    layer.has_backward = changes || has_gradient(layer.from) || has_gradient(layer.residual_from);
+}
+
+void Network::find_backward() {
+  for (NetworkLayer& layer : layers_) {
+    const auto changes = [this](int slice) { return !layout_.slice(slice).frozen; };
+    layer.has_backward =
+        std::ranges::any_of(layer.parameters, changes) || has_gradient(layer.from) || has_gradient(layer.residual_from);
   }
   if (layers_.back().has_backward) return;
   throw Error(ErrorSource::usage, fmt::format("all layers of {} are frozen: leave one to train", spec_.name));

@@ -147,8 +147,9 @@ const NetworkInstance::PassGraphs* NetworkInstance::graphs_of(Stream& stream, co
                     .bucket_ends = {bucket_ends.begin(), bucket_ends.end()}};
   auto graphs = std::ranges::find_if(graphs_, [&](const auto& known) { return known->key == key; });
   if (graphs == graphs_.end()) {
+    std::erase_if(graphs_, [&](const auto& known) { return known->key.first_layer != key.first_layer; });
     if (graphs_.size() == kMostGraphs) return nullptr;
-    graphs = graphs_.insert(graphs, std::make_unique<PassGraphs>(PassGraphs{.key = key}));
+    graphs = graphs_.insert(graphs_.end(), std::make_unique<PassGraphs>(PassGraphs{.key = key}));
   }
   if (++(*graphs)->passes == 2) capture(stream, pass, **graphs);
   return (*graphs)->pieces.empty() ? nullptr : graphs->get();
@@ -187,7 +188,7 @@ void NetworkInstance::set_gradient_scale(Stream& stream, float scale) {
   if (scale == gradient_scale_) return;
   gradient_scale_ = scale;
   backend_.copy(stream, gradient_scale_memory_.view(Shape{1}, ElementType::f32),
-                {&gradient_scale_, Shape{1}, ElementType::f32, MemorySpace::host});
+                {&*gradient_scale_, Shape{1}, ElementType::f32, MemorySpace::host});
 }
 
 void NetworkInstance::forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place) {

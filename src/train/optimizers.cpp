@@ -120,9 +120,12 @@ UpdateRule rule_of(const OptimizerOptions& options, const ParameterSlice& slice)
   return rule;
 }
 
+// A backward pass also writes statistics. Where the rate is 0 for now only, the optimizer's state goes on with it.
 bool needs_backward(const OptimizerOptions& options, const ParameterSlice& slice, std::int64_t epoch) {
-  if (is_statistic(slice.kind)) return slice.momentum > 0;
-  return !slice.frozen && rule_of(options, slice).rate(1, epoch) != 0;
+  if (slice.frozen || is_statistic(slice.kind)) return !slice.frozen;
+  const UpdateRule rule = rule_of(options, slice);
+  const auto is_later = [&](const ParameterFactor& each) { return each.from_epoch > epoch && each.factor != 0; };
+  return rule.rate(1, epoch) != 0 || std::ranges::any_of(rule.rate_factors, is_later);
 }
 
 std::vector<ParameterSlice> updated_slices(const ParameterLayout& layout) {

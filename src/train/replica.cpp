@@ -69,9 +69,6 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       context_(std::make_unique<RankContext>(backend_, context.communicator,
                                              own_status_ ? *own_status_ : *context.rank_status, *stream_)),
       seed_(options.seed),
-      first_trained_layer_([&network = context.network, options = options.optimizer](std::int64_t epoch) {
-        return first_trained_layer(network, options, epoch);
-      }),
       timeline_(std::make_unique<PhaseTimeline>(backend_, *stream_, context_->status)),
       arena_(context.network.layout(), backend_, context.communicator.allocate(context.network.layout().block_bytes())),
       weights_(context.network, backend_, arena_.weights()),
@@ -132,7 +129,7 @@ StepResult Replica::step(const StepRequest& request) {
   const PartsOfStep loaded{.batches = loader_.next(*stream_),
                            .seed = seed_,
                            .step = request.step,
-                           .first_layer = first_trained_layer_(request.epoch),
+                           .first_layer = request.first_layer,
                            .timed = balancer_->times_next_step()};
   const PartsOfStep parts = audit_ ? audit_->observed(loaded, balancer_->map()) : loaded;
   clock.end(&StepTimes::input);
@@ -306,8 +303,8 @@ void Replica::restore(const TrainState& state) {
   if (exact_) exact_->restore(state.exchange);
 }
 
-std::vector<std::string> Replica::initialize_from(const TrainState& state) {
-  auto left = fill_except_head(backend_, *stream_, arena_, state);
+std::vector<std::string> Replica::initialize_from(const TrainState& state, bool new_head) {
+  auto left = fill_except_head(backend_, *stream_, arena_, state, new_head);
   begin_with_weights();
   return left;
 }

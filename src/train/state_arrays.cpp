@@ -83,7 +83,7 @@ void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const P
 }
 
 std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
-                                          const TrainState& state) {
+                                          const TrainState& state, bool new_head) {
   const auto refuse = [](std::string_view name, const std::string& theirs, const std::string& ours) {
     throw Error(ErrorSource::input, fmt::format("{} is {} in the checkpoint, but {} in this model: give the model that "
                                                 "was trained; only its last layer may differ",
@@ -95,13 +95,14 @@ std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, cons
   }
   const auto& slices = arena.layout().slices();
   std::vector<std::string> left;
-  bool other_head = false;
+  bool other_head = new_head;
   for (const ParameterSlice& slice : slices) {
     const auto found = unused.extract(slice.name);
     const NamedArray* const array = found ? found.mapped() : nullptr;
-    if (array != nullptr && array->shape == slice.shape) {
+    const bool is_head = layer_of(slice.name) == layer_of(slices.front().name);
+    if (array != nullptr && array->shape == slice.shape && !(is_head && new_head)) {
       backend.copy(stream, slice_of(arena.weights(), slice), values_of(*array));
-    } else if (layer_of(slice.name) == layer_of(slices.front().name)) {
+    } else if (is_head) {
       left.push_back(slice.name);
       other_head = other_head || array == nullptr;
     } else {

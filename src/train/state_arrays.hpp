@@ -40,10 +40,10 @@ void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const P
                   const TrainState& state);
 
 // Fills parameters and statistics from the state of a network whose last layer may differ: its arrays may be missing or
-// have another shape, are then left unchanged, and their names are returned. Throws an input error for any other array
-// that is missing on one side or has another shape. Waits for the stream.
+// have another shape, are then left unchanged, as all of them are with `new_head`, and their names are returned. Throws
+// an input error for any other array that is missing on one side or has another shape. Waits for the stream.
 std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
-                                          const TrainState& state);
+                                          const TrainState& state, bool new_head);
 
 // The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the
 // stream.

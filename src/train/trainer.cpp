@@ -28,7 +28,8 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 }  // namespace
 
 Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, RunMetadata metadata)
-    : options_(options),
+    : network_(context.network),
+      options_(options),
       metadata_(std::move(metadata)),
       norm_communicator_(context.norm_communicator),
       replica_(context, options),
@@ -93,13 +94,11 @@ Trainer::~Trainer() {
 void Trainer::require_matching_progress(const TrainProgress& theirs) const {
   const auto require = [](std::string_view item, std::int64_t found, IndexRange wanted) {
     if (found >= wanted.begin && found < wanted.end) return;
-    throw Error(
-        ErrorSource::checkpoint,
-        fmt::format(
-            "{} is {} in the checkpoint, but {} with these options and this data: resume with the original ones", item,
-            found,
-            wanted.size() == 1 ? fmt::format("{}", wanted.begin)
-                               : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
+    const bool is_one = wanted.size() == 1;
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("{} is {} in the checkpoint, but {}{} with these options and this data: resume with the "
+                            "original ones",
+                            item, found, wanted.begin, is_one ? "" : fmt::format(" to {}", wanted.end - 1)));
   };
   const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
     require(item, found, {wanted, wanted + 1});
@@ -160,7 +159,8 @@ StepRequest Trainer::next_step() const {
           .epoch = progress_.epoch,
           .updates = updates,
           .learning_rate = learning_rate(),
-          .average_share = share_in_average(options_.average, updates + 1, done)};
+          .average_share = share_in_average(options_.average, updates + 1, done),
+          .first_layer = first_trained_layer(network_, options_.optimizer, progress_.epoch)};
 }
 
 void Trainer::step() {

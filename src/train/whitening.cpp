@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-// The images are normalized but not augmented: the first ones or, of large images, fewer from all of the data set.
+// Reads the first images or, if they are large, fewer that are spread over the data set, normalized but not augmented.
 void set_whitening(Network& network, const Dataset& train, const ImageRecipe& recipe) {
   constexpr std::int64_t kMostImages = 5000;
   constexpr std::int64_t kMostPatches = kMostImages * 32 * 32;

@@ -166,7 +166,7 @@ TEST(Resume, OfALookaheadRunMadeLongerReportsTheJumpOfItsDecay) {
   EXPECT_EQ(first.status, 0) << first.err;
   const ChildResult longer = run_trainer({"--resume", "--out", folder.path(), "--epochs", "3"});
   EXPECT_EQ(count(longer.err,
-                  "warning: the growth of --lookahead ends at epoch 3 now, not at epoch 2, so the decay of the average "
+                  "warning: the ramp of --lookahead ends at epoch 3 now, not at epoch 2, so the decay of the average "
                   "jumps; to avoid that, give --schedule-epochs 2"),
             1)
       << longer.err;

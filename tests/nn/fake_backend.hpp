@@ -223,7 +223,9 @@ class FakeBackend final : public Backend {
     return std::make_unique<Immediate>();
   }
   void copy(Stream&, const Tensor& to, const Tensor& from) override { std::memcpy(to.data, from.data, to.bytes()); }
-  void fill_zero(Stream&, const Tensor& tensor) override { std::memset(tensor.data, 0, tensor.bytes()); }
+  void fill_zero(Stream&, const Tensor& tensor) override {
+    log.enqueue([=] { std::memset(tensor.data, 0, tensor.bytes()); });
+  }
   void add(Stream&, const Tensor& to, const Tensor& from) override {
     const auto addends = host_f32(from);
     std::ranges::transform(host_f32(to), addends, host_f32(to).begin(), std::plus<>());

@@ -115,7 +115,7 @@ class Torchvision(unittest.TestCase):
                       self.refusal(state, "--names", "torchvision", "--image", "3x8x8", "--to-checkpoint",
                                    self.root / "F.h5"))
 
-    def test_networks_that_torchvision_has_not_are_refused_by_name(self):
+    def test_networks_that_torchvision_does_not_have_are_refused_by_name(self):
         verification.run([TRAINER, "--data", "synthetic:8x1x28x28:4", "--steps", 1, "--test-every", 0, "--out",
                           self.root / "run"])
         self.assertIn("torchvision has no network like lenet",

@@ -34,9 +34,15 @@ NUMBERS = {"/format_version": np.array(2, np.int32), "/progress/parts": np.array
                                                             "carried_over", "planned_steps", "seed")}}
 
 
+def built_in(name: str) -> tuple[str, Model]:
+    """The text of a model file, and its network."""
+    text = (MODELS / f"{name}.toml").read_text(encoding="utf-8")
+    return text, nets.parse(text, f"{name}.toml")
+
+
 def original_of(model: Model) -> str:
     """torchvision's name of the network."""
-    if model.name not in NETWORKS:
+    if model.name not in NETWORKS or model.layers != built_in(model.name)[1].layers:
         raise ExportError(f"--names torchvision: torchvision has no network like {model.name}, only like "
                           f"{', '.join(NETWORKS)}: leave --names out")
     return model.name.removesuffix("-imagenet")
@@ -64,12 +70,12 @@ def network_of(checkpoint: Checkpoint) -> torch.nn.Module:
 def untrained(path: pathlib.Path, state: dict, image: Image) -> Checkpoint:
     """The network of a state dict as a checkpoint without values, for images that are normalized as in torchvision."""
     keys = {str(key) for key in state if not str(key).endswith(torch_file.COUNTED)}
-    texts = {name: (MODELS / f"{name}.toml").read_text(encoding="utf-8") for name in NETWORKS}
-    models = {name: nets.parse(text, f"{name}.toml") for name, text in texts.items()}
+    texts, models = ({name: built_in(name)[i] for name in NETWORKS} for i in range(2))
     expected = {name: {torch_file.key_of(layer, kind, names_of(model)) for layer, kind, _ in model.arrays()}
                 for name, model in models.items()}
     name = min(NETWORKS, key=lambda one: len(keys ^ expected[one]))
-    for key in sorted(keys ^ expected[name]):
+    if wrong := keys ^ expected[name]:
+        key = min(wrong)
         raise ExportError(f"{path}: {'it has no' if key in expected[name] else 'it has a'} tensor {key}, unlike "
                           f"torchvision's {original_of(models[name])}, the most similar network of those that --names "
                           f"torchvision reads: {', '.join(map(original_of, models.values()))}")

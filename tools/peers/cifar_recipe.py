@@ -48,7 +48,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16", help="bf16: by autocast")
     parser.add_argument("--compile", action="store_true", help="by torch.compile; else eager")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--timed-steps", type=int, default=0, help="print the seconds of so many steps, and end")
+    parser.add_argument("--timed-steps", type=int, default=0, help="time N steps, print their median, and end")
     return parser.parse_args()
 
 

@@ -84,7 +84,7 @@ struct LayerBackward {
   const void* output = nullptr;  // of the last forward(); required if reads_output()
   // One or more, in the output's format; they are summed. All may be overwritten.
   std::span<void* const> output_gradients;
-  void* input_gradient = nullptr;  // output; null: not wanted
+  void* input_gradient = nullptr;  // output; null: not wanted, as always if the request wants none
   // Output, or output_gradients[0] if residual_gradient_in_place(); null: not wanted.
   void* residual_gradient = nullptr;
   // Canonical, in the order of parameters(); overwritten, not accumulated. For mean and (unbiased) variance they

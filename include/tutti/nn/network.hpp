@@ -54,6 +54,7 @@ class Network {
 
  private:
   void freeze(const std::vector<std::string>& patterns);
+  void find_backward();
   void add_slices(bool statistics);
 
   NetworkSpec spec_;

@@ -137,8 +137,8 @@ class NetworkInstance {
   NetworkWeights& weights_;
   Backend& backend_;
   LossOptions loss_;
-  float gradient_scale_ = NAN;    // in the next; NaN: none yet
-  Buffer gradient_scale_memory_;  // of the device
+  std::optional<float> gradient_scale_;  // in the next
+  Buffer gradient_scale_memory_;         // of the device
   std::function<void()> layer_done_ = [] {};
   WholeBatchSum* whole_batch_ = nullptr;
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;

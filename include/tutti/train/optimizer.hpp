@@ -66,8 +66,8 @@ class Optimizer {
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };
 
-// The first layer with parameters whose learning rate is not 0 in this epoch, or with statistics that it measures:
-// layers before it need no backward pass.
+// The first layer that needs a backward pass in this epoch and later: it has statistics, or parameters whose learning
+// rate is not 0 from now on, and is not frozen.
 std::size_t first_trained_layer(const Network& network, const OptimizerOptions& options, std::int64_t epoch);
 
 // Throws a usage error for values out of range.

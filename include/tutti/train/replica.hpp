@@ -66,7 +66,8 @@ struct StepRequest {
   std::int64_t epoch = 0;    // that contains it
   std::int64_t updates = 0;  // steps before it that were not skipped
   double learning_rate = 0;
-  double average_share = 0;  // of the new weights in their average; 0: it is not changed
+  double average_share = 0;     // of the new weights in their average; 0: it is not changed
+  std::size_t first_layer = 0;  // of TrainPass
   bool digests_gradients = false;
   ReplicaVerifier* verifier = nullptr;  // notes the weights before the update; borrowed
   StepTimes* times = nullptr;           // receives the times; the step then waits after each phase; borrowed
@@ -118,7 +119,7 @@ class Replica {
   // Restores them. Every rank has the whole state; not a collective.
   void restore(const TrainState& state);
   // Takes weights and statistics only; see Trainer::initialize_from().
-  std::vector<std::string> initialize_from(const TrainState& state);
+  std::vector<std::string> initialize_from(const TrainState& state, bool new_head);
 
   // The tensors that are equal on all ranks between steps: weights, statistics, the exponents of the exact exchange,
   // and the optimizer's state if every rank updates everything.
@@ -137,7 +138,7 @@ class Replica {
 
   // The end of each bucket, in elements of the block of gradients, ascending.
   const std::vector<std::int64_t>& bucket_ends() const;
-  double owned_fraction() const;  // of the block: what this rank updates
+  double owned_fraction() const;  // the fraction of the block that this rank updates
   // Device memory for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
   // The part of it for gradients and their accumulator, and the part for the optimizer's state.
@@ -176,7 +177,6 @@ class Replica {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<RankContext> context_;
   std::uint64_t seed_;
-  std::function<std::size_t(std::int64_t epoch)> first_trained_layer_;
   std::unique_ptr<PhaseTimeline> timeline_;
   ParameterArena arena_;
   NetworkWeights weights_;

@@ -46,9 +46,11 @@ class Trainer {
   // does not fit. The planned end may differ from that of the launch before.
   void restore(const TrainState& state);
   // Starts from these weights and statistics instead of random ones, before the first step. Those of the last layer
-  // may be missing or have another shape: they stay random, and their names are returned. Throws an input error that
-  // names any other tensor that does not fit.
-  std::vector<std::string> initialize_from(const TrainState& state) { return replica_.initialize_from(state); }
+  // may be missing or have another shape: they stay random, as with `new_head`, and their names are returned. Throws
+  // an input error that names any other tensor that does not fit.
+  std::vector<std::string> initialize_from(const TrainState& state, bool new_head = false) {
+    return replica_.initialize_from(state, new_head);
+  }
   // All that restore() needs, the same on every rank but for the arrays: only those of `shard`, none without one.
   // Throws on all ranks when the loss or a weight is no longer finite, so that such a state is never saved. Collective.
   TrainState snapshot(const std::optional<FileShard>& shard = FileShard{});
@@ -102,6 +104,7 @@ class Trainer {
   void start_next_epoch();
   void skip_empty_epochs();
 
+  const Network& network_;
   TrainerOptions options_;
   RunMetadata metadata_;
   Communicator* norm_communicator_;  // or null
