@@ -1,5 +1,6 @@
 """torchvision's networks: which of ours they are, and what they call its layers."""
 
+import functools
 import json
 import pathlib
 import re
@@ -34,6 +35,7 @@ NUMBERS = {"/format_version": np.array(2, np.int32), "/progress/parts": np.array
                                                             "carried_over", "planned_steps", "seed")}}
 
 
+@functools.cache
 def built_in(name: str) -> tuple[str, Model]:
     """The text of a model file, and its network."""
     text = (MODELS / f"{name}.toml").read_text(encoding="utf-8")
@@ -70,9 +72,13 @@ def network_of(checkpoint: Checkpoint) -> torch.nn.Module:
 def untrained(path: pathlib.Path, state: dict, image: Image) -> Checkpoint:
     """The network of a state dict as a checkpoint without values, for images that are normalized as in torchvision."""
     keys = {str(key) for key in state if not str(key).endswith(torch_file.COUNTED)}
-    texts, models = ({name: built_in(name)[i] for name in NETWORKS} for i in range(2))
-    expected = {name: {torch_file.key_of(layer, kind, names_of(model)) for layer, kind, _ in model.arrays()}
-                for name, model in models.items()}
+    models = {name: built_in(name)[1] for name in NETWORKS}
+
+    def keys_of(model: Model) -> set[str]:
+        rename = names_of(model)
+        return {torch_file.key_of(layer, kind, rename) for layer, kind, _ in model.arrays()}
+
+    expected = {name: keys_of(model) for name, model in models.items()}
     name = min(NETWORKS, key=lambda one: len(keys ^ expected[one]))
     if wrong := keys ^ expected[name]:
         key = min(wrong)
@@ -85,7 +91,7 @@ def untrained(path: pathlib.Path, state: dict, image: Image) -> Checkpoint:
     options = {"model": name, "data": "", "image-size": image[1], "exif": "on", "normalize": NORMALIZE,
                "precision": "fp32"}
     run = {"configuration": "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()),
-           "model": re.sub(r"^#.*\n", "", texts[name]), "command_line": "tools/export --names torchvision",
+           "model": re.sub(r"^#.*\n", "", built_in(name)[0]), "command_line": "tools/export --names torchvision",
            "versions": "torchvision", "data_digest": "0" * 16,
            "data": json.dumps({"image": image, "classes": 1, "class_names": []})}
     return Checkpoint(pathlib.Path(f"{name}.toml"), {

@@ -13,7 +13,6 @@ with views of the test images (--views shifts in Tutti); `accuracy_without_views
 import argparse
 import gzip
 import json
-import math
 import pathlib
 import statistics
 import time

@@ -5,7 +5,6 @@
 
 #include "tutti/nn/network.hpp"
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
