@@ -2,6 +2,7 @@
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,11 +15,8 @@
 namespace tutti::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
-ChildResult train(int ranks, Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  ChildResult result = run_trainer(ranks, words);
+ChildResult train(int ranks, const Words& words, const Words& more) {
+  ChildResult result = run_trainer(ranks, with(words, more));
   EXPECT_EQ(result.status, 0) << result.err;
   return result;
 }
@@ -76,16 +74,15 @@ TEST(AnyRanks, ResumeOnAnotherProcessorOnlyWhereThatIsAllowed) {
 }
 
 Words small(const std::string& out, const Words& more = {}, const std::string& model = "mlp") {
-  Words words{"--data",       "synthetic:500x1x12x12:4",
-              "--model",      model,
-              "--parts",      "8",
-              "--epochs",     "2",
-              "--batch-size", "60",
-              "--last-batch", "rollover",
-              "--out",        out,
-              "--quiet"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  const Words words{"--data",       "synthetic:500x1x12x12:4",
+                    "--model",      model,
+                    "--parts",      "8",
+                    "--epochs",     "2",
+                    "--batch-size", "60",
+                    "--last-batch", "rollover",
+                    "--out",        out,
+                    "--quiet"};
+  return with(words, more);
 }
 
 TEST(AnyRanks, ResumeFromEachOthersCheckpointsToTheSameResult) {
@@ -120,13 +117,11 @@ layer = [
   const std::string broken = folder.path() + "/broken";
   const Words global{"--batch-norm", "global", "--digest-every", "1"};
   train(1, small(whole, global, model), {});
-  Words killed = small(broken, global, model);
-  killed.insert(killed.end(), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
+  const Words killed =
+      with(small(broken, global, model), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
   EXPECT_NE(run_trainer(4, killed).status, 0);
   const Words resume{"--resume", "--out", broken, "--quiet"};
-  Words other = resume;
-  other.insert(other.end(), {"--batch-norm", "part"});
-  const ChildResult refused = run_trainer(3, other);
+  const ChildResult refused = run_trainer(3, with(resume, {"--batch-norm", "part"}));
   EXPECT_EQ(refused.status, 65);
   EXPECT_EQ(count(refused.err, "--batch-norm \"part\" contradicts the checkpoint"), 1) << refused.err;
   train(3, resume, {"--steps", "12"});
@@ -152,28 +147,27 @@ layer = [
 ]
 )";
   const auto recipe = [&](const std::string& out, const Words& more) {
-    Words words{"--data",          "synthetic:300x1x12x12:4",
-                "--model",         model,
-                "--parts",         "4",
-                "--epochs",        "4",
-                "--out",           out,
-                "--quiet",         "--nesterov",
-                "--weight-decay",  "0.01",
-                "--schedule",      "linear",
-                "--warmup-lr",     "0.01",
-                "--warmup-epochs", "1",
-                "--min-lr",        "0.005",
-                "--ema",           "0.9",
-                "--lookahead",     "3",
-                "--freeze",        "norm",
-                "--views",         "shifts",
-                "--batch-size",    "64",
-                "--lr-factors",    "late/shift=64,stem/bias@2=0",
-                "--decay-factors", "late/shift=0.015625",
-                "--digest-every",  "1",
-                "--patience",      "9"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    const Words words{"--data",          "synthetic:300x1x12x12:4",
+                      "--model",         model,
+                      "--parts",         "4",
+                      "--epochs",        "4",
+                      "--out",           out,
+                      "--quiet",         "--nesterov",
+                      "--weight-decay",  "0.01",
+                      "--schedule",      "linear",
+                      "--warmup-lr",     "0.01",
+                      "--warmup-epochs", "1",
+                      "--min-lr",        "0.005",
+                      "--ema",           "0.9",
+                      "--lookahead",     "3",
+                      "--freeze",        "norm",
+                      "--views",         "shifts",
+                      "--batch-size",    "64",
+                      "--lr-factors",    "late/shift=64,stem/bias@2=0",
+                      "--decay-factors", "late/shift=0.015625",
+                      "--digest-every",  "1",
+                      "--patience",      "9"};
+    return with(words, more);
   };
   train(1, recipe(whole, {}), {});
   train(4, recipe(broken, {"--steps", "7"}), {});
@@ -209,8 +203,8 @@ layer = [
   const std::string broken = folder.file("broken");
   const Words more{"--weight-decay", "0.01", "--normalize", "auto", "--digest-every", "1", "--keep-checkpoints", "0"};
   train(1, small(whole, more, model), {"--checkpoint-every", "1"});
-  Words killed = small(broken, more, model);
-  killed.insert(killed.end(), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
+  const Words killed =
+      with(small(broken, more, model), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
   EXPECT_NE(run_trainer(4, killed).status, 0);
   train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
   const ChildResult runs = run_trainer({"diff", whole, broken});
@@ -239,29 +233,10 @@ layer = [
 )";
   train(2, small(first, {}, model), {});
   const auto recipe = [&](const std::string& out, const Words& more) {
-    Words words{"--data",
-                "synthetic:300x1x12x12:4",
-                "--init-from",
-                first,
-                "--new-head",
-                "--freeze",
-                "stem*,late*",
-                "--lr-factors",
-                "head=3",
-                "--weight-decay",
-                "0.01",
-                "--parts",
-                "4",
-                "--epochs",
-                "2",
-                "--batch-size",
-                "64",
-                "--digest-every",
-                "1",
-                "--out",
-                out};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    const Words words = words_of(
+        "--data synthetic:300x1x12x12:4 --new-head --freeze stem*,late* --lr-factors head=3 --weight-decay 0.01 "
+        "--parts 4 --epochs 2 --batch-size 64 --digest-every 1");
+    return with(with(words, {"--init-from", first, "--out", out}), more);
   };
   const ChildResult alone = train(1, recipe(whole, {}), {});
   EXPECT_EQ(count(alone.err, "newly initialized: head/weight, head/bias\n"), 1) << alone.err;
