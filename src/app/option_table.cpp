@@ -151,7 +151,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"steps", training, "stop after N steps of the --epochs schedule; 0: after all epochs", changeable,
        whole(c.steps, 0, kMany)},
       {"batch-norm", training,
-       "in training, batch norm takes the statistics of each part, or global: of all parts of the batch", fixed,
+       "batch norm in training: part (with each part's statistics) or global (with those of the whole batch)", fixed,
        one_of(c.batch_norm)},
       {"batch-size", training, "global batch size: samples per step over all ranks", fixed,
        whole(c.batch_size, 1, kMany)},
@@ -159,7 +159,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
        number<double>(
            c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
       {"class-weights", training,
-       "weights of the classes in the training loss: none, auto (the inverse of their samples) or a list of all", fixed,
+       "class weights in the training loss: none, auto (inverse to the class sizes) or one number per class", fixed,
        text(c.class_weights)},
   };
 }
@@ -186,13 +186,13 @@ std::vector<RunOption> optimizer_options(RunConfig& c) {
        parsed(c.lr_factors)},
       {"decay-factors", training, "factors of the weight decay by parameter or layer (*/bias=0.5)", fixed,
        parsed(c.decay_factors)},
-      {"freeze", training, "layers that are not trained (stem*,layer1*); their batch norms use the running statistics",
+      {"freeze", training, "layers that are not trained (stem*,stage1*); their batch norms use the running statistics",
        fixed, text(c.freeze)},
       {"ema", training, "decay per step of an average of the weights, which is evaluated and kept; 0: none", fixed,
        real(c.average.decay)},
       {"lookahead", training,
-       "average the weights every N steps, with a decay that grows to that of --ema, and go on from the average; 0: "
-       "off",
+       "average the weights every N steps, with a decay that grows to that of --ema, and continue from the average; "
+       "0: off",
        fixed, whole(c.average.lookahead, 0, kMillion)},
       {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, real(c.optimizer.clip_norm)},
       {"schedule", training, "learning rate schedule: constant, step, cosine or linear", fixed,
@@ -278,8 +278,8 @@ std::vector<RunOption> watching_options(RunConfig& c) {
       {"test-every", logging, "evaluate after every N epochs and the last; 0: never", changeable,
        whole(c.test_every, 0, kMany)},
       {"views", logging,
-       "views of a test image whose mean logits count: none, flip (with its mirror image), shifts (also moved by a "
-       "pixel)",
+       "average the logits over views of a test image: none, flip (adds its mirror image), shifts (also adds images "
+       "moved by a pixel)",
        changeable, one_of(c.views)},
       {"stop-at-accuracy", logging, "end the run after the first evaluation with this accuracy; 0: off", changeable,
        number<double>(

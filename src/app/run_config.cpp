@@ -1,6 +1,7 @@
 #include "run_config.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/data/part_map.hpp"
 
 #include "output.hpp"
@@ -51,19 +52,11 @@ std::optional<double> seconds_in(const std::string& text) {
   return std::nullopt;
 }
 
-// "3,3,2": integers of 1 or more; empty for any other text.
-std::optional<std::vector<int>> read_list(const std::string& text) {
-  std::vector<int> numbers;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    int number = 0;
-    const auto [rest, status] = std::from_chars(at, end, number);
-    if (status != std::errc{} || number < 1 || (rest != end && *rest != ',')) return std::nullopt;
-    numbers.push_back(number);
-    if (rest == end) return numbers;
-    at = rest + 1;
-  }
+// "3,3,2": integers of 1 or more; none for any other text.
+std::vector<int> parse_positive(const std::string& text) {
+  auto numbers = parse_numbers<int>(text).value_or(std::vector<int>{});
+  if (std::ranges::any_of(numbers, [](int number) { return number < 1; })) numbers.clear();
+  return numbers;
 }
 
 LrPlan lr_plan(const RunConfig& config) {
@@ -129,9 +122,9 @@ double parse_time_limit(const std::string& text) {
 PartMapOptions parse_part_map(const std::string& text) {
   if (text == "even") return {};
   if (text == "auto") return {.balanced = true};
-  const auto counts = read_list(text);
-  if (counts && std::accumulate(counts->begin(), counts->end(), std::int64_t{0}) <= kMaxParts) {
-    return {.parts_by_rank = *counts};
+  const std::vector<int> counts = parse_positive(text);
+  if (!counts.empty() && std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) <= kMaxParts) {
+    return {.parts_by_rank = counts};
   }
   throw Error(ErrorSource::usage,
               fmt::format("--part-map {}: give even, auto or each rank's number of parts, at most {} in all, for "
@@ -146,9 +139,9 @@ std::vector<int> parse_counts(std::string_view option, const std::string& text, 
     counts.push_back(all);
     return counts;
   }
-  const auto counts = read_list(text);
-  const bool is_ascending = counts && std::ranges::adjacent_find(*counts, std::greater_equal<>()) == counts->end();
-  if (is_ascending && counts->back() <= all) return *counts;
+  std::vector<int> counts = parse_positive(text);
+  const bool is_ascending = std::ranges::adjacent_find(counts, std::greater_equal<>()) == counts.end();
+  if (!counts.empty() && is_ascending && counts.back() <= all) return counts;
   throw Error(ErrorSource::usage,
               fmt::format("--{} {}: give ascending counts of 1 to {}, for example 1,2,4", option, text, all));
 }

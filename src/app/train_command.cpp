@@ -252,10 +252,11 @@ void TrainRun::inject_faults() {
   std::vector<std::string> layers;
   for (const NetworkLayer& layer : assembly_.network->layers()) layers.push_back(layer.name);
   run_or_throw_on_all(world_, [&] {
+    const Replica& replica = trainer_->replica();
     faults = plan_faults(assembly_.config.rehearse, {.ranks = world_.size(),
                                                      .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
-                                                     .buckets = std::ssize(trainer_->replica().bucket_ends()),
-                                                     .tensors = trainer_->replica().local_tensors(),
+                                                     .buckets = std::ranges::count(replica.exchanged_buckets(), true),
+                                                     .tensors = replica.local_tensors(),
                                                      .layers = layers});
   });
   for (const Fault& fault : faults) {

@@ -38,33 +38,38 @@ bool is_control(std::string_view character) {
   return low == 0x0E || low == 0x0F || (low >= 0x28 && low <= 0x2E) || (low >= 0x66 && low <= 0x69);
 }
 
-constexpr std::ptrdiff_t kMaxBrackets = 64;  // per file
+constexpr std::ptrdiff_t kMaxDepth = 64;
 constexpr std::ptrdiff_t kMaxDotsPerLine = 128;
-constexpr std::string_view kHeaderCharacters =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[] \t\r";
 
-std::ptrdiff_t brackets_in(std::string_view line_text) {
-  const auto opened = std::ranges::count(line_text, '[') + std::ranges::count(line_text, '{');
-  const bool is_header = opened <= 2 && opened == std::ranges::count(line_text, ']') && line_text.starts_with('[') &&
-                         line_text.find_first_not_of(kHeaderCharacters) == line_text.npos;
-  return is_header ? 0 : opened;
-}
+// A line's text without strings and comments, and the rest, from a quote on that does not end on the line.
+struct SplitLine {
+  std::string plain;
+  std::string_view rest{};
+};
 
-// The line with its string literals emptied. Text after a # or an unterminated quote is kept.
-std::string without_strings(std::string_view line) {
-  std::string rest;
+SplitLine split_at_strings(std::string_view line) {
+  std::string plain;
   while (true) {
     const std::size_t begin = line.find_first_of("\"'#");
-    rest += line.substr(0, begin);
-    if (begin == line.npos) return rest;
+    plain += line.substr(0, begin);
+    if (begin == line.npos || line[begin] == '#') return {plain};
     const char quote = line[begin];
     std::size_t end = begin + 1;
     while (end < line.size() && line[end] != quote) end += quote == '"' && line[end] == '\\' ? 2 : 1;
-    if (quote == '#' || end >= line.size()) return rest.append(line.substr(begin));
-    rest += "\"\"";
+    if (end >= line.size()) return {plain, line.substr(begin)};
+    plain += "\"\"";
     line.remove_prefix(end + 1);
   }
 }
+
+bool is_header(std::string_view line) {
+  constexpr std::string_view kCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[] \t\r";
+  const auto opened = std::ranges::count(line, '[');
+  return opened <= 2 && opened == std::ranges::count(line, ']') && line.starts_with('[') &&
+         line.find_first_not_of(kCharacters) == line.npos;
+}
+
+bool opens(char c) { return c == '[' || c == '{'; }
 
 }  // namespace
 
@@ -93,17 +98,23 @@ bool is_utf8(std::string_view text) {
 }
 
 std::optional<TomlProblem> find_toml_problem(std::string_view text) {
-  std::ptrdiff_t brackets = 0;
+  std::ptrdiff_t depth = 0;
   const bool has_multi_line_strings = text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
   for (std::int64_t line = 1; !text.empty(); ++line) {
     std::string_view line_text = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line_text.size() + 1, text.size()));
     if (!is_utf8(line_text)) return TomlProblem{line, "this line is not valid UTF-8: save the file as UTF-8"};
     line_text.remove_prefix(std::min(line_text.find_first_not_of(" \t"), line_text.size()));
-    if (line_text.starts_with('#')) continue;
-    const std::string nesting = has_multi_line_strings ? std::string(line_text) : without_strings(line_text);
-    brackets += brackets_in(nesting);
-    if (brackets > kMaxBrackets || std::ranges::count(nesting, '.') > kMaxDotsPerLine) {
+    const bool may_be_in_string = has_multi_line_strings && !is_header(line_text);
+    const auto [plain, rest] = may_be_in_string ? SplitLine{"", line_text} : split_at_strings(line_text);
+    std::ptrdiff_t deepest = depth;
+    for (const char c : plain) {
+      if (opens(c)) deepest = std::max(deepest, ++depth);
+      if (c == ']' || c == '}') depth = std::max<std::ptrdiff_t>(0, depth - 1);
+    }
+    depth += std::ranges::count_if(rest, opens);  // what closes there may be in a string
+    const auto dots = std::ranges::count(plain, '.') + std::ranges::count(rest, '.');
+    if (std::max(deepest, depth) > kMaxDepth || dots > kMaxDotsPerLine) {
       return TomlProblem{line, "this is nested too deeply: write one 'name = value' per line"};
     }
   }

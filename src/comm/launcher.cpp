@@ -1,10 +1,9 @@
 #include "tutti/comm/launcher.hpp"
 
-#include <charconv>
+#include "tutti/base/text.hpp"
+
 #include <cstdlib>
 #include <initializer_list>
-#include <string_view>
-#include <system_error>
 
 namespace tutti {
 namespace {
@@ -12,11 +11,8 @@ namespace {
 std::optional<int> number_in_environment(const char* name) {
   const char* const found = std::getenv(name);
   if (found == nullptr) return std::nullopt;
-  const std::string_view text(found);
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
+  const auto number = parse_number<int>(found);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 // List the most specific variable first: mpirun inside a Slurm step does not unset the step's variables.

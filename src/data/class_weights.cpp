@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/data/dataset.hpp"
 
 #include "sources.hpp"
@@ -6,9 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <system_error>
+#include <vector>
 
 namespace tutti {
 
@@ -26,14 +26,8 @@ std::vector<double> class_weights(const std::string& text, const Dataset& data) 
     std::ranges::transform(samples, std::back_inserter(weights),
                            [](std::int64_t n) { return n > 0 ? 1.0 / static_cast<double>(n) : 0; });
   } else {
-    const char* const end = text.data() + text.size();
-    for (const char* at = text.data(); at <= end;) {
-      const auto [rest, status] = std::from_chars(at, end, weights.emplace_back());
-      const bool ends = rest == end || *rest == ',';
-      const bool is_weight = status == std::errc{} && ends && weights.back() >= 0 && std::isfinite(weights.back());
-      if (!is_weight) weights.clear();
-      at = is_weight ? rest + 1 : end + 1;
-    }
+    weights = parse_numbers<double>(text).value_or(std::vector<double>{});
+    if (!std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); })) weights.clear();
   }
   double sum = 0;
   for (std::size_t i = 0; i < weights.size() && weights.size() == samples.size(); ++i) {

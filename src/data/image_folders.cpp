@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -130,18 +129,12 @@ bool is_header(const Row& row, const ImageIndex& index) {
          index.find(row.fields.front()).empty();
 }
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::vector<std::string> class_names_of(const std::map<std::string, std::int32_t>& labels) {
   std::vector<std::string> names;
   for (const auto& [name, label] : labels) names.push_back(name);
-  if (std::ranges::all_of(names, [](const std::string& name) { return whole_number(name).has_value(); })) {
-    std::ranges::stable_sort(names, {}, [](const std::string& name) { return *whole_number(name); });
+  const auto number_in = [](const std::string& name) { return parse_number<std::int64_t>(name); };
+  if (std::ranges::all_of(names, [&](const std::string& name) { return number_in(name).has_value(); })) {
+    std::ranges::stable_sort(names, {}, [&](const std::string& name) { return *number_in(name); });
   }
   return names;
 }

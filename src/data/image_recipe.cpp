@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 
 #include "sources.hpp"
 
@@ -10,11 +11,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <set>
-#include <system_error>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -33,25 +34,10 @@ Shape image_shape(const RecipeRequest& request, const DatasetInfo& data) {
   return data.image;
 }
 
-template <class Number>
-bool parse_number(std::string_view text, Number& number) {
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc{} && rest == text.data() + text.size();
-}
-
 // One comma-separated number per channel, or one number for all channels. Empty if the text is neither.
-std::vector<double> parse_channels(std::string_view text, std::size_t channels) {
-  std::vector<double> values;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    double value = 0;
-    const auto [rest, status] = std::from_chars(at, end, value);
-    if (status != std::errc{} || !std::isfinite(value) || (rest != end && *rest != ',')) return {};
-    values.push_back(value);
-    if (rest == end) break;
-    at = rest + 1;
-  }
+std::vector<double> parse_channels(const std::string& text, std::size_t channels) {
+  auto values = parse_numbers<double>(text).value_or(std::vector<double>{});
+  if (!std::ranges::all_of(values, [](double value) { return std::isfinite(value); })) return {};
   if (values.size() == 1) values.resize(channels, values.front());
   return values.size() == channels ? values : std::vector<double>{};
 }
@@ -60,8 +46,8 @@ ChannelStatistics parse_statistics(const std::string& text, std::size_t channels
   const std::size_t slash = text.find('/');
   ChannelStatistics statistics;
   if (slash != std::string::npos) {
-    statistics.mean = parse_channels(std::string_view(text).substr(0, slash), channels);
-    statistics.deviation = parse_channels(std::string_view(text).substr(slash + 1), channels);
+    statistics.mean = parse_channels(text.substr(0, slash), channels);
+    statistics.deviation = parse_channels(text.substr(slash + 1), channels);
   }
   if (statistics.mean.empty() || statistics.deviation.empty()) {
     throw Error(
@@ -100,11 +86,11 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
 
 Augment parse_augment(const std::string& text) {
   Augment augment;
-  std::set<std::string_view> steps;
-  const auto take = [&](std::string_view word) {
+  std::set<std::string> steps;
+  const auto take = [&](const std::string& word) {
     const std::size_t colon = word.find(':');
-    const std::string_view name = word.substr(0, colon);
-    const std::string_view number = colon == std::string_view::npos ? "" : word.substr(colon + 1);
+    const std::string name = word.substr(0, colon);
+    const std::string number = colon == std::string::npos ? "" : word.substr(colon + 1);
     const auto crop = value_named<Crop>(name);
     const bool is_flip = name == "flip" || name == "alternate-flip";
     double* const amount = name == "erase"    ? &augment.erase
@@ -115,25 +101,23 @@ Augment parse_augment(const std::string& text) {
     if (is_flip) augment.flip = name == "flip" ? Flip::random : Flip::alternate;
     if (crop) augment.crop = *crop;
     if (crop && augment.flip == Flip::none) augment.flip = Augment(*crop).flip;
-    if (crop == Crop::shift) return is_new && parse_number(number, augment.shift) && augment.shift > 0;
+    if (crop == Crop::shift) {
+      augment.shift = parse_number<std::int64_t>(number).value_or(0);
+      return is_new && augment.shift > 0;
+    }
     if (amount != nullptr) {
-      return is_new && parse_number(number, *amount) && *amount >= 0.001 && *amount <= (name == "erase" ? 1 : 1000);
+      *amount = parse_number<double>(number).value_or(0);
+      return is_new && *amount >= 0.001 && *amount <= (name == "erase" ? 1 : 1000);
     }
     augment.trivial = augment.trivial || name == "trivial";
-    return is_new && (crop || is_flip || name == "trivial") && colon == std::string_view::npos;
+    return is_new && (crop || is_flip || name == "trivial") && colon == std::string::npos;
   };
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (!take(std::string_view(text).substr(begin, end - begin))) {
-      throw Error(ErrorSource::usage,
-                  fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, "
-                              "pad-crop-flip, resized-crop or shift:N; flip or alternate-flip; trivial; erase:P; "
-                              "mixup:A; cutmix:A",
-                              text));
-    }
-    begin = end + 1;
-  }
-  return augment;
+  const std::vector<std::string> words = split(text, ',');
+  if (!words.empty() && std::ranges::all_of(words, take)) return augment;
+  throw Error(ErrorSource::usage,
+              fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, pad-crop-flip, "
+                          "resized-crop or shift:N; flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A",
+                          text));
 }
 
 ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {

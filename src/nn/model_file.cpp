@@ -296,7 +296,7 @@ NetworkSpec read_network(const toml::value& root) {
   network.name = keys.text("name");
   network.initializer = keys.name_or_none<Initializer>("init", "initializer").value_or(network.initializer);
   const toml::value& layers = keys.required("layer");
-  if (!layers.is_array()) refuse(layers, "layers are written as [[layer]], one table each");
+  if (!layers.is_array()) refuse(layers, "layer is a list, with {name = ..., type = ...} for each layer");
   std::set<std::string> names;
   for (const toml::value& layer : layers.as_array()) {
     network.layers.push_back(read_layer(layer, network.layers.size() + 1, names));

@@ -229,6 +229,8 @@ void Network::find_backward() {
     const auto changes = [this](int slice) { return !layout_.slice(slice).frozen; };
     layer.has_backward =
         std::ranges::any_of(layer.parameters, changes) || has_gradient(layer.from) || has_gradient(layer.residual_from);
+    if (layer.has_backward) continue;
+    for (const int slice : layer.parameters) layout_.remove_gradient(slice);
   }
   if (layers_.back().has_backward) return;
   throw Error(ErrorSource::usage, fmt::format("all layers of {} are frozen: leave one to train", spec_.name));

@@ -1,6 +1,7 @@
 #include "tutti/storage/atomic_file.hpp"
 
 #include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -73,11 +73,8 @@ std::string resolve_links(std::string path) {
 Descriptor duplicate_of(const std::string& path) {
   std::error_code unseen;
   if (!is_link_of_proc(path) || !std::filesystem::equivalent(folder_of(path), "/proc/self/fd", unseen)) return {};
-  const std::string name = path.substr(path.rfind('/') + 1);
-  int number = -1;
-  const auto [rest, status] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (status != std::errc{} || rest != name.data() + name.size()) return {};
-  return Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+  const auto number = parse_number<int>(path.substr(path.rfind('/') + 1));
+  return number ? Descriptor(::fcntl(*number, F_DUPFD_CLOEXEC, 0)) : Descriptor{};
 }
 
 // Fails at once, instead of blocking, for a pipe without a reader.

@@ -49,10 +49,22 @@ void append(std::vector<IndexRange>& ranges, IndexRange range) {
 }  // namespace
 
 std::vector<std::int64_t> make_buckets(const ParameterLayout& layout, std::size_t bucket_bytes) {
+  const auto is_large = [&](IndexRange range) {
+    return static_cast<std::size_t>(range.size()) * sizeof(float) >= bucket_bytes;
+  };
+  const std::vector<std::int64_t> slice_ends = layout.slice_ends();
+  std::vector<IndexRange> without_gradient;
+  for (std::size_t i = 0; i < slice_ends.size(); ++i) {
+    const ParameterSlice& slice = layout.slices()[i];
+    if (!slice.has_gradient) append(without_gradient, {slice.offset, slice_ends[i]});
+  }
+  std::erase_if(without_gradient, [&](IndexRange range) { return !is_large(range); });
   std::vector<std::int64_t> ends;
   std::int64_t begin = 0;
-  for (const std::int64_t end : layout.slice_ends()) {
-    if (end == layout.block_elements() || static_cast<std::size_t>(end - begin) * sizeof(float) >= bucket_bytes) {
+  for (const std::int64_t end : slice_ends) {
+    const auto is_at_end = [&](IndexRange range) { return range.begin == end || range.end == end; };
+    const bool is_border = std::ranges::any_of(without_gradient, is_at_end);
+    if (end == layout.block_elements() || is_large({begin, end}) || is_border) {
       ends.push_back(end);
       begin = end;
     }
@@ -65,6 +77,9 @@ Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<s
     : owners_(owners), ends_(std::move(bucket_ends)) {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const IndexRange whole = bucket(i);
+    is_exchanged_.push_back(std::ranges::any_of(layout.slices(), [&](const ParameterSlice& slice) {
+      return slice.has_gradient && slice.offset >= whole.begin && slice.offset < whole.end;
+    }));
     const auto& bounds = bounds_.emplace_back(shard_bounds(owners, layout, whole, position.size));
     const auto rank = static_cast<std::size_t>(position.rank);
     append(owned_,
@@ -105,6 +120,7 @@ std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRa
 void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream) {
   if (ownership.owners() == Owners::all) return;
   for (std::size_t bucket = 0; bucket < ownership.bucket_ends().size(); ++bucket) {
+    if (!ownership.is_exchanged(bucket)) continue;
     const Tensor values = elements_of(block, ownership.bucket(bucket));
     if (ownership.owners() == Owners::root) {
       communicator.broadcast(values, stream);
@@ -141,6 +157,7 @@ void GradientExchange::start_ready_buckets(std::int64_t final_elements, Stream& 
 }
 
 void GradientExchange::start(std::size_t bucket, Stream& stream) {
+  if (!ownership_.is_exchanged(bucket)) return;
   const IndexRange range = ownership_.bucket(bucket);
   const Tensor gradients = elements_of(gradients_, range);
   const Owners owners = ownership_.owners();

@@ -23,7 +23,7 @@ struct RankPosition {
 };
 
 // The end of each bucket, in elements. A bucket is made of whole slices, at least bucket_bytes of f32; the last may be
-// smaller.
+// smaller. Slices in a row that have no gradient have buckets of their own if they are that large.
 std::vector<std::int64_t> make_buckets(const ParameterLayout& layout, std::size_t bucket_bytes);
 
 // A range of elements that this rank owns.
@@ -42,6 +42,9 @@ class Ownership {
   Owners owners() const noexcept { return owners_; }
   const std::vector<std::int64_t>& bucket_ends() const noexcept { return ends_; }
   IndexRange bucket(std::size_t index) const { return {index == 0 ? 0 : ends_[index - 1], ends_[index]}; }
+  // Whether the bucket has a slice with a gradient. The others are neither summed nor gathered.
+  bool is_exchanged(std::size_t bucket) const { return is_exchanged_.at(bucket); }
+  const std::vector<bool>& exchanged() const noexcept { return is_exchanged_; }
   // ReduceScatterGather::bounds of a bucket, from its first element. If each rank owns a shard, they are borders of the
   // blocks of kNormBlock elements, so that each owner can sum the squares of its blocks; otherwise shards are equal up
   // to a cache line.
@@ -54,6 +57,7 @@ class Ownership {
  private:
   Owners owners_;
   std::vector<std::int64_t> ends_;
+  std::vector<bool> is_exchanged_;
   std::vector<std::vector<std::int64_t>> bounds_;
   std::vector<IndexRange> owned_;
 };

@@ -2,32 +2,23 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/portable_math.hpp"
+#include "tutti/base/text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 namespace tutti {
 
 std::vector<std::int64_t> parse_lr_period(const std::string& text) {
-  std::vector<std::int64_t> epochs;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); !text.empty();) {
-    std::int64_t epoch = 0;
-    const auto [rest, status] = std::from_chars(at, end, epoch);
-    const bool ascending = epoch > (epochs.empty() ? 0 : epochs.back());
-    if (status != std::errc{} || !ascending || (rest != end && *rest != ',')) {
-      throw Error(ErrorSource::usage,
-                  fmt::format("--lr-period {}: give a number of epochs (10), or ascending epochs (30,60,80)", text));
-    }
-    epochs.push_back(epoch);
-    if (rest == end) break;
-    at = rest + 1;
-  }
-  return epochs;
+  auto epochs = parse_numbers<std::int64_t>(text);
+  const bool is_ascending = epochs && std::ranges::adjacent_find(*epochs, std::greater_equal<>()) == epochs->end();
+  if (is_ascending && (epochs->empty() || epochs->front() > 0)) return *std::move(epochs);
+  throw Error(ErrorSource::usage,
+              fmt::format("--lr-period {}: give a number of epochs (10), or ascending epochs (30,60,80)", text));
 }
 
 void validate(const LrPlan& plan) {

@@ -321,6 +321,8 @@ bool Replica::gathers_weights() const { return ownership_->owners() != Owners::a
 
 const std::vector<std::int64_t>& Replica::bucket_ends() const { return ownership_->bucket_ends(); }
 
+const std::vector<bool>& Replica::exchanged_buckets() const { return ownership_->exchanged(); }
+
 double Replica::owned_fraction() const {
   std::int64_t elements = 0;
   for (const IndexRange& own : ownership_->owned()) elements += own.size();

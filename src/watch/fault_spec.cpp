@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -87,19 +86,17 @@ std::string_view take_until(std::string_view& text, char mark) {
 
 // `word` is the whole field, for messages.
 template <class Number>
-Number parse_number(std::string_view word, std::string_view text, Number low, Number high, const std::string& wanted) {
-  Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status != std::errc{} || rest != end || !(number >= low && number <= high)) refuse(word, wanted);
-  return number;
+Number number_in(std::string_view word, std::string_view text, Number low, Number high, const std::string& wanted) {
+  const auto number = parse_number<Number>(text);
+  if (!number || !(*number >= low && *number <= high)) refuse(word, wanted);
+  return *number;
 }
 
 void read_steps(Fault& fault, std::string_view word, std::string_view value) {
   const std::string wanted = "give a step (17) or a range of steps (5-9)";
   const bool is_range = value.find('-') != value.npos;
-  fault.first_step = fault.last_step = parse_number(word, take_until(value, '-'), std::int64_t{1}, kMaxNumber, wanted);
-  if (is_range) fault.last_step = parse_number(word, value, fault.first_step, kMaxNumber, wanted);
+  fault.first_step = fault.last_step = number_in(word, take_until(value, '-'), std::int64_t{1}, kMaxNumber, wanted);
+  if (is_range) fault.last_step = number_in(word, value, fault.first_step, kMaxNumber, wanted);
 }
 
 // The enumerator with this name, if it is one of the names.
@@ -113,9 +110,9 @@ Enum named(std::string_view word, std::string_view name, const std::array<std::s
 
 void read_field(Request& request, std::string_view word, std::string_view key, std::string_view value) {
   const auto number = [&](auto low, auto high) {
-    return parse_number(word, value, low, high, fmt::format("give {} to {}", low, high));
+    return number_in(word, value, low, high, fmt::format("give {} to {}", low, high));
   };
-  const auto positive = [&](double max) { return parse_number(word, value, 1e-9, max, "give a number above 0"); };
+  const auto positive = [&](double max) { return number_in(word, value, 1e-9, max, "give a number above 0"); };
   const auto text = [&] {
     if (value.empty()) refuse(word, "give a name");
     return std::string(value);

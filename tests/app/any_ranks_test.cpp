@@ -235,7 +235,7 @@ layer = [
   const auto recipe = [&](const std::string& out, const Words& more) {
     const Words words = words_of(
         "--data synthetic:300x1x12x12:4 --new-head --freeze stem*,late* --lr-factors head=3 --weight-decay 0.01 "
-        "--parts 4 --epochs 2 --batch-size 64 --digest-every 1");
+        "--parts 4 --shard-optimizer --bucket-mib 0.0001 --epochs 2 --batch-size 64 --digest-every 1");
     return with(with(words, {"--init-from", first, "--out", out}), more);
   };
   const ChildResult alone = train(1, recipe(whole, {}), {});

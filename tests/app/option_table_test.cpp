@@ -187,6 +187,14 @@ TEST(ConfigFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
             "run.toml:4:");
 }
 
+TEST(ConfigFile, MayHaveAnyNumberOfBracketsThatAreClosed) {
+  std::string list = "[";
+  for (int i = 0; i < 1000; ++i) list += "{a = [1]}, # [\n ";
+  EXPECT_EQ(refusal("data = " + list + "]\n").find("nested"), std::string::npos) << refusal("data = " + list + "]\n");
+  EXPECT_NE(refusal("data = " + list + list + std::string(64, '[')).find("nested"), std::string::npos);
+  EXPECT_NE(refusal("out = \"\"\"]]\"\"\"\ndata = " + list + "]").find("nested"), std::string::npos);
+}
+
 TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   const std::string text = "out = \"" + std::string(1000, '.') + "\\\"" + std::string(1000, '[') + "\"\nnormalize = '" +
                            std::string(1000, '{') + "' # \"a\nlr = 0.5\n";
@@ -194,9 +202,9 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   EXPECT_EQ(config.out, std::string(1000, '.') + "\"" + std::string(1000, '['));
   EXPECT_EQ(config.rate.base, 0.5);
   const std::string deep(200'000, '[');
-  for (const std::string& hidden :
-       {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'", "# \"\ndata = " + deep + "\"",
-        "out = '''\n'\ndata = '''\nout = " + deep + "'", "out = \"\"\"\n\"\"\"\ndata = " + deep}) {
+  for (const std::string& hidden : {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'",
+                                    "# \"\ndata = " + deep + "\"", "out = '''\n'\ndata = '''\nout = " + deep + "'",
+                                    "out = \"\"\"\n\"\"\"\ndata = " + deep, "data = [\"\"\"\n# \"\"\", " + deep}) {
     EXPECT_NE(refusal(hidden).find("this is nested too deeply"), std::string::npos) << hidden.substr(0, 20);
   }
 }

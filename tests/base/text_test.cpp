@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,15 @@ namespace {
 
 TEST(Split, GivesTheWordsWithoutTheSpacesAroundThem) {
   EXPECT_EQ(split(" stem*, layer1 ,,two words,", ','), (std::vector<std::string>{"stem*", "layer1", "", "two words"}));
+}
+
+TEST(Numbers, AreParsedWhole) {
+  EXPECT_EQ(parse_number<int>("17"), 17);
+  EXPECT_EQ(parse_number<double>("-0.5"), -0.5);
+  for (const char* wrong : {"", "17 ", "1.5", "99999999999", "x"}) EXPECT_EQ(parse_number<int>(wrong), std::nullopt);
+  EXPECT_EQ(parse_numbers<int>("3, 3,2"), (std::vector<int>{3, 3, 2}));
+  EXPECT_EQ(parse_numbers<int>(""), std::vector<int>{});
+  for (const char* wrong : {",", "3,", "3,,2", "3;2", "3 2"}) EXPECT_EQ(parse_numbers<int>(wrong), std::nullopt);
 }
 
 TEST(Utf8, IsPrintedWithoutControlCodes) {

@@ -69,6 +69,12 @@ class Simulation(unittest.TestCase):
         self.assertAlmostEqual(2, seconds(two_layers(1, 1, **half), 2))
         self.assertGreater(seconds(two_layers(1, 1, **half, helper_thread=False), 2), 2 + WIRE / 4)
 
+    def test_leaves_out_buckets_that_are_not_exchanged(self):
+        first = two_layers(0.4, 0, bucket_ends=[1000])
+        both = two_layers(0.4, 0, bucket_ends=[1000, ELEMENTS], exchanged=[True, False])
+        for exchange in ("ring", "exact", "sharded", "central"):
+            self.assertEqual(seconds(first, 3, exchange), seconds(both, 3, exchange))
+
     def test_lets_a_central_server_pay_for_every_rank(self):
         exposed = [point(two_layers(), ranks, "central")["exposed_seconds"] for ranks in (2, 3, 8, 9)]
         self.assertAlmostEqual(2 * WIRE, exposed[1] - exposed[0], delta=2e-3)
@@ -149,6 +155,7 @@ class Words(unittest.TestCase):
         for change, words in (({"bucket_ends": [-1, 5]}, '"bucket_ends"/0 must be a number from 1'),
                               ({"bucket_ends": [5, 5]}, '"bucket_ends" must ascend'),
                               ({"bucket_ends": [1e30]}, "must be a whole number"),
+                              ({"exchanged": [True]}, '"exchanged" must have a value for each bucket'),
                               ({"bucket_ends": [ELEMENTS + 1]}, '"compute" ends with 1048576 elements'),
                               ({"compute": [profile(0, 1, 1)]}, '"compute"/0/"images" must be a number from 1'),
                               ({"compute": []}, '"compute" must be a list of one value at least'),

@@ -86,7 +86,8 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
       "net.toml:7: 'ones' is no initializer: it is one of normal, xavier, kaiming, uniform, dirac, zero, whitening");
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 1\nfrozen = [\"weights\"]\n"),
             "net.toml:7: 'weights' is no kind of parameters: it is one of weight, bias, scale, shift, mean, variance");
-  EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");
+  EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"),
+            "net.toml:2: layer is a list, with {name = ..., type = ...} for each layer");
 }
 
 TEST(ModelFile, ConnectsLayersByName) {

@@ -156,10 +156,10 @@ def png(pixels: bytes, width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-def make_home(home: pathlib.Path) -> None:
-    """Makes a data set of idx files and a folder of photographs."""
+def make_data(folder: pathlib.Path) -> None:
+    """Makes a data set of idx files, and photographs in the home folder."""
     source = random.Random(1)
-    clothes = home / "data/fashion-mnist"
+    clothes = folder / "data/fashion-mnist"
     clothes.mkdir(parents=True)
     for name, samples in (("train", 600), ("t10k", 200)):
         (clothes / f"{name}-images-idx3-ubyte.gz").write_bytes(
@@ -167,10 +167,10 @@ def make_home(home: pathlib.Path) -> None:
         (clothes / f"{name}-labels-idx1-ubyte.gz").write_bytes(
             idx(0x801, [samples], bytes(i % 10 for i in range(samples))))
     for name in ("cats", "dogs"):
-        folder = home / "photos" / name
-        folder.mkdir(parents=True)
+        photos = folder / "home/photos" / name
+        photos.mkdir(parents=True)
         for number in range(40):
-            (folder / f"{number}.png").write_bytes(png(source.randbytes(80 * 72 * 3), 80, 72))
+            (photos / f"{number}.png").write_bytes(png(source.randbytes(80 * 72 * 3), 80, 72))
 
 
 def make_checkout(folder: pathlib.Path, options: argparse.Namespace) -> dict[str, str]:
@@ -184,7 +184,7 @@ def make_checkout(folder: pathlib.Path, options: argparse.Namespace) -> dict[str
     mpirun = programs / "mpirun"  # no link: MPICH's launcher looks for its parts in the folder of its name
     mpirun.write_text(f'#!/bin/sh\nexec {shlex.quote(options.mpiexec)} "$@"\n', encoding="utf-8")
     mpirun.chmod(0o755)
-    make_home(folder / "home")
+    make_data(folder)
     return os.environ | {"HOME": str(folder / "home"), "PATH": f"{programs}:{os.environ['PATH']}",
                          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                          "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",

@@ -96,6 +96,18 @@ TEST_F(GradientExchangeTest, StartsABucketAsSoonAsItsLastGradientIsFinal) {
   EXPECT_EQ(communicator->finished, 1);
 }
 
+TEST_F(GradientExchangeTest, LeavesOutLargeRunsOfSlicesWithoutGradients) {
+  for (const int slice : {1, 2}) layout.remove_gradient(slice);
+  EXPECT_EQ(owned_by_everyone(129 * sizeof(float)).bucket_ends(), (std::vector<std::int64_t>{144, 208}));
+  const Ownership own = owned_by_everyone(128 * sizeof(float));
+  EXPECT_EQ(own.bucket_ends(), (std::vector<std::int64_t>{16, 144, 208}));
+  GradientExchange sync(*communicator, own, {.gradients = gradients});
+  sync.start_ready_buckets(layout.block_elements(), stream);
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {144, 208}}));
+  sync.finish(stream);
+  EXPECT_EQ(communicator->finished, 1);
+}
+
 TEST_F(GradientExchangeTest, RestartsWithEveryStep) {
   const Ownership own = owned_by_everyone(1 << 20);
   GradientExchange sync(*communicator, own, {.gradients = gradients});

@@ -1,10 +1,13 @@
 #pragma once
-// UTF-8 text: validation, lower case, escaping for terminals, and checks before toml11 parses a file.
+// Text: lists and numbers, validation of UTF-8, lower case, escaping for terminals, and checks before toml11 parses a
+// file.
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace tutti {
@@ -19,6 +22,28 @@ std::string_view trimmed(std::string_view text);
 // The trimmed words between the separators; a text that ends with one has no empty word after it.
 std::vector<std::string> split(const std::string& text, char separator);
 
+// Empty if the text is not one number, or one that the type cannot hold.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Numbers separated by commas; empty if a word between them is not a number.
+template <class Number>
+std::optional<std::vector<Number>> parse_numbers(const std::string& text) {
+  std::vector<Number> numbers;
+  if (text.ends_with(',')) return std::nullopt;
+  for (const std::string& word : split(text, ',')) {
+    const auto number = parse_number<Number>(word);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 // Returns the text with control characters, marks that change the writing direction and invalid bytes escaped as \x1b,
 // so that a name from a file cannot move the cursor or forge a line. The characters in `kept` are not escaped.
 std::string printable(std::string_view text, std::string_view kept = {});
@@ -29,9 +54,9 @@ struct TomlProblem {
 };
 
 // Finds text that toml11 must not be given: it follows nested values by recursion until the stack ends, takes quadratic
-// time for dotted keys, and version 3 reads beyond its buffer if a text is not UTF-8. More brackets or dots than any
-// sensible file has count as nested too deeply, except those in comments, in strings (unless the file has multi-line
-// strings) and in headers such as [[layer]].
+// time for dotted keys, and version 3 reads beyond its buffer if a text is not UTF-8. If the file has multi-line
+// strings, brackets in strings and comments count as nested, too, and closing ones count only in headers such as
+// [[layer]].
 std::optional<TomlProblem> find_toml_problem(std::string_view text);
 
 // The line of a TOML value's location(), from 1. Versions 3 and 4 of toml11 name it differently.

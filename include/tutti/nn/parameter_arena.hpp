@@ -20,9 +20,10 @@ struct ParameterSlice {
   std::string name;  // "conv1/weight"
   ParameterKind kind = ParameterKind::weight;
   Shape shape;
-  std::int64_t offset = 0;  // elements from the start of the block, a multiple of 16
-  bool frozen = false;      // never updated, whatever its gradient
-  double momentum = 0;      // of a statistic; 0 if it is frozen
+  std::int64_t offset = 0;   // elements from the start of the block, a multiple of 16
+  bool frozen = false;       // never updated, whatever its gradient
+  double momentum = 0;       // of a statistic; 0 if it is frozen
+  bool has_gradient = true;  // false: the gradient is 0 in every step, since the layer has no backward pass
 
   std::int64_t elements() const { return shape.elements(); }
 };
@@ -34,6 +35,7 @@ class ParameterLayout {
   // too many elements to count.
   int add(std::string name, ParameterKind kind, const Shape& shape) { return add({std::move(name), kind, shape}); }
   int add(ParameterSlice slice);  // its offset is set here
+  void remove_gradient(int number) { slices_.at(static_cast<std::size_t>(number)).has_gradient = false; }
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
   // The slices that the optimizer works on, and those of the tail.

@@ -136,11 +136,11 @@ class Replica {
   std::optional<std::uint64_t> averages_digest();    // likewise
   std::uint64_t optimizer_digest();                  // Collective.
 
-  // The end of each bucket, in elements of the block of gradients, ascending.
+  // Of each bucket: its end in the block of gradients, ascending, and whether any of its slices has a gradient.
   const std::vector<std::int64_t>& bucket_ends() const;
-  double owned_fraction() const;  // the fraction of the block that this rank updates
-  // Device memory for activations, weights, gradients and optimizer state.
-  std::size_t memory_bytes() const;
+  const std::vector<bool>& exchanged_buckets() const;
+  double owned_fraction() const;     // the fraction of the block that this rank updates
+  std::size_t memory_bytes() const;  // of the device: activations, weights, gradients and optimizer state
   // The part of it for gradients and their accumulator, and the part for the optimizer's state.
   std::size_t exchange_bytes() const;
   std::size_t optimizer_bytes() const;

@@ -145,6 +145,7 @@ struct SoloCompute {
   std::map<std::int64_t, StepTimes> times;  // by images
   std::vector<double> ratios;               // of step times to their median, ascending
   std::vector<std::int64_t> bucket_ends;
+  std::vector<bool> exchanged;  // by bucket
 };
 
 Json as_json(const StepTimes& times, std::int64_t images) {
@@ -166,9 +167,10 @@ RunConfig config_alone(const Invocation& invocation, std::int64_t images) {
 }
 
 std::vector<StepTimes> compute_alone(World& alone, const Invocation& invocation, std::int64_t images,
-                                     std::vector<std::int64_t>& bucket_ends) {
+                                     SoloCompute& measured) {
   PreparedTraining run(alone, config_alone(invocation, images));
-  bucket_ends = run.trainer->replica().bucket_ends();
+  measured.bucket_ends = run.trainer->replica().bucket_ends();
+  measured.exchanged = run.trainer->replica().exchanged_buckets();
   std::vector<StepTimes> steps;
   for (std::int64_t i = 0; i < invocation.steps.warmup; ++i) timed_step(*run.trainer);
   for (std::int64_t i = 0; i < invocation.steps.timed; ++i) steps.push_back(timed_step(*run.trainer));
@@ -192,7 +194,7 @@ SoloCompute measure_compute(World& world, const Invocation& invocation, const st
   SoloCompute measured;
   for (const std::int64_t images : all_images) {
     std::vector<StepTimes> steps;
-    const auto compute = [&](World& alone) { steps = compute_alone(alone, invocation, images, measured.bucket_ends); };
+    const auto compute = [&](World& alone) { steps = compute_alone(alone, invocation, images, measured); };
     if (invocation.scaling.paced) {
       on_ranks(world, world.rank() == 0, compute);
     } else {
@@ -246,7 +248,7 @@ Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocat
   double crowding = 1;
   if (!invocation.scaling.paced) {
     on_ranks(world, world.rank() == 0, [&](World& alone) {
-      const StepTimes first = median_of(compute_alone(alone, invocation, batch, compute.bucket_ends));
+      const StepTimes first = median_of(compute_alone(alone, invocation, batch, compute));
       crowding = compute.times.at(batch).compute_seconds() / first.compute_seconds();
     });
   }
@@ -265,6 +267,7 @@ Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocat
           {"ranks_per_node", order.ranks_of(1)},
           {"overlaps", true},
           {"bucket_ends", compute.bucket_ends},
+          {"exchanged", compute.exchanged},
           {"compute", profiles},
           {"crowding", crowding},
           {"jitter", invocation.scaling.paced ? std::vector{1.0} : compute.ratios},
