@@ -54,7 +54,7 @@ std::optional<double> seconds_in(const std::string& text) {
 
 // "3,3,2": integers of 1 or more; none for any other text.
 std::vector<int> parse_positive(const std::string& text) {
-  auto numbers = parse_numbers<int>(text).value_or(std::vector<int>{});
+  auto numbers = parse_numbers<int>(text);
   if (std::ranges::any_of(numbers, [](int number) { return number < 1; })) numbers.clear();
   return numbers;
 }

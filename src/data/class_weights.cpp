@@ -26,7 +26,7 @@ std::vector<double> class_weights(const std::string& text, const Dataset& data) 
     std::ranges::transform(samples, std::back_inserter(weights),
                            [](std::int64_t n) { return n > 0 ? 1.0 / static_cast<double>(n) : 0; });
   } else {
-    weights = parse_numbers<double>(text).value_or(std::vector<double>{});
+    weights = parse_numbers<double>(text);
     if (!std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); })) weights.clear();
   }
   double sum = 0;

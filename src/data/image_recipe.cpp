@@ -36,7 +36,7 @@ Shape image_shape(const RecipeRequest& request, const DatasetInfo& data) {
 
 // One comma-separated number per channel, or one number for all channels. Empty if the text is neither.
 std::vector<double> parse_channels(const std::string& text, std::size_t channels) {
-  auto values = parse_numbers<double>(text).value_or(std::vector<double>{});
+  auto values = parse_numbers<double>(text);
   if (!std::ranges::all_of(values, [](double value) { return std::isfinite(value); })) return {};
   if (values.size() == 1) values.resize(channels, values.front());
   return values.size() == channels ? values : std::vector<double>{};
@@ -113,7 +113,7 @@ Augment parse_augment(const std::string& text) {
     return is_new && (crop || is_flip || name == "trivial") && colon == std::string::npos;
   };
   const std::vector<std::string> words = split(text, ',');
-  if (!words.empty() && std::ranges::all_of(words, take)) return augment;
+  if (!words.empty() && !text.ends_with(',') && std::ranges::all_of(words, take)) return augment;
   throw Error(ErrorSource::usage,
               fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, pad-crop-flip, "
                           "resized-crop or shift:N; flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A",

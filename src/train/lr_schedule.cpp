@@ -14,9 +14,10 @@
 namespace tutti {
 
 std::vector<std::int64_t> parse_lr_period(const std::string& text) {
-  auto epochs = parse_numbers<std::int64_t>(text);
-  const bool is_ascending = epochs && std::ranges::adjacent_find(*epochs, std::greater_equal<>()) == epochs->end();
-  if (is_ascending && (epochs->empty() || epochs->front() > 0)) return *std::move(epochs);
+  if (text.empty()) return {};
+  std::vector<std::int64_t> epochs = parse_numbers<std::int64_t>(text);
+  const bool is_ascending = std::ranges::adjacent_find(epochs, std::greater_equal<>()) == epochs.end();
+  if (!epochs.empty() && epochs.front() > 0 && is_ascending) return epochs;
   throw Error(ErrorSource::usage,
               fmt::format("--lr-period {}: give a number of epochs (10), or ascending epochs (30,60,80)", text));
 }

@@ -120,7 +120,7 @@ UpdateRule rule_of(const OptimizerOptions& options, const ParameterSlice& slice)
   return rule;
 }
 
-// A backward pass also writes statistics. Where the rate is 0 for now only, the optimizer's state goes on with it.
+// A backward pass also writes statistics. If the rate is 0 only until a later epoch, the optimizer's state is updated.
 bool needs_backward(const OptimizerOptions& options, const ParameterSlice& slice, std::int64_t epoch) {
   if (slice.frozen || is_statistic(slice.kind)) return !slice.frozen;
   const UpdateRule rule = rule_of(options, slice);

@@ -75,6 +75,7 @@ TEST(ImageRecipe, ReadsStepsOfAnAugmentationInAnyOrder) {
   EXPECT_TRUE(all.mixup == 0.2 && all.cutmix == 1);
   for (const char* wrong : {"",
                             "crop",
+                            "flip,",
                             "flip,alternate-flip",
                             "crop-flip,shift:2",
                             "shift",

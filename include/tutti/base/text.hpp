@@ -31,14 +31,14 @@ std::optional<Number> parse_number(std::string_view text) {
   return number;
 }
 
-// Numbers separated by commas; empty if a word between them is not a number.
+// Numbers separated by commas; empty if the text is anything else.
 template <class Number>
-std::optional<std::vector<Number>> parse_numbers(const std::string& text) {
+std::vector<Number> parse_numbers(const std::string& text) {
   std::vector<Number> numbers;
-  if (text.ends_with(',')) return std::nullopt;
+  if (text.ends_with(',')) return {};
   for (const std::string& word : split(text, ',')) {
     const auto number = parse_number<Number>(word);
-    if (!number) return std::nullopt;
+    if (!number) return {};
     numbers.push_back(*number);
   }
   return numbers;
