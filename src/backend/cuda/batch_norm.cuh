@@ -1,6 +1,6 @@
 #pragma once
-// The statistics of batch norm's forward pass: sums over each chunk of rows, and the per-channel values that the last
-// block computes from them. Sums are f32 within a thread and f64 across threads, in a fixed order.
+// The kernels of batch norm. Each pass has two: one sums each chunk of rows, and its last block computes per-channel
+// values from these sums; one goes over the values. Sums are f32 within a thread and f64 across threads, in a fixed order.
 
 #include "floats.cuh"
 #include "grids.cuh"
@@ -36,6 +36,51 @@ struct NormSums {
   const void* input = nullptr;
   PartialSums<float2> partials;
   NormStatistics statistics;
+};
+
+struct NormApplication {
+  RowGrid grid;
+  const void* input = nullptr;
+  const void* residual = nullptr;  // or null
+  void* output = nullptr;
+  bool relu = false;
+  std::uint8_t* positive = nullptr;  // a byte for each pack, or null
+  NormChannels channels;
+};
+
+struct NormGradients {
+  std::int64_t channels = 0;
+  const float* scale = nullptr;
+  double epsilon = 0;
+  double sample_fraction = 1;
+  bool frozen = false;  // the statistics do not depend on the batch
+  NormChannels of;      // slope and gradient offset are written
+  float* scale_gradient = nullptr;
+  float* shift_gradient = nullptr;
+  float* mean = nullptr;      // times the share, as is
+  float* variance = nullptr;  // the unbiased one
+  double* totals = nullptr;   // null, or receives the sums, as NormStatistics::totals
+};
+
+// The partial sums of gradients are those of the gradients and of gradient * (x - rounded mean).
+struct NormGradientSums {
+  RowGrid grid;
+  GradientSum gradients;
+  const void* input = nullptr;
+  const std::uint8_t* positive = nullptr;  // or null: everywhere
+  void* summed = nullptr;                  // gets the sum of the gradients where positive; or null
+  PartialSums<float2> partials;
+  NormGradients channels;
+};
+
+struct NormPropagation {
+  RowGrid grid;
+  const void* gradient = nullptr;
+  bool gradient_is_new = false;            // written by the kernel before
+  const std::uint8_t* positive = nullptr;  // or null: everywhere
+  const void* input = nullptr;
+  void* input_gradient = nullptr;
+  NormChannels channels;
 };
 
 // Kernels process values that were just written in reverse order, since the last ones are still in the cache.
@@ -140,6 +185,154 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
     }
   };
   finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApplication work) {
+  constexpr int kSize = Floats<T>::kSize;
+  const RowShare share = share_of_thread(work.grid, static_cast<int>(blockIdx.y));
+  if (share.begin >= share.end) return;
+  const auto mean = load_channels<T>(work.channels.rounded_mean, share.pack);
+  const auto factor = load_channels<T>(work.channels.factor, share.pack);
+  const auto offset = load_channels<T>(work.channels.offset, share.pack);
+  for_each_pack<2>(share, [&](auto count, std::int64_t first) {
+    constexpr int kCount = decltype(count)::value;
+    Pack<T> x[kCount];
+    Pack<T> residual[kCount] = {};
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const std::int64_t i = first + n * share.step;
+      x[n] = load_pack<T>(work.input, i);
+      if (work.residual != nullptr) residual[n] = load_pack<T>(work.residual, i);
+    }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const std::int64_t i = first + n * share.step;
+      Floats<T> y = floats_of(x[n]);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) {
+        y.values[k] = (y.values[k] - mean.values[k]) * factor.values[k] + offset.values[k];
+      }
+      if (work.residual != nullptr) add(y, floats_of(residual[n]));
+      if (work.positive != nullptr) work.positive[i] = static_cast<std::uint8_t>(positive_bits(y));
+      if (work.relu) rectify(y);
+      store(work.output, i, y);
+    }
+  });
+}
+
+// dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)), or, with running
+// statistics, factor * dy. Returns the gradient of the channel's scale.
+__device__ inline double set_propagation(const NormGradients& work, int c, double n, const double (&sums)[2]) {
+  const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
+  const double factor = work.scale[c] * inverse;
+  const double rounding = work.of.mean[c] - work.of.rounded_mean[c];
+  const double product = sums[1] - rounding * sums[0];
+  const double slope = factor * inverse * inverse * product / n;
+  work.of.slope[c] = work.frozen ? 0.0f : static_cast<float>(slope);
+  work.of.gradient_offset[c] = work.frozen ? 0.0f : static_cast<float>(factor * sums[0] / n - slope * rounding);
+  return product * inverse;
+}
+
+__device__ inline void set_gradients(const NormGradients& work, int c, double rows, const double (&sums)[2]) {
+  if (c >= work.channels) return;
+  if (work.totals != nullptr) set_totals(work.totals, work.channels, c, rows, sums);
+  work.scale_gradient[c] = static_cast<float>(set_propagation(work, c, rows, sums));
+  work.shift_gradient[c] = static_cast<float>(sums[0]);
+  work.mean[c] = static_cast<float>(work.of.mean[c] * work.sample_fraction);
+  const double n = work.totals != nullptr ? *work.of.count : rows;
+  const double unbiased = n > 1 ? n / (n - 1) : 1;
+  work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
+}
+
+template <class T, int kGradients>
+__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
+  constexpr int kSize = Floats<T>::kSize;
+  constexpr int kUnroll = kGradients == 3 ? 1 : 2;
+  const RowShare share = share_of_thread(work.grid, reversed_chunk());
+  Floats<T> mean{};
+  if (share.begin < share.end) mean = load_channels<T>(work.channels.of.rounded_mean, share.pack);
+  Floats<T> sums{};
+  Floats<T> products{};
+  for_each_pack<kUnroll>(share, [&](auto count, std::int64_t first) {
+    constexpr int kCount = decltype(count)::value;
+    Pack<T> x[kCount];
+    GradientPacks<T, kGradients> gradients[kCount];
+    unsigned bits[kCount] = {};
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const std::int64_t i = first + n * share.step;
+      x[n] = load_pack<T>(work.input, i);
+      gradients[n] = load_packs<T, kGradients>(work.gradients, i);
+      if (work.positive != nullptr) bits[n] = work.positive[i];
+    }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      Floats<T> gradient = sum_of(gradients[n]);
+      if (work.positive != nullptr) keep_bits(gradient, bits[n]);
+      if (work.summed != nullptr) store(work.summed, first + n * share.step, gradient);
+      add(sums, gradient);
+      const Floats<T> input = floats_of(x[n]);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) {
+        products.values[k] += gradient.values[k] * (input.values[k] - mean.values[k]);
+      }
+    }
+  });
+  double both[2 * kSize];
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    both[2 * k] = sums.values[k];
+    both[2 * k + 1] = products.values[k];
+  }
+  add_rows({work.grid.width, work.grid.height}, both);
+  float2 of_chunk[kSize];
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) of_chunk[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
+  const auto add_chunk = [](double(&all)[2], float2 part, int) {
+    all[0] += part.x;
+    all[1] += part.y;
+  };
+  const auto finish = [&](int channel, const double(&all)[2]) {
+    set_gradients(work.channels, channel, static_cast<double>(work.grid.rows), all);
+  };
+  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_propagation(NormPropagation work) {
+  constexpr int kSize = Floats<T>::kSize;
+  const RowShare share = share_of_thread(work.grid, static_cast<int>(blockIdx.y));
+  if (share.begin >= share.end) return;
+  const auto mean = load_channels<T>(work.channels.rounded_mean, share.pack);
+  const auto factor = load_channels<T>(work.channels.factor, share.pack);
+  const auto slope = load_channels<T>(work.channels.slope, share.pack);
+  const auto offset = load_channels<T>(work.channels.gradient_offset, share.pack);
+  for_each_pack<2>(share, [&](auto count, std::int64_t first) {
+    constexpr int kCount = decltype(count)::value;
+    Pack<T> x[kCount];
+    Pack<T> gradients[kCount];
+    unsigned bits[kCount] = {};
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const std::int64_t i = first + n * share.step;
+      x[n] = load_pack<T>(work.input, i);
+      gradients[n] = load_pack<T>(work.gradient, i);
+      if (work.positive != nullptr) bits[n] = work.positive[i];
+    }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const Floats<T> input = floats_of(x[n]);
+      Floats<T> gradient = floats_of(gradients[n]);
+      if (work.positive != nullptr) keep_bits(gradient, bits[n]);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) {
+        gradient.values[k] = gradient.values[k] * factor.values[k] -
+                             (input.values[k] - mean.values[k]) * slope.values[k] - offset.values[k];
+      }
+      store(work.input_gradient, first + n * share.step, gradient);
+    }
+  });
 }
 
 }  // namespace tutti::cuda

@@ -89,7 +89,7 @@ class AddLayer final : public CudaLayer {
   AddLayer(const Processor& processor, const AddSpec& spec, const LayerRequest& request)
       : CudaLayer(request, request.input, with_mask(backward_reads(spec))),
         spec_(spec),
-        grid_(share_rows(layout_of(request.input), type_, elementwise_blocks(processor.device))) {
+        grid_(share_rows(layout_of(request.input), type_, {.blocks = elementwise_blocks(processor.device)})) {
     if (spec.relu && mode_ == LayerMode::training) {
       positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
     }
@@ -341,7 +341,7 @@ class ElementwiseLayer final : public CudaLayer {
   ElementwiseLayer(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request)
       : CudaLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
-        grid_(share_rows(layout_of(request.input), type_, elementwise_blocks(processor.device))) {}
+        grid_(share_rows(layout_of(request.input), type_, {.blocks = elementwise_blocks(processor.device)})) {}
 
   void forward(Stream& stream, const LayerForward& pass) override {
     launch(is_bf16() ? mapping<Bf16> : mapping<float>, grid_of(grid_), native(as_cuda_stream(stream)),
@@ -383,7 +383,7 @@ GradientSum reduce_to_three(CudaStream& stream, const LayerBackward& pass, const
   for (std::size_t i = 3; i < gradients.size(); i += 2) {
     const ElementType type = format_of(output).type();
     launch_gradient(native(stream), type,
-                    {.grid = share_rows(layout_of(output), type, elementwise_blocks(stream.device())),
+                    {.grid = share_rows(layout_of(output), type, {.blocks = elementwise_blocks(stream.device())}),
                      .gradients = {at(2), at(i), at(i + 1)},
                      .summed = at(2)});
   }

@@ -5,13 +5,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr std::int64_t kMinRows = 4;  // of a thread
-
 std::int64_t quotient_up(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
+
+RowGrid share_rows_of(const ImageLayout& layout, int packs, int width, const RowLimits& limits) {
+  RowGrid grid;
+  grid.rows = layout.rows();
+  grid.packs = packs;
+  grid.width = width;
+  grid.columns = static_cast<int>(quotient_up(packs, width));
+  grid.threads = limits.threads;
+  grid.height = limits.threads / width;
+  const std::int64_t step = std::int64_t{grid.height} * limits.rows;
+  const std::int64_t wanted = std::max<std::int64_t>(1, limits.blocks / grid.columns);
+  grid.chunk_rows = quotient_up(quotient_up(grid.rows, wanted), step) * step;
+  grid.chunks = static_cast<int>(quotient_up(grid.rows, grid.chunk_rows));
+  return grid;
+}
 
 ImageLayout dense_layout(const Shape& shape, ElementType type) {
   const bool image = shape.ndim() == 4;
@@ -70,18 +84,16 @@ ImageLayout layout_of(const ActivationSpec& activation) {
   return dense_layout(activation.shape, format_of(activation).type());
 }
 
-RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks, int max_width) {
-  RowGrid grid;
-  grid.rows = layout.rows();
-  grid.packs = static_cast<int>(packs_of(layout, type));
-  grid.columns = static_cast<int>(quotient_up(grid.packs, max_width));
-  grid.width = static_cast<int>(quotient_up(grid.packs, grid.columns));
-  grid.height = RowGrid::kThreads / grid.width;
-  const std::int64_t step = grid.height * kMinRows;
-  const std::int64_t wanted = std::max<std::int64_t>(1, max_blocks / grid.columns);
-  grid.chunk_rows = quotient_up(quotient_up(grid.rows, wanted), step) * step;
-  grid.chunks = static_cast<int>(quotient_up(grid.rows, grid.chunk_rows));
-  return grid;
+RowGrid share_rows(const ImageLayout& layout, ElementType type, const RowLimits& limits) {
+  const auto packs = static_cast<int>(packs_of(layout, type));
+  const auto columns = static_cast<int>(quotient_up(packs, limits.width));
+  return share_rows_of(layout, packs, static_cast<int>(quotient_up(packs, columns)), limits);
+}
+
+RowGrid share_rows_for_sums(const ImageLayout& layout, ElementType type, const RowLimits& limits) {
+  const auto packs = static_cast<int>(packs_of(layout, type));
+  const auto widest = static_cast<unsigned>(std::min(packs, limits.width));
+  return share_rows_of(layout, packs, static_cast<int>(std::bit_ceil(widest)), limits);
 }
 
 }  // namespace tutti::cuda

@@ -62,7 +62,7 @@ struct GradientSum {
 // Divides an activation among a grid by rows: each thread has one pack of channels and loops over pixels ("rows"), with
 // coalesced accesses. For kernels with per-channel sums or values.
 struct RowGrid {
-  static constexpr int kThreads = 256;  // of a block
+  static constexpr int kThreads = 256;  // of a block, unless RowLimits says otherwise
   static constexpr int kWidest = 32;    // packs that a warp reads in one access
   // 128 bytes: a cache line. A last block that finishes the sums of a column then has few channels to finish.
   static constexpr int kWidestOfSums = 8;
@@ -74,10 +74,18 @@ struct RowGrid {
   int height = 0;               // rows of a block per iteration; threads beyond width * height are idle
   int columns = 0;              // blocks per row
   int chunks = 0;
+  int threads = kThreads;
 };
 
-// Divides the activation among about max_blocks blocks at most, of max_width packs of a row at most.
-RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks,
-                   int max_width = RowGrid::kWidest);
+// How finely an activation is divided.
+struct RowLimits {
+  std::int64_t blocks = 1;          // at most about as many
+  int width = RowGrid::kWidest;     // packs of a row per block, at most
+  int threads = RowGrid::kThreads;  // of a block
+  int rows = 4;                     // of a thread, at least
+};
+RowGrid share_rows(const ImageLayout& layout, ElementType type, const RowLimits& limits);
+// For sums: the width is a power of two, so that the same packs of several rows lie in a warp.
+RowGrid share_rows_for_sums(const ImageLayout& layout, ElementType type, const RowLimits& limits);
 
 }  // namespace tutti::cuda

@@ -16,16 +16,15 @@ inline std::int64_t elementwise_blocks(int device) { return 24 * multiprocessors
 // The blocks of a kernel that a GPU runs at once, not more, for kernels whose blocks each write partial sums. The order
 // of these sums depends on it, so it is a property of the kind of GPU and of this build, whatever else the GPU does.
 template <class... Parameters>
-std::int64_t sum_blocks(void (*kernel)(Parameters...), int device) {
+std::int64_t sum_blocks(void (*kernel)(Parameters...), int device, int threads = RowGrid::kThreads) {
   use_cuda_device(device);
   int blocks = 0;  // of a multiprocessor
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel), RowGrid::kThreads,
-                                                      0));
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel), threads, 0));
   return blocks * multiprocessors(device);
 }
 
 inline Grid grid_of(const RowGrid& rows) {
-  return {.blocks = rows.columns, .blocks_y = rows.chunks, .threads = RowGrid::kThreads};
+  return {.blocks = rows.columns, .blocks_y = rows.chunks, .threads = rows.threads};
 }
 
 // Packs begin, begin + step, ... below end of the activation.

@@ -130,9 +130,9 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc
       layer_(layer),
       layout_(layout_of(layer.output)),
       grid_(share_rows(layout_, type_,
-                       mode_ == LayerMode::training ? sum_blocks(gradient(), processor.device)
-                                                    : elementwise_blocks(processor.device),
-                       RowGrid::kWidestOfSums)),
+                       {.blocks = mode_ == LayerMode::training ? sum_blocks(gradient(), processor.device)
+                                                               : elementwise_blocks(processor.device),
+                        .width = RowGrid::kWidestOfSums})),
       filters_(weights.packed(layer.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
