@@ -1,5 +1,7 @@
 // NCCL's calls that we use, over MPI, on streams of the stand-in for CUDA. A group of calls is one operation. The calls
-// of a communicator that does not block stay in progress until all ranks have made them; it has no collectives.
+// of a communicator that does not block stay in progress until all ranks have made them; it has no collectives. As in
+// NCCL 2.27 to 2.30, its calls may return success before their end (ncclCommSplit always does), what they return by
+// pointer is null until the communicator's state is success, and a call before that is refused.
 //
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
 // the others notice, and "die" ends its process there; with "block", the call of the host does not return. Rank -1 is
@@ -10,6 +12,7 @@
 #include "standin/finding.hpp"
 #include "standin/nccl_log.hpp"
 #include "standin/nccl_member.hpp"
+#include "standin/random_source.hpp"
 
 #include <cstring>
 #include <map>
@@ -43,6 +46,8 @@ struct ncclComm {
   std::shared_ptr<Member> splitting{};
   ncclComm** child = nullptr;
   std::shared_ptr<Exchange> registering{};
+  void* registered = nullptr;
+  ncclWindow_t* window = nullptr;
 };
 
 namespace {
@@ -61,6 +66,29 @@ std::shared_ptr<Member> make_member(int rank, int ranks, const Origin& origin, b
   auto member = std::make_shared<Member>(rank, ranks, origin, is_child);
   member->hold(member);
   return member;
+}
+
+// Of a communicator, with what is in progress on it. Writes the results of calls that have ended.
+ncclResult_t state_of(ncclComm& communicator) {
+  ncclResult_t state = communicator.member->state();
+  if (state == ncclSuccess && communicator.splitting != nullptr) {
+    state = communicator.splitting->state();
+    if (state == ncclSuccess) {
+      *communicator.child = new ncclComm{.member = std::move(communicator.splitting), .blocks = true};
+    }
+  }
+  if (state == ncclSuccess && communicator.registering != nullptr) {
+    if (!communicator.registering->arrived()) return ncclInProgress;
+    communicator.registering.reset();
+    *communicator.window = static_cast<ncclWindow_t>(communicator.registered);
+  }
+  return state;
+}
+
+bool is_ready(ncclComm& communicator) {
+  if (state_of(communicator) == ncclSuccess) return true;
+  last_failure = "the communicator is used before the previous call has ended";
+  return false;
 }
 
 bool is_device_memory(const void* values, std::size_t bytes) {
@@ -94,7 +122,7 @@ const char* mistake_in(const Call& call, const Member& member) {
 }
 
 ncclResult_t ask(const Call& call, ncclComm_t communicator, cudaStream_t stream) {
-  if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm argument is NULL");
   if (!communicator->blocks) return refuse(ncclInvalidUsage, "a thread would be created for each collective");
   Lock lock;
   Member& member = *communicator->member;
@@ -173,12 +201,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   Origin origin;
   std::memcpy(&origin, id.internal, sizeof origin);
   *communicator = new ncclComm{make_member(rank, ranks, origin, false)};
-  return ncclInProgress;
+  return state_of(**communicator);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
-  if (parent == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (parent == nullptr) return refuse(ncclInvalidArgument, "comm argument is NULL");
   const Lock lock;
+  if (!is_ready(*parent)) return ncclInvalidArgument;
   *child = nullptr;
   if (color != 0 || key != parent->member->rank() || config == nullptr || config->blocking == 0) {
     return refuse(ncclInvalidUsage, "the stand-in splits off a communicator of all ranks that blocks");
@@ -186,22 +215,13 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ch
   const Member& member = *parent->member;
   parent->splitting = make_member(member.rank(), member.ranks(), member.origin(), true);
   parent->child = child;
-  return ncclInProgress;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
-  if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm argument is NULL");
   const Lock lock;
-  *state = communicator->member->state();
-  if (*state == ncclSuccess && communicator->splitting != nullptr) {
-    *state = communicator->splitting->state();
-    if (*state == ncclSuccess) {
-      *communicator->child = new ncclComm{.member = std::move(communicator->splitting), .blocks = true};
-    }
-  }
-  if (*state == ncclSuccess && communicator->registering != nullptr && !communicator->registering->arrived()) {
-    *state = ncclInProgress;
-  }
+  *state = state_of(*communicator);
   return ncclSuccess;
 }
 
@@ -267,20 +287,25 @@ ncclResult_t ncclMemFree(void* data) {
 ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* data, std::size_t bytes, ncclWindow_t* window,
                                     int flags) {
   Lock lock;
-  if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm argument is NULL");
+  if (!is_ready(*communicator)) return ncclInvalidArgument;
   if (flags != NCCL_WIN_COLL_SYMMETRIC || !is_device_memory(data, bytes) || windows.contains(data)) {
     return refuse(ncclInvalidArgument, "the stand-in registers device memory once");
   }
   const auto meeting = communicator->member->meet();
   if (meeting == nullptr) return refuse(ncclInvalidUsage, "no windows");
   windows[data] = communicator;
-  *window = static_cast<ncclWindow_t>(data);
+  *window = nullptr;
+  communicator->registering = meeting;
+  communicator->registered = data;
+  communicator->window = window;
   // As in NCCL, the host waits for the other ranks, and the device goes on.
-  while (communicator->blocks && !meeting->arrived()) {
+  while (communicator->blocks && state_of(*communicator) == ncclInProgress) {
     if (!runtime().schedule.step()) lock.pause();
   }
-  communicator->registering = meeting;
-  return ncclSuccess;
+  if (communicator->blocks) return state_of(*communicator);
+  static RandomSource random(static_cast<std::uint64_t>(communicator->member->rank()));
+  return random.below(2) == 0 ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t window) {

@@ -126,11 +126,12 @@ Connection::Connection(World& world, const NcclOptions& options)
   if (!options.share_device) registers_memory_ = try_to_register(world, std::move(parent_of_all), options.warn);
 }
 
-bool Connection::try_to_register(World& world, Handle trial,
+bool Connection::try_to_register(World& world, Handle communicator,
                                  const std::function<void(const std::string&)>& warn) const {
   const std::string where = "registering memory";
   void* memory = nullptr;
-  ncclWindow_t window = nullptr;
+  ncclWindow_t window = nullptr;  // outlives `trial`: NCCL's thread writes to it
+  Handle trial = std::move(communicator);
   ncclResult_t result = ncclMemAlloc(&memory, 1);
   if (result == ncclSuccess) {
     result = ncclCommWindowRegister(trial.get(), memory, 1, &window, NCCL_WIN_COLL_SYMMETRIC);
@@ -138,7 +139,6 @@ bool Connection::try_to_register(World& world, Handle trial,
   const Stopwatch watch;
   double slowest = 1;  // 0: all ranks have registered; 1: some still wait for others; 2: a rank cannot
   for (Backoff backoff(kMaxTransferSleep); slowest == 1; backoff.wait()) {
-    // The call may have returned success before its end.
     if (result == ncclSuccess || result == ncclInProgress) result = state_of(trial.get());
     if (result == ncclInProgress && watch.seconds() > deadline_seconds_) throw timeout_error(where);
     slowest = max_over_ranks(world, {result == ncclSuccess ? 0.0 : result == ncclInProgress ? 1.0 : 2.0}).front();
@@ -154,6 +154,8 @@ bool Connection::try_to_register(World& world, Handle trial,
 }
 
 void Connection::wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const {
+  // A call may return success before its end, as ncclCommSplit does: only the state says that it has ended.
+  if (result == ncclSuccess) result = ncclInProgress;
   const Stopwatch watch;
   for (Backoff backoff(kMaxTransferSleep); result == ncclInProgress; backoff.wait()) {
     if (watch.seconds() > deadline_seconds_) throw timeout_error(where);

@@ -51,12 +51,12 @@ class Connection {
  private:
   using Handle = UniqueHandle<ncclComm_t, AbortCommunicator>;
 
-  // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread. Throws on failure or
-  // timeout.
+  // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread, whether or not it has
+  // returned success already. Throws on failure or timeout.
   void wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const;
   // Registers a little memory with a communicator that does not block, and ends it. If a rank cannot, the others stop
   // waiting for it, and rank 0 warns. Collective.
-  bool try_to_register(World& world, Handle trial, const std::function<void(const std::string&)>& warn) const;
+  bool try_to_register(World& world, Handle communicator, const std::function<void(const std::string&)>& warn) const;
   Error failed(const std::string& where, ncclResult_t result) const;
 
   int rank_;
