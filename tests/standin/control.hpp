@@ -7,9 +7,10 @@
 // capability (9); TUTTI_STANDIN_SEED (1) chooses the order of work; TUTTI_STANDIN_HOST_THREADS (1) is the number of
 // threads of the host that run the blocks of a kernel; TUTTI_STANDIN_SEPARATE separates memory, as below. With
 // TUTTI_STANDIN_EAGER, NCCL refuses several ranks unless CUDA_MODULE_LOADING was EAGER when CUDA started. With
-// TUTTI_STANDIN_UNCAPTURABLE, convolutions have two engines, of which the first so many fail while they are captured.
-// With TUTTI_STANDIN_START_ERROR, CUDA does not start and returns that error. With TUTTI_STANDIN_ERROR="214 1 30", the
-// device of rank 1 fails with error 214 from its 30th query on.
+// TUTTI_STANDIN_UNCAPTURABLE, convolutions have two engines, of which the first so many fail while they are captured;
+// with TUTTI_STANDIN_INEXACT="1e-3 1", the results of the first one are off by 1e-3. TUTTI_STANDIN_ENGINES is another
+// number of engines (1). With TUTTI_STANDIN_START_ERROR, CUDA does not start and returns that error. With
+// TUTTI_STANDIN_ERROR="214 1 30", the device of rank 1 fails with error 214 from its 30th query on.
 
 #include <cuda_runtime_api.h>
 

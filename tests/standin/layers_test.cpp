@@ -55,10 +55,16 @@ TEST(LayersOnGpus, HaveAsManyPartialSumsAsTheGpuRunsBlocks) {
   EXPECT_EQ(bytes_on("132") - bytes_on("1"), (32 - 8) * kBytesPerChunk);
 }
 
+// Their algorithms were chosen at the start.
 TEST(LayersOnGpus, AreMadeWhileOtherStreamsWaitForOtherRanks) {
   Device device(make_cuda());
   const NetworkCase network{"Linear", 4, {40}, {LinearSpec{.units = 8}}};
   const NetworkWeights weights(device, network);  // refreshed
+  const auto make_layer = [&] {
+    return device.backend().make_layer(LinearSpec{.units = 8}, {.input = cuda::activation_of({4, 40}, ElementType::f32),
+                                                                .weights = weights.prepared(0)});
+  };
+  const auto first = make_layer();
   const auto collective = make_cuda_stream(0, CudaPriority::urgent);
   std::int64_t asked = 0;
   bool others_came = false;
@@ -67,9 +73,7 @@ TEST(LayersOnGpus, AreMadeWhileOtherStreamsWaitForOtherRanks) {
   ASSERT_EQ(standin::enqueue(
                 static_cast<cudaStream_t>(collective->native()), [&] { is_done = true; }, can_run),
             cudaSuccess);
-  const auto layer = device.backend().make_layer(
-      LinearSpec{.units = 8},
-      {.input = cuda::activation_of({4, 40}, ElementType::f32), .weights = weights.prepared(0)});
+  const auto layer = make_layer();
   EXPECT_FALSE(is_done);
   others_came = true;
   collective->synchronize();

@@ -2,12 +2,11 @@
 
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/floats.cuh"
-#include "backend/cuda/plan_search.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -119,6 +118,15 @@ class Naive {
     store(result, tensors_.filters, bf16_);
   }
 
+  void scale_result(ConvolutionPass pass, float factor) const {
+    const bool is_forward = pass == ConvolutionPass::forward;
+    const bool is_input = pass == ConvolutionPass::input_gradient;
+    void* const result = is_forward ? tensors_.output : is_input ? tensors_.input : tensors_.filters;
+    auto values = floats(result, is_forward ? outputs() : is_input ? inputs() : weights(), bf16_);
+    for (float& value : values) value *= factor;
+    store(values, result, bf16_);
+  }
+
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::int64_t per_group() const { return shape_.group_channels(); }
@@ -152,17 +160,46 @@ __global__ void compute(ConvolutionPass pass, ConvolutionShape shape, Convolutio
   }
 }
 
+// Makes the result wrong by this relative error.
+__global__ void spoil(ConvolutionPass pass, ConvolutionShape shape, ConvolutionTensors tensors, float error) {
+  Naive(shape, tensors).scale_result(pass, 1 + error);
+}
+
+// What the environment says of the engines; see control.hpp.
+struct Engines {
+  int uncapturable = 0;
+  float error = 0;
+  int inexact = 0;
+  int count = 1;
+
+  static Engines from_environment() {
+    Engines engines;
+    if (const char* const text = std::getenv("TUTTI_STANDIN_UNCAPTURABLE")) engines.uncapturable = std::stoi(text);
+    if (const char* const text = std::getenv("TUTTI_STANDIN_INEXACT")) {
+      std::istringstream(text) >> engines.error >> engines.inexact;
+    }
+    if (engines.uncapturable > 0 || engines.inexact > 0) engines.count = 2;
+    if (const char* const text = std::getenv("TUTTI_STANDIN_ENGINES")) engines.count = std::stoi(text);
+    return engines;
+  }
+};
+
 class NaivePlan final : public ConvolutionPlan {
  public:
-  NaivePlan(ConvolutionPass pass, const ConvolutionShape& shape, int engine, bool fails_in_capture)
-      : pass_(pass), shape_(shape), engine_(engine), fails_in_capture_(fails_in_capture) {}
+  NaivePlan(ConvolutionPass pass, const ConvolutionShape& shape, int engine, const Engines& engines)
+      : pass_(pass),
+        shape_(shape),
+        engine_(engine),
+        fails_in_capture_(engine < engines.uncapturable),
+        error_(engine < engines.inexact ? engines.error : 0) {}
 
-  std::int64_t engine() const override { return engine_; }
+  EngineChoice choice() const override { return {.engine = engine_}; }
   std::size_t scratch_bytes() const override { return kScratchBytes; }
   void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
     const auto native = static_cast<cudaStream_t>(stream.native());
     if (fails_in_capture_) use_memory_of_its_own();
     launch(compute, {.threads = 1}, native, pass_, shape_, tensors, scratch);
+    if (error_ != 0) launch(spoil, {.threads = 1}, native, pass_, shape_, tensors, error_);
   }
 
  private:
@@ -176,51 +213,31 @@ class NaivePlan final : public ConvolutionPlan {
   ConvolutionShape shape_;
   int engine_;
   bool fails_in_capture_;
+  float error_;
 };
 
-class NaivePlanner final : public ConvolutionPlanner {
+class NaiveLibrary final : public ConvolutionLibrary {
  public:
-  explicit NaivePlanner(const CudaOptions& options)
-      : searches_(options.search_plans), search_(options.device, options.use_graphs) {
-    const char* const uncapturable = std::getenv("TUTTI_STANDIN_UNCAPTURABLE");
-    if (uncapturable != nullptr) uncapturable_ = std::stoi(uncapturable);
+  ConvolutionPlans propose(ConvolutionPass pass, const ConvolutionShape& shape, std::size_t most) override {
+    ConvolutionPlans plans;
+    for (int engine = 0; engine < engines_.count && plans.size() < most; ++engine)
+      plans.push_back(std::make_shared<NaivePlan>(pass, shape, engine, engines_));
+    return plans;
   }
-
-  std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
-    const Stopwatch watch;
-    std::vector<std::unique_ptr<ConvolutionPlan>> plans;
-    for (int engine = 0; engine < (uncapturable_ > 0 ? 2 : 1); ++engine) {
-      plans.push_back(std::make_unique<NaivePlan>(pass, shape, engine, engine < uncapturable_));
-    }
-    const std::lock_guard lock(mutex_);
-    if (plans.size() == 1 || !searches_) return std::move(plans[0]);
-    if (!is_loaded_) choices_ = std::to_string(search_.fastest(shape, plans, watch));
-    return std::move(plans[std::stoul(choices_)]);
-  }
-  std::string algorithm_cache() const override { return choices_; }
-  bool load_algorithm_cache(const std::string& lines) override {
-    choices_ = lines;
-    is_loaded_ = !lines.empty();
-    return true;
-  }
-  std::string search_summary() const override {
-    const std::lock_guard lock(mutex_);
-    return search_.summary();
+  std::shared_ptr<ConvolutionPlan> build(ConvolutionPass pass, const ConvolutionShape& shape,
+                                         const EngineChoice& choice) override {
+    if (choice.engine < 0 || choice.engine >= engines_.count) return nullptr;
+    return std::make_shared<NaivePlan>(pass, shape, static_cast<int>(choice.engine), engines_);
   }
 
  private:
-  bool searches_;
-  int uncapturable_ = 0;
-  mutable std::mutex mutex_;
-  PlanSearch search_;
-  bool is_loaded_ = false;
-  std::string choices_;
+  Engines engines_ = Engines::from_environment();
 };
 
 }  // namespace
 
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options) {
-  return std::make_unique<NaivePlanner>(options);
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(int /*device*/) {
+  return std::make_unique<NaiveLibrary>();
 }
 
 std::string convolution_library() { return "plain loops"; }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::cuda {
 
@@ -52,22 +53,56 @@ struct ConvolutionTensors {
   void* output = nullptr;   // or, in the backward passes, its gradient
 };
 
+struct EngineKnob {
+  std::int64_t type = 0;
+  std::int64_t value = 0;
+  friend bool operator==(const EngineKnob&, const EngineKnob&) = default;
+};
+
+// The library's number of an algorithm, and its settings.
+struct EngineChoice {
+  std::int64_t engine = 0;
+  std::vector<EngineKnob> knobs{};
+  friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
+};
+
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
-  // The library's number of the algorithm; plans of one engine differ in its settings.
-  virtual std::int64_t engine() const = 0;
+  virtual EngineChoice choice() const = 0;
   // The size of the workspace.
   virtual std::size_t scratch_bytes() const = 0;
   // Asynchronous. `scratch` has at least scratch_bytes().
   virtual void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) = 0;
 };
 
+// The most candidates of a search.
+inline constexpr std::size_t kMaxCandidates = 24;
+
+using ConvolutionPlans = std::vector<std::shared_ptr<ConvolutionPlan>>;
+
+// What computes convolutions on one GPU: cuDNN.
+class ConvolutionLibrary {
+ public:
+  virtual ~ConvolutionLibrary() = default;
+  // The first plans, at most `most`, that the library proposes, the one first that it expects to be fastest.
+  virtual ConvolutionPlans propose(ConvolutionPass pass, const ConvolutionShape& shape, std::size_t most) = 0;
+  // The plan that choice() described, possibly in another process; null if the library does not have it.
+  virtual std::shared_ptr<ConvolutionPlan> build(ConvolutionPass pass, const ConvolutionShape& shape,
+                                                 const EngineChoice& choice) = 0;
+};
+
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(int device);
+// "cuDNN 9.19.0"
+std::string convolution_library();
+
+// Chooses one plan for each pass and shape.
 class ConvolutionPlanner {
  public:
   virtual ~ConvolutionPlanner() = default;
-  // Throws a usage error that names the shape if the library cannot compute it.
-  virtual std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
+  // Runs plans, and waits for the device, unless the choice is known. Throws a usage error that names the shape if the
+  // library cannot compute it.
+  virtual std::shared_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
   // See Backend.
   virtual std::string algorithm_cache() const = 0;
   virtual bool load_algorithm_cache(const std::string& lines) = 0;
@@ -75,7 +110,5 @@ class ConvolutionPlanner {
 };
 
 std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options);
-// "cuDNN 9.19.0"
-std::string convolution_library();
 
 }  // namespace tutti::cuda

@@ -114,9 +114,6 @@ struct CudnnEngine {
   bool is_compiled_at_run_time() const;
 };
 
-// The most candidates of a search.
-inline constexpr std::size_t kMaxCandidates = 24;
-
 class CudnnGraph {
  public:
   // The target is borrowed.

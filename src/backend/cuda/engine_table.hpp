@@ -8,21 +8,8 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace tutti::cuda {
-
-struct EngineKnob {
-  std::int64_t type = 0;
-  std::int64_t value = 0;
-  friend bool operator==(const EngineKnob&, const EngineKnob&) = default;
-};
-
-struct EngineChoice {
-  std::int64_t engine = 0;
-  std::vector<EngineKnob> knobs{};
-  friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
-};
 
 // The library and device to which engines belong.
 struct EngineOwner {

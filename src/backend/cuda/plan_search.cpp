@@ -2,23 +2,23 @@
 
 #include "tutti/base/error.hpp"
 
+#include "backend/cuda/plan_check.hpp"
 #include "backend/cuda/runtime.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <compare>
-#include <cstdint>
-#include <functional>
 #include <limits>
+#include <map>
 #include <vector>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t kSamples = 5;
-constexpr std::size_t kFewestSamples = 2;
-constexpr float kMuchSlower = 2;
+constexpr float kNearlyAsFast = 1.3F;
+constexpr float kFarTooSlow = 3;
+constexpr std::size_t kFinalists = 3;
+constexpr int kFinalRuns = 2;
 
 struct TensorBytes {
   std::size_t input;
@@ -40,118 +40,240 @@ TensorBytes bytes_of_tensors(const ConvolutionShape& shape) {
 std::size_t flush_bytes(int device) {
   int cache = 0;
   check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device));
-  return 4 * static_cast<std::size_t>(cache);
+  return 2 * static_cast<std::size_t>(cache);
 }
 
-// Of two plans, the lesser is chosen.
-struct PlanTime {
-  bool fails_in_graph = true;
-  float milliseconds = std::numeric_limits<float>::infinity();
-  auto operator<=>(const PlanTime&) const = default;
+struct RunPlan {
+  std::size_t plan = 0;
+  RunTime time;
 };
 
-class PlanTimer {
+// Plans of which a run was not timed well enough to tell whether they are among the fastest are run again.
+void settle(std::vector<RunPlan>& plans, const PlanRuns& runs) {
+  std::ranges::sort(plans, {}, [](const RunPlan& plan) { return plan.time.least; });
+  float best = std::numeric_limits<float>::infinity();
+  for (const RunPlan& plan : plans) best = std::min(best, plan.time.most);
+  for (auto& [plan, time] : plans) {
+    if (time.least > kNearlyAsFast * best || time.most <= kNearlyAsFast * best) continue;
+    if (const auto again = runs.run(plan)) time = {std::min(again->least, time.most), std::min(again->most, time.most)};
+    best = std::min(best, time.most);
+  }
+  std::ranges::sort(plans, {}, [](const RunPlan& plan) { return plan.time.most; });
+}
+
+}  // namespace
+
+std::optional<std::size_t> choose_fastest(std::span<const std::int64_t> engines, const PlanRuns& runs) {
+  std::vector<RunPlan> usable;
+  std::map<std::int64_t, float> best_of_engine;
+  float best = std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < engines.size(); ++i) {
+    const auto known = best_of_engine.find(engines[i]);
+    if (known != best_of_engine.end() && known->second > kFarTooSlow * best) continue;
+    const auto time = runs.run(i);
+    if (!time) continue;
+    usable.push_back({i, *time});
+    best = std::min(best, time->most);
+    float& of_engine = best_of_engine.try_emplace(engines[i], time->least).first->second;
+    of_engine = std::min(of_engine, time->least);
+  }
+  if (usable.empty()) return {};
+  settle(usable, runs);
+
+  std::vector<RunPlan> finalists;
+  for (const RunPlan& plan : usable) {
+    if (finalists.size() == kFinalists) break;
+    if (!finalists.empty() && plan.time.most > kNearlyAsFast * finalists.front().time.most) break;
+    if (runs.prepare(plan.plan)) finalists.push_back(plan);
+  }
+  if (finalists.empty()) return usable.front().plan;
+  if (finalists.size() == 1) return finalists.front().plan;
+  std::vector<float> times(finalists.size(), std::numeric_limits<float>::infinity());
+  for (int run = 0; run < kFinalRuns; ++run) {
+    for (std::size_t i = 0; i < finalists.size(); ++i) times[i] = std::min(times[i], runs.time(finalists[i].plan));
+  }
+  return finalists[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())].plan;
+}
+
+// The plans of one pass with memory in which they run.
+class PlanSearch::Trial {
  public:
-  PlanTimer(int device, bool uses_graphs, std::size_t flushed_bytes)
-      : uses_graphs_(uses_graphs),
-        stream_(make_cuda_stream(device)),
-        flushed_(allocate_cuda(device, flushed_bytes)),
-        begin_(make_timed_cuda_event(device)),
-        end_(make_timed_cuda_event(device)) {}
+  Trial(int device, ConvolutionPass pass, const ConvolutionShape& shape,
+        std::span<const std::shared_ptr<ConvolutionPlan>> plans, std::size_t flushed_bytes)
+      : device_(device), pass_(pass), shape_(shape), plans_(plans), flushed_bytes_(flushed_bytes) {
+    for (const auto& plan : plans) scratch_bytes_ = std::max(scratch_bytes_, plan->scratch_bytes());
+  }
 
-  CudaStream& stream() { return *stream_; }
+  // Twice what is written between runs: half of it stays free.
+  std::size_t bytes() const {
+    const TensorBytes tensors = bytes_of_tensors(shape_);
+    return tensors.input + tensors.filters + tensors.output + scratch_bytes_ + 2 * flushed_bytes_;
+  }
 
-  // The median of several runs; of the first runs only, if those are much slower than the best plan so far. The first
-  // run is not timed, since libraries load kernels in it.
-  PlanTime time(const std::function<void()>& run) {
+  void begin() {
+    const TensorBytes bytes = bytes_of_tensors(shape_);
+    stream_ = make_cuda_stream(device_);
+    flushed_ = allocate_cuda(device_, flushed_bytes_);
+    scratch_ = allocate_cuda(device_, scratch_bytes_);
+    input_ = allocate_cuda(device_, bytes.input);
+    filters_ = allocate_cuda(device_, bytes.filters);
+    output_ = allocate_cuda(device_, bytes.output);
+    for (auto* const event : {&flush_, &begin_, &end_}) *event = make_timed_cuda_event(device_);
+    graphs_.resize(plans_.size());
+    is_checked_.resize(plans_.size());
+    check_.emplace(*stream_, pass_, shape_, tensors());
+  }
+
+  // Empty if the plan fails, or is off in its first run.
+  std::optional<RunTime> run(std::size_t plan) {
     try {
-      run();
-      const auto graph = uses_graphs_ ? captured(run) : nullptr;
-      std::vector<float> times;
-      while (times.size() < kSamples) {
-        times.push_back(milliseconds([&] { graph ? graph->launch(*stream_) : run(); }));
-        if (times.size() == kFewestSamples && std::ranges::min(times) > kMuchSlower * best_) break;
-      }
-      std::ranges::sort(times);
-      const float median = times[times.size() / 2];
-      best_ = std::min(best_, median);
-      return {.fails_in_graph = uses_graphs_ && !graph, .milliseconds = median};
+      if (!is_checked_[plan]) check_->clear_result();
+      const RunTime time = timed([&] { enqueue(plan); });
+      if (is_checked_[plan] || is_exact(plan)) return time;
     } catch (const Error& error) {
       if (error.source() != ErrorSource::cudnn) throw;
-      return {};
+      ++failed_;
     }
+    return {};
+  }
+
+  // Whether it can be captured.
+  bool capture(std::size_t plan) {
+    try {
+      graphs_[plan] = capture_cuda_graph(*stream_, [&] { enqueue(plan); });
+      return true;
+    } catch (const Error& error) {
+      if (!is_of_gpu(error)) throw;
+      return false;
+    }
+  }
+
+  float time_as_used(std::size_t plan) {
+    return timed([&] { graphs_[plan] ? graphs_[plan]->launch(*stream_) : enqueue(plan); }).most;
+  }
+
+  void end() { stream_->synchronize(); }
+  std::int64_t runs() const { return runs_; }
+  std::int64_t inexact() const { return inexact_; }
+  std::string reason() const {
+    std::string text;
+    if (failed_ > 0) text = fmt::format("{} fail", failed_);
+    if (inexact_ == 0) return text;
+    return fmt::format("{}{}{} off by at least {:.1e} of the result, where {:.1e} is allowed", text,
+                       text.empty() ? "" : ", ", inexact_ == 1 ? "1 is" : fmt::format("{} are", inexact_), least_error_,
+                       largest_error(pass_, shape_));
   }
 
  private:
-  // A graph that has run; null if that fails.
-  std::unique_ptr<Graph> captured(const std::function<void()>& run) {
-    try {
-      auto graph = capture_cuda_graph(*stream_, run);
-      graph->launch(*stream_);
-      stream_->synchronize();
-      return graph;
-    } catch (const Error& error) {
-      if (!is_of_gpu(error)) throw;
-      return nullptr;
-    }
+  ConvolutionTensors tensors() const { return {input_.data(), filters_.data(), output_.data()}; }
+  void enqueue(std::size_t plan) { plans_[plan]->run(*stream_, tensors(), scratch_.data()); }
+
+  bool is_exact(std::size_t plan) {
+    const double error = check_->error();
+    is_checked_[plan] = true;
+    if (error <= largest_error(pass_, shape_)) return true;
+    ++inexact_;
+    if (error < least_error_) least_error_ = error;
+    return false;
   }
 
-  float milliseconds(const std::function<void()>& run) {
-    check(cudaMemsetAsync(flushed_.data(), 0, flushed_.bytes(), native(*stream_)));
+  RunTime timed(const std::function<void()>& run) {
+    ++runs_;
+    const Stopwatch host;
+    stream_->record(*flush_);
+    if (flushed_bytes_ > 0) check(cudaMemsetAsync(flushed_.data(), 0, flushed_bytes_, native(*stream_)));
     stream_->record(*begin_);
     run();
     stream_->record(*end_);
+    const double enqueued = host.seconds();
     stream_->await(*end_);
-    return static_cast<float>(end_->seconds_since(*begin_) * 1e3);
+    const double late = std::max(0.0, enqueued - begin_->seconds_since(*flush_));
+    const double seconds = end_->seconds_since(*begin_);
+    return {static_cast<float>(std::max(0.0, seconds - late) * 1e3), static_cast<float>(seconds * 1e3)};
   }
 
-  bool uses_graphs_;
+  int device_;
+  ConvolutionPass pass_;
+  ConvolutionShape shape_;
+  std::span<const std::shared_ptr<ConvolutionPlan>> plans_;
+  std::size_t flushed_bytes_;
+  std::size_t scratch_bytes_ = 0;
   std::unique_ptr<CudaStream> stream_;
   Buffer flushed_;
+  Buffer scratch_;
+  Buffer input_;
+  Buffer filters_;
+  Buffer output_;
+  std::unique_ptr<Event> flush_;
   std::unique_ptr<Event> begin_;
   std::unique_ptr<Event> end_;
-  float best_ = std::numeric_limits<float>::infinity();
+  std::optional<PlanCheck> check_;
+  std::vector<std::unique_ptr<Graph>> graphs_;
+  std::vector<bool> is_checked_;
+  std::int64_t runs_ = 0;
+  std::int64_t failed_ = 0;
+  std::int64_t inexact_ = 0;
+  double least_error_ = std::numeric_limits<double>::infinity();
 };
-
-}  // namespace
 
 PlanSearch::PlanSearch(int device, bool uses_graphs, double max_seconds)
     : device_(device), uses_graphs_(uses_graphs), max_seconds_(max_seconds) {}
 
-std::size_t PlanSearch::fastest(const ConvolutionShape& shape, Plans plans, const Stopwatch& watch) {
-  const TensorBytes bytes = bytes_of_tensors(shape);
-  const std::size_t flush = flush_bytes(device_);
-  std::size_t scratch_bytes = 0;
-  for (const auto& plan : plans) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes());
-  // Twice what is written between runs: half of it stays free.
-  const std::size_t wanted = bytes.input + bytes.filters + bytes.output + scratch_bytes + 2 * flush;
-  if (wanted >= static_cast<std::size_t>(free_bytes(device_))) return 0;
+bool PlanSearch::has_memory_for(const Trial& trial) {
+  const bool has_memory = trial.bytes() < static_cast<std::size_t>(free_bytes(device_));
+  if (!has_memory) ++unchecked_passes_;
+  return has_memory;
+}
 
-  PlanTimer timer(device_, uses_graphs_, flush);
-  const Buffer scratch = allocate_cuda(device_, scratch_bytes);
-  const Buffer input = allocate_cuda(device_, bytes.input);
-  const Buffer filters = allocate_cuda(device_, bytes.filters);
-  const Buffer output = allocate_cuda(device_, bytes.output);
-  for (const Buffer* tensor : {&input, &filters, &output})
-    fill_with_random_values(timer.stream(), *tensor, shape.precision);
-  std::vector<PlanTime> times;
-  for (const auto& plan : plans) {
-    times.push_back(timer.time([&] {
-      plan->run(timer.stream(), {input.data(), filters.data(), output.data()}, scratch.data());
-    }));
-    engines_.insert(plan->engine());
-  }
-  timer.stream().synchronize();
+std::shared_ptr<ConvolutionPlan> PlanSearch::fastest(ConvolutionPass pass, const ConvolutionShape& shape,
+                                                     const ConvolutionPlans& plans, const Stopwatch& watch,
+                                                     double building_seconds) {
+  Trial trial(device_, pass, shape, plans, flush_bytes(device_));
+  if (!has_memory_for(trial)) return plans.front();
+  trial.begin();
+  std::vector<std::int64_t> engines;
+  for (const auto& plan : plans) engines.push_back(plan->choice().engine);
+  const auto chosen =
+      choose_fastest(engines, {.run = [&](std::size_t plan) { return trial.run(plan); },
+                               .prepare = [&](std::size_t plan) { return !uses_graphs_ || trial.capture(plan); },
+                               .time = [&](std::size_t plan) { return trial.time_as_used(plan); }});
+  trial.end();
+  reason_ = trial.reason();
+  engines_.insert(engines.begin(), engines.end());
   ++passes_;
   candidates_ += std::ssize(plans);
+  runs_ += trial.runs();
+  inexact_ += trial.inexact();
+  building_seconds_ += building_seconds;
   seconds_ += watch.seconds();
-  return static_cast<std::size_t>(std::ranges::min_element(times) - times.begin());
+  return chosen ? plans[*chosen] : nullptr;
+}
+
+std::shared_ptr<ConvolutionPlan> PlanSearch::first_exact(ConvolutionPass pass, const ConvolutionShape& shape,
+                                                         std::span<const std::shared_ptr<ConvolutionPlan>> plans) {
+  Trial trial(device_, pass, shape, plans, 0);
+  if (!has_memory_for(trial)) return plans.front();
+  trial.begin();
+  std::size_t plan = 0;
+  while (plan < plans.size() && !trial.run(plan)) ++plan;
+  trial.end();
+  reason_ = trial.reason();
+  inexact_ += trial.inexact();
+  return plan < plans.size() ? plans[plan] : nullptr;
 }
 
 std::string PlanSearch::summary() const {
-  if (passes_ == 0) return {};
-  return fmt::format("plan search: {} passes of convolutions, {} candidates of {} engines, {:.1f} s{}", passes_,
-                     candidates_, engines_.size(), seconds_,
+  std::string text;
+  if (passes_ > 0) {
+    text = fmt::format("{} passes of convolutions, {} candidates of {} engines in {} runs", passes_, candidates_,
+                       engines_.size(), runs_);
+  }
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (inexact_ > 0) add(fmt::format("{} dropped as inexact", inexact_));
+  if (unchecked_passes_ > 0) add(fmt::format("{} passes not checked for lack of memory", unchecked_passes_));
+  if (passes_ > 0) add(fmt::format("{:.1f} s ({:.1f} s building plans)", seconds_, building_seconds_));
+  if (text.empty()) return {};
+  return fmt::format("plan search: {}{}", text,
                      has_time() ? "" : "; this is its time limit, so further passes use cuDNN's first proposal");
 }
 

@@ -116,9 +116,9 @@ class WeightedLayer final : public CudaLayer {
   RowGrid grid_;        // over it
   void* filters_;       // Borrowed
   const float* bias_;   // Borrowed; null without
-  std::unique_ptr<ConvolutionPlan> forward_;
-  std::unique_ptr<ConvolutionPlan> weight_gradient_;  // null in evaluation
-  std::unique_ptr<ConvolutionPlan> input_gradient_;   // null when none is wanted
+  std::shared_ptr<ConvolutionPlan> forward_;
+  std::shared_ptr<ConvolutionPlan> weight_gradient_;  // null in evaluation
+  std::shared_ptr<ConvolutionPlan> input_gradient_;   // null when none is wanted
   Buffer packed_gradient_;                            // of the filters
   Buffer partials_;                                   // of the bias's gradient
   Buffer blocks_done_;
