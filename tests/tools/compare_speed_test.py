@@ -15,7 +15,7 @@ TRAINER = f"""echo tutti >>$0.calls
 for last; do :; done
 echo '{FIGURES % (300, "ours")}' >$last"""
 PYTHON = f"""[[ $1 != -c ]] || exit 0
-if [[ $* == *--compile ]]; then COMPILED
+if [[ $* == *compiled ]]; then COMPILED
 else echo eager >>$(dirname $0)/trainer.calls; echo '{FIGURES % (150, "theirs")}'; fi"""
 
 

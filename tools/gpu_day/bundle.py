@@ -17,6 +17,10 @@ import sys
 import tarfile
 
 CUDA_CODE = "libtutti_cuda.so"
+RECIPE = pathlib.Path(__file__).resolve().parents[2] / "jobs/fashion-mnist-93.toml"
+# What computes on the CPU; those that need other instructions than the build machine's may not exist there.
+PROCESSOR_TESTS = ("backend_layer_tests", "backend_bf16_tests", "backend_tests", "nn_tests", "train_tests")
+PROBES = ("norm_speed", "fusion_speed")  # each has a twin that runs in a rehearsal
 PATCHELF_REMEDY = "patchelf is missing: tools/setup --dev"
 # Plug-ins of other launchers, networks and tools, which a single node does not need.
 UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|"
@@ -99,8 +103,19 @@ class Bundle:
                                           if not word.startswith(("LSAN_", "TSAN_"))]})
         return tests
 
+    def add_processor_tests(self) -> list[str]:
+        names = [name for name in PROCESSOR_TESTS if (self.build / "tests" / name).is_file()]
+        for name in names:
+            self.add(self.build / "tests" / name, "bin")
+        return names
+
     def add_ours(self) -> None:
         self.add_built(self.build / "trainer", "bin")
+        for name in PROBES:
+            for path, folder in ((self.build / "tests" / name, "bin"), (self.build / f"tests/{name}_standin", "standin")):
+                if path.is_file():
+                    self.add(path, folder, name)
+        self.add(RECIPE, "share")
         self.add_built(self.build / "tests/standin" / CUDA_CODE, "standin")
         for library in self.build.glob("libtutti*.so"):  # that of CUDA is opened at run time: no program names it
             soname = output_of("patchelf", "--print-soname", library).strip() or library.name
@@ -148,7 +163,7 @@ class Bundle:
         for path in self.elves():
             subprocess.run(["strip", "--strip-unneeded", path], check=False, capture_output=True)
             folder = path.parent.relative_to(self.root).as_posix()
-            origin = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "standin": "$ORIGIN"}.get(folder, "$ORIGIN/..")
+            origin = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "standin": "$ORIGIN/../lib:$ORIGIN"}.get(folder, "$ORIGIN/..")
             output_of("patchelf", "--force-rpath", "--set-rpath", origin, path)
 
     def needs(self) -> dict[str, list[str]]:
@@ -180,11 +195,13 @@ def make_bundle(build: pathlib.Path, root: pathlib.Path) -> None:
     bundle = Bundle(build, root)
     bundle.add_ours()
     tests = bundle.add_tests()
+    processor_tests = bundle.add_processor_tests()
     bundle.add_open_mpi()
     bundle.add_libraries()
     bundle.make_relocatable()
     facts = {"made": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-             "commit": commit_of(pathlib.Path(__file__).parent), "needs": bundle.needs(), "tests": tests}
+             "commit": commit_of(pathlib.Path(__file__).parent), "needs": bundle.needs(), "tests": tests,
+             "processor_tests": processor_tests}
     (root / "bundle.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     with tarfile.open(archive, "w:xz") as file:
         file.add(root, root.name)
@@ -204,7 +221,8 @@ def unpack(source: pathlib.Path, folder: pathlib.Path, for_rehearsal: bool = Fal
     if not (root / "bundle.json").is_file():
         sys.exit(f"{source} is no bundle: make one by tools/gpu-day bundle")
     if for_rehearsal:
-        (root / "standin" / CUDA_CODE).replace(root / "lib" / CUDA_CODE)
+        for path in (root / "standin").iterdir():
+            path.replace(root / ("lib" if ".so" in path.name else "bin") / path.name)
     return root
 
 

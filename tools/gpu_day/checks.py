@@ -1,24 +1,15 @@
-"""The parts that check the machine and our programs one by one: versions, ceilings, tests, sanitizers, profile."""
+"""The parts that check the machine and whether our programs work at all: versions, smoke, ceilings, sanitizers."""
 
-import collections
-import csv
 import json
 import os
 import re
+from concurrent import futures
 
 from gpu_day import machine
 from gpu_day.session import PEERS, PartFailed, PartResult, Session
 from peers.tables import number
 
-# Under a sanitizer everything is many times slower, so only kernels are tested, one program at a time.
-KERNEL_TEST = re.compile(r"^backend\.cuda")
 SANITIZERS = {"sanitizers-memory": ("memcheck", "initcheck"), "sanitizers-threads": ("racecheck", "synccheck")}
-PHASES = [  # of a step, by the names of kernels; the first match counts
-    ("convolutions", r"cudnn|conv|xmma|implicit|wgrad|dgrad|fprop|nhwc"),
-    ("dense layers", r"gemm|cublas|cutlass|nvjet|splitK|linear"),
-    ("batch norms", r"norm|statistic"), ("pooling", r"pool"), ("loss", r"loss|softmax|cross_entropy"),
-    ("optimizer", r"sgd|adam|lars|momentum|optimi"), ("sums between ranks", r"nccl"),
-    ("images", r"image|augment|gather|batch"), ("formats", r"convert|format|transpose|pad")]
 
 
 def versions(session: Session, result: PartResult) -> None:
@@ -57,111 +48,62 @@ def ceilings(session: Session, result: PartResult) -> None:
                   ["bf16 matrix product on random data, TFLOP/s", number(figures["matmul_tflop_per_s"])]])
 
 
-def test_environment(session: Session, test: dict) -> dict[str, str]:
-    given = (word.replace("{bundle}", str(session.root)).partition("=") for word in test["environment"])
-    return session.environment | {name: value for name, _, value in given}
+RANDOM_IMAGES = ["--data", "synthetic:4096x1x28x28:10", "--device", "cuda", "--test-every", 0, "--log-every", 1]
+SMOKE = {  # ranks, options of train
+    "mlp fp32, no graphs": (1, ["--model", "mlp", "--precision", "fp32", "--record-steps", "off", "--steps", 3]),
+    "lenet bf16, no graphs": (1, ["--model", "lenet", "--precision", "bf16", "--record-steps", "off", "--steps", 6]),
+    "lenet bf16": (1, ["--model", "lenet", "--precision", "bf16", "--steps", 6]),
+    "resnet18 bf16": (1, ["--model", "resnet18", "--precision", "bf16", "--batch-size", 256, "--lr", 0.01, "--steps",
+                          6]),
+    "resnet18 fp32": (1, ["--model", "resnet18", "--precision", "fp32", "--lr", 0.01, "--steps", 6]),
+    "lenet fp32, 2 NCCL ranks": (2, ["--model", "lenet", "--precision", "fp32", "--comm", "nccl", "--share-device",
+                                     "--steps", 5, "--stall-timeout", 40]),
+    "resnet18 bf16, 2 NCCL ranks": (2, ["--model", "resnet18", "--precision", "bf16", "--comm", "nccl",
+                                        "--share-device", "--steps", 3, "--lr", 0.01, "--stall-timeout", 40]),
+}
 
 
-def test_command(session: Session, test: dict) -> list[str]:
-    return [word.replace("{bundle}", str(session.root)) for word in test["command"]]
+def smoke(session: Session, result: PartResult) -> None:
+    """Two at a time; each is known to take under 8 s, so that one that hangs leaves time for the others."""
+    small = session.full([], ["--batch-size", 8])
 
+    def status_of(name: str) -> tuple[str, int | str, str]:
+        ranks, words = SMOKE[name]
+        command = session.trainer("train", *RANDOM_IMAGES, "--search-plans", "off", *words, *small, ranks=ranks)
+        return name, *session.status_of(command, seconds=30)
 
-def cases_passed(output: str) -> int:
-    return sum(int(count) for count in re.findall(r"\[  PASSED  \] (\d+) test", output))
-
-
-def tests(session: Session, result: PartResult) -> None:
-    rows, cases, failed_programs = [], 0, 0
-    for test in session.bundle["tests"]:
-        status, output = session.status_of(test_command(session, test), test_environment(session, test),
-                                           test["seconds"])
-        good = status == 0
-        cases += cases_passed(output)
-        failed = sorted(set(re.findall(r"\[  FAILED  \] ([\w/.]+)(?: \(|,|$)", output, re.MULTILINE)))
-        failed_programs += not good
-        rows.append([test["name"], "passed" if good else f"FAILED ({status})", str(cases_passed(output)),
-                     (failed or ["-"])[0] + (f" and {len(failed) - 1} more" if len(failed) > 1 else "")])
-    result.table("Tests", ["program", "result", "cases passed", "failed"], rows)
-    if not rows:
-        raise PartFailed("the bundle holds no tests: was it made of a build with CUDA?")
-    result.figure("programs_passed", len(rows) - failed_programs)
-    result.figure("cases_passed", cases)
-    result.figure("failed", failed_programs)
+    rows = []
+    with futures.ThreadPoolExecutor(2) as workers:
+        names = list(session.full(SMOKE, ["mlp fp32, no graphs", "lenet bf16", "lenet fp32, 2 NCCL ranks"]))
+        for name, status, output in workers.map(status_of, names):
+            lines = [line.strip() for line in output.splitlines() if line.strip()]
+            rows.append([name, "works" if status == 0 else f"FAILED ({status})", (lines or ["-"])[-1][:150]])
+            if status != 0:
+                result.line(f"{name}: {status}: {' / '.join(lines[-3:])[-500:]}")
+    result.table("A few steps of each", ["", "", "its last line"], rows)
+    result.figure("failed", sum(row[1] != "works" for row in rows))
 
 
 def sanitizers(session: Session, result: PartResult, checks: tuple[str, ...]) -> None:
     """Checks our kernels only: those of libraries would take most of the time, and we cannot fix them."""
-    kernel_tests = [test for test in session.bundle["tests"] if KERNEL_TEST.match(test["name"])]
-    if not kernel_tests:
-        raise PartFailed("the bundle holds no tests of kernels (backend.cuda...)")
     words = [*session.tool("compute-sanitizer"), "--error-exitcode", 9, "--print-limit", 5, "--report-api-errors",
              "no", "--kernel-regex", "kns=tutti", "--tool"]
-    runs = [(check, test) for check in checks for test in kernel_tests]
+    networks = session.full({"resnet18": "bf16", "lenet": "fp32"}, {"lenet": "bf16"})
+    runs = [(check, model) for check in checks for model in networks]
+
+    def status_of(check: str, model: str) -> tuple[int | str, str]:
+        step = session.trainer("bench", "step", "--device", "cuda", "--model", model, "--precision", networks[model],
+                               "--batch-size", 8, "--data", "synthetic:64x1x28x28:10", "--search-plans", "off",
+                               "--record-steps", "off", "--warmup-steps", 1, "--timed-steps", 1)
+        return session.status_of([*words, check, *step])
+
     rows = []
-    for i, (check, test) in enumerate(runs):
-        share = session.seconds_left() / (len(runs) - i)
-        status, output = session.status_of([*words, check, *test_command(session, test)],
-                                           test_environment(session, test), share)
-        summary = (re.findall(r"={9} (?:ERROR|RACECHECK) SUMMARY: (.*)", output) or ["no summary"])[-1]
-        clean = status == 0 and summary.startswith("0 ")
-        rows.append([f"{check} {test['name']}", "clean" if clean else f"NOT CLEAN ({status})", summary])
+    with futures.ThreadPoolExecutor(len(runs)) as workers:
+        for (check, model), (status, output) in zip(runs, workers.map(lambda one: status_of(*one), runs)):
+            summary = (re.findall(r"={9} (?:ERROR|RACECHECK) SUMMARY: (.*)", output) or ["no summary"])[-1]
+            clean = status == 0 and summary.startswith("0 ")
+            rows.append([f"{check} {model} {networks[model]}", "clean" if clean else f"NOT CLEAN ({status})", summary])
     result.figure("unclean", sum(row[1] != "clean" for row in rows))
-    result.table("compute-sanitizer on our kernels", ["check", "result", "summary"], rows)
-
-
-def read_profile(text: str) -> dict[str, list[float]]:
-    """Returns launches, seconds and bytes by kernel, from ncu's table of values in base units."""
-    lines = text.splitlines()
-    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if begin is None:
-        raise PartFailed(f"ncu gave no table: {' / '.join(lines[-3:])[-300:]}")
-    totals: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
-    for row in csv.DictReader(lines[begin:]):
-        if not row.get("Metric Value"):
-            continue
-        value = float(row["Metric Value"].replace(",", ""))
-        total = totals[row["Kernel Name"]]
-        if row["Metric Name"].startswith("gpu__time_duration"):
-            total[0] += 1
-            total[1] += value * {"n": 1e-9, "u": 1e-6, "m": 1e-3, "s": 1}[row["Metric Unit"][0]]  # ns, or nsecond
-        else:
-            total[2] += value
-    return totals
-
-
-def phase_of(kernel: str) -> str:
-    return next((phase for phase, pattern in PHASES if re.search(pattern, kernel, re.IGNORECASE)), "other")
-
-
-def profile_step(session: Session, model: str, shape: str, batch: int) -> dict[str, list[float]]:
-    """The profile of one step: the difference of four steps and three, which excludes start-up."""
-    def words(steps: int) -> list:
-        return session.trainer("bench", "step", *session.processor_words(), "--model", model, "--precision", "bf16",
-                               "--data", f"synthetic:{4 * batch}x{shape}:10", "--batch-size", batch, "--in-flight", 0,
-                               "--record-steps", "off", "--warmup-steps", 1, "--timed-steps", steps)
-
-    session.run(words(1))  # fills the plan cache, so that the search is not in the profile
-    ncu = [*session.tool("ncu"), "--clock-control", "none", "--csv", "--print-units", "base", "--print-kernel-base",
-           "function", "--metrics", "gpu__time_duration.sum,dram__bytes.sum"]
-    fewer, more = (read_profile(session.run([*ncu, *words(steps)])) for steps in (2, 3))
-    step = {name: [b - a for a, b in zip(fewer.get(name, (0, 0, 0)), total)] for name, total in more.items()}
-    return {name: total for name, total in step.items() if total[0] > 0}
-
-
-def profile(session: Session, result: PartResult) -> None:
-    for model, shape, batch in session.full([("resnet18", "1x28x28", 512), ("lenet", "1x28x28", 64)],
-                                            [("lenet", "1x28x28", 8)]):
-        step = profile_step(session, model, shape, batch)
-        seconds = sum(total[1] for total in step.values())
-        if seconds == 0:
-            raise PartFailed("no kernel was seen in a step")
-        phases: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
-        for name, total in step.items():
-            phases[phase_of(name)] = [a + b for a, b in zip(phases[phase_of(name)], total)]
-        for title, groups in (("by phase", phases), ("by kernel", step)):
-            rows = [[name[:60], number(launches), f"{spent * 1e6:,.1f}", f"{100 * spent / seconds:.1f}",
-                     f"{moved / 1e6:,.1f}", f"{moved / spent / 1e12:.2f}"]
-                    for name, (launches, spent, moved) in sorted(groups.items(), key=lambda one: -one[1][1])[:25]]
-            result.table(f"One step of {model}, batch {batch} of {shape}, bf16, {title}: {seconds * 1e3:.3f} ms in "
-                         "kernels one at a time", ["", "launches", "us", "%", "MB", "TB/s"], rows)
-        result.figure(f"{model}_kernel_ms", seconds * 1e3)
+    result.table("compute-sanitizer on our kernels in training steps", ["check", "result", "summary"], rows)
+    for row in rows:
+        result.line(", ".join(row))

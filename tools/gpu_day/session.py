@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import TextIO
 
 from gpu_day import bundle, machine
-from peers import peer_python
+from gpu_day.background import Background
 from peers.tables import text_table
 
 PEERS = pathlib.Path(__file__).resolve().parents[1] / "peers"
 STAND_INS = pathlib.Path(__file__).with_name("stand_ins.py")
+LOGGED_CHARACTERS = 400_000  # of one program's output
 
 
 class PartFailed(Exception):
@@ -39,10 +41,12 @@ class Results:
 class PartResult:
     """Figures for the targets, and tables for people. Saved at once, so that an interrupted part keeps its results."""
 
-    def __init__(self, results: Results, name: str, facts: dict):
+    def __init__(self, results: Results, name: str, facts: dict, log: TextIO):
+        self.log = log
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.record = {"when": now, **facts, "outcome": "was stopped", "figures": {}, "tables": []}
         self.results = results
+        self.lines: list[str] = []
         results.parts[name] = self.record
         results.save()
 
@@ -55,7 +59,11 @@ class PartResult:
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
         self.record["tables"].append({"title": title, "header": header, "rows": rows})
         self.results.save()
-        print(f"{title}\n{text_table(header, rows)}\n", flush=True)
+        self.log.write(f"\n{title}\n{text_table(header, rows)}\n")
+
+    def line(self, text: str) -> None:
+        """For the summary that the call prints at its end."""
+        self.lines.append(text)
 
     def end(self, outcome: str, seconds: float) -> None:
         self.record |= {"outcome": outcome, "seconds": round(seconds, 1)}
@@ -65,20 +73,26 @@ class PartResult:
 class Session:
     def __init__(self, options: argparse.Namespace, root: pathlib.Path):
         self.root = root
+        self.out = options.out.resolve()
         self.bundle = bundle.facts_of(root)
         self.rehearses = options.rehearse
         self.limit = options.limit
-        self.deadline = time.monotonic() + options.limit
+        self.end = time.monotonic() + (options.seconds or 1e9)
+        self.deadline = min(self.end, time.monotonic() + options.limit)
         self.data = options.data.resolve() if options.data else None
         self.environment, warnings = machine.environment(root, self.bundle["needs"]["cuda"])
         self.warnings = [] if options.rehearse else warnings
         self.gpu = machine.gpu()
+        self.python = os.environ.get("TUTTI_PYTHON") or (None if options.rehearse else machine.python_with_torch())
+        if not options.rehearse:
+            machine.bring_up_loopback()
         self.log = (options.out / "gpu-day.log").open("a", encoding="utf-8")
         self._folder = tempfile.TemporaryDirectory(prefix="gpu-day-")
         self.folder = pathlib.Path(self._folder.name)
         self.device = "cpu" if options.rehearse else "cuda"  # of PyTorch
         # Choices by timing are made once, for all parts.
-        self.processor = {"device": "cuda", "plan-cache": options.out.resolve() / "plans.txt"}
+        self.processor = {"device": "cuda", "plan-cache": self.out / "plans.txt"}
+        self.background = Background(self.out / "background.log")
 
     def __enter__(self) -> "Session":
         if not self.gpu and not self.rehearses:
@@ -88,6 +102,7 @@ class Session:
         return self
 
     def __exit__(self, *_) -> None:
+        self.background.close()
         self.log.close()
         self._folder.cleanup()
 
@@ -97,7 +112,10 @@ class Session:
                 "commit": self.bundle["commit"], "rehearsal": self.rehearses or not self.gpu}
 
     def start_part(self) -> None:
-        self.deadline = time.monotonic() + self.limit
+        self.deadline = min(self.end, time.monotonic() + self.limit)
+
+    def seconds_of_call_left(self) -> float:
+        return self.end - time.monotonic()
 
     def seconds_left(self) -> float:
         return self.deadline - time.monotonic()
@@ -107,6 +125,8 @@ class Session:
         return rehearsed if self.rehearses else real
 
     def note(self, text: str) -> None:
+        if len(text) > LOGGED_CHARACTERS:
+            text = f"{text[:LOGGED_CHARACTERS // 2]}\n[...]\n{text[-LOGGED_CHARACTERS // 2:]}"
         self.log.write(text.rstrip("\n") + "\n")
         self.log.flush()
 
@@ -150,14 +170,23 @@ class Session:
 
     def tool(self, name: str) -> list:
         """The start of a command line: a program of CUDA's toolkit, or "python", that with PyTorch."""
-        if name == "python" and ("TUTTI_PYTHON" in os.environ or not self.rehearses):
-            return [peer_python.interpreter()]
+        if name == "python" and self.python:
+            return [self.python]
+        if name == "python" and not self.rehearses:
+            raise PartFailed("no Python with PyTorch was found: name one by TUTTI_PYTHON")
         if self.rehearses:
             return [sys.executable, STAND_INS, name]
         found = machine.find_tool(name)
         if found is None:
             raise PartFailed(f"{name} was not found: install CUDA's toolkit, or put it on the PATH")
         return [found]
+
+    @staticmethod
+    def large_libraries() -> list[str]:
+        """CUDA's, which take seconds to read from a cold disk."""
+        files = [path for folder in machine.library_folders() for path in pathlib.Path(folder).glob("*.so*")]
+        names = ("libcudnn", "libnccl", "libcublas", "libcudart", "libnvrtc")
+        return [str(path) for path in files if path.name.startswith(names)]
 
     def trainer(self, *words: object, ranks: int = 1) -> list:
         launcher = ["mpirun", "-np", ranks] if ranks > 1 else []

@@ -5,7 +5,6 @@ Their output has the form of the real one. The last two start the program that t
 """
 
 import json
-import re
 import subprocess
 import sys
 
@@ -23,17 +22,17 @@ def python(*words: str) -> None:
 
 def compute_sanitizer(*words: str) -> None:
     test = words[words.index("--tool") + 2:]
-    subprocess.run([*test, "--gtest_list_tests"], check=True)
+    subprocess.run(test, check=True)
     print("========= ERROR SUMMARY: 0 errors")
 
 
 def ncu(*words: str) -> None:
+    """Three steps of two kernels, of which the second runs twice."""
     profiled = words[words.index("--metrics") + 2:]
     subprocess.run(profiled, check=True)
     print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
-    for step in range(int(re.search(r"--timed-steps (\d+)", " ".join(profiled))[1])):
-        print(f'"{step}","norm_apply","gpu__time_duration.sum","ns","1,500"')
-        print(f'"{step}","norm_apply","dram__bytes.sum","byte","3000"')
+    for launch, kernel in enumerate(["loss", "norm_sums", "norm_sums"] * 3):
+        print(f'"{launch}","{kernel}","gpu__time_duration.sum","ns","1,500"')
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ The newest result of each part is in records.json next to this file. The whole p
 
 import json
 import pathlib
+import shutil
 import sys
 
 from gpu_day import parts, targets
@@ -16,8 +17,9 @@ PAGE = pathlib.Path(__file__).resolve().parents[1] / "GPU-STATUS.md"
 TARGETS_HEADER = ["target", "wanted", "figure", "verdict"]
 
 
-def targets_table(records: dict[str, dict]) -> str:
-    table = text_table(TARGETS_HEADER, targets.results(records))
+def targets_table(records: dict[str, dict], only_tried: bool = False) -> str:
+    rows = [row for row in targets.results(records) if not only_tried or row[-1] != targets.NEVER_RUN]
+    table = text_table(TARGETS_HEADER, rows)
     if not any(one["rehearsal"] for one in records.values()):
         return table
     return table + "\nParts of this were a rehearsal, or had no GPU: they count for nothing."
@@ -53,6 +55,18 @@ def merge(records: dict[str, dict], others: dict[str, dict]) -> dict[str, dict]:
         if not record["rehearsal"] and (name not in merged or record["when"] > merged[name]["when"]):
             merged[name] = record
     return dict(sorted(merged.items()))
+
+
+def add_earlier(results: Results, folder: pathlib.Path) -> None:
+    """Adds the records of an earlier call, and takes its cuDNN plans over."""
+    path = folder / "results.json"
+    if not path.is_file():
+        sys.exit(f"{path} is not there: give folders that tools/gpu-day run has written")
+    results.parts = merge(results.parts, Results(path).parts)
+    results.save()
+    plans = results.path.with_name("plans.txt")
+    if (folder / plans.name).is_file() and not plans.exists():
+        shutil.copyfile(folder / plans.name, plans)
 
 
 def add_results(folders: list[pathlib.Path]) -> int:

@@ -67,8 +67,7 @@ def command(side: str, options: argparse.Namespace, figures: str) -> list[str]:
         data = f"synthetic:{options.batch * BATCHES_IN_MEMORY}x{options.shape}:10"
         return [options.trainer, "bench", "step", *steps, "--data", data, "--batch-size", str(options.batch),
                 "--lr", "0.01", "--momentum", "0.9", "--json", figures]
-    compiles = ["--compile"] if side == "compiled" else []
-    return [options.python, str(PEER), *steps, "--batch", str(options.batch), "--shape", options.shape, *compiles]
+    return [options.python, str(PEER), *steps, "--batch", str(options.batch), "--shape", options.shape, "--way", side]
 
 
 def touch_memory() -> None:

@@ -4,6 +4,8 @@
 Batches are in the device's memory in channels_last; SGD with momentum 0.9 in its fused form; the loss is read after the
 last step. The first step, with all that is compiled or chosen in it, counts as start-up, as do the imports. On a GPU
 cuDNN chooses by timing, and steps are timed together by the device's clock, so that the host does not wait in between.
+There are several ways to run a step: eager; compiled by torch.compile; the compiled step, with its update, as one CUDA
+graph; and the same after a search for the fastest kernels ("max-autotune").
 With --init-method it trains by DistributedDataParallel over gloo, with its fastest settings: static graph, gradients as
 views of buckets, and no broadcast of running statistics. The slowest rank's seconds count then.
 """
@@ -25,6 +27,9 @@ from reference_nets import NETWORKS, make_network
 
 CLASSES = 10
 BATCHES_IN_MEMORY = 16
+# The mode of torch.compile, if any, and whether the whole step is one CUDA graph.
+WAYS = {"eager": (None, False), "compiled": ("default", False), "graph": ("default", True),
+        "autotuned": ("max-autotune-no-cudagraphs", True)}
 
 
 def parse() -> argparse.Namespace:
@@ -37,10 +42,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--warmup-steps", type=int, default=5)
     parser.add_argument("--timed-steps", type=int, default=20)
-    parser.add_argument("--compile", action="store_true", help="by torch.compile; else eager")
-    parser.add_argument("--graph", action="store_true", help="the whole step captured as one CUDA graph")
+    parser.add_argument("--way", choices=WAYS, default="eager")
     parser.add_argument("--on-demand", action="store_true",
-                        help="time the steps once for every line on stdin; the first object is then about the start")
+                        help="for each way that a line on stdin names, time steps once; prints the libraries at the start")
     parser.add_argument("--init-method", help="where this rank finds the others: file://PATH?rank=R&world_size=N")
     return parser.parse_args()
 
@@ -63,8 +67,9 @@ def libraries() -> str:
     return ", ".join([f"PyTorch {torch.__version__}", *(match[0] for match in found if match)])
 
 
-def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.Tensor):
+def make_step(options: argparse.Namespace, way: str, images: torch.Tensor, labels: torch.Tensor):
     """Returns a function that computes one step on such images and labels and returns the loss."""
+    mode, is_graph = WAYS[way]
     network = make_network(options.model, tuple(images.shape[1:]), CLASSES).to(options.device)
     network = network.to(memory_format=torch.channels_last).train()
     if distributed.is_initialized():
@@ -76,7 +81,7 @@ def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.T
         with torch.autocast(options.device, torch.bfloat16, enabled=options.precision == "bf16"):
             return nn.functional.cross_entropy(network(images), labels)
 
-    forward = torch.compile(loss_of) if options.compile else loss_of
+    forward = torch.compile(loss_of, mode=mode) if mode else loss_of
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -85,7 +90,7 @@ def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.T
         optimizer.step()
         return loss.detach()
 
-    return captured(step, images.clone(), labels.clone()) if options.graph else step
+    return captured(step, images.clone(), labels.clone()) if is_graph else step
 
 
 def captured(step, images: torch.Tensor, labels: torch.Tensor):
@@ -146,28 +151,36 @@ def main() -> None:
     images = torch.rand(samples, *shape, device=options.device).contiguous(memory_format=torch.channels_last)
     images, labels = (values.split(options.batch) for values in
                       (images, torch.randint(CLASSES, (samples,), device=options.device)))
-    step = make_step(options, images[0], labels[0])
 
-    def compute_step(i: int) -> torch.Tensor:
-        return step(images[i % BATCHES_IN_MEMORY], labels[i % BATCHES_IN_MEMORY])
+    steps = {}
 
-    loss = compute_step(0).item()
-    start = {"libraries": libraries(), "first_step_seconds": seconds_since_process_start()}
+    def figures(way: str) -> dict:
+        """The first time also makes the way's step."""
+        if way not in steps:
+            steps[way] = make_step(options, way, images[0], labels[0])
 
-    def figures() -> dict:
+        def compute_step(i: int) -> torch.Tensor:
+            return steps[way](images[i % BATCHES_IN_MEMORY], labels[i % BATCHES_IN_MEMORY])
+
+        compute_step(0).item()
+        first = seconds_since_process_start()
         seconds = seconds_of_steps(compute_step, options.device, options.warmup_steps, options.timed_steps)
-        return {"step_seconds_median": seconds, "images_per_second": options.batch / seconds,
-                "peak_resident_mib": peak_resident_mib(), "loss": compute_step(0).item()}
+        return {"first_step_seconds": first, "step_seconds_median": seconds,
+                "images_per_second": options.batch / seconds, "peak_resident_mib": peak_resident_mib(),
+                "loss": compute_step(0).item()}
 
-    if not options.on_demand:
-        print(json.dumps(start | figures()), flush=True)
-        if distributed.is_initialized():
-            distributed.barrier()
-            os._exit(0)  # a normal exit sometimes aborts in a thread of PyTorch
+    if options.on_demand:
+        print(json.dumps({"libraries": libraries()}), flush=True)
+        for line in sys.stdin:
+            try:
+                print(json.dumps(figures(line.strip())), flush=True)
+            except Exception as error:  # the other ways go on
+                print(json.dumps({"error": f"{type(error).__name__}: {error}"[:300]}), flush=True)
         return
-    print(json.dumps(start | {"loss": loss}), flush=True)
-    for _ in sys.stdin:
-        print(json.dumps(figures()), flush=True)
+    print(json.dumps({"libraries": libraries()} | figures(options.way)), flush=True)
+    if distributed.is_initialized():
+        distributed.barrier()
+        os._exit(0)  # a normal exit sometimes aborts in a thread of PyTorch
 
 
 if __name__ == "__main__":
