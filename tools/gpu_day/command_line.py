@@ -38,7 +38,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     run.add_argument("--data", type=pathlib.Path, help="folder with fashion-mnist/ in it")
     run.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-day-results"),
                      help="folder of the results; default: %(default)s")
-    run.add_argument("--limit", type=float, default=75, help="seconds that one part may take; default: %(default)s")
+    run.add_argument("--limit", type=float, help="seconds that one part may take; default: 75, in a rehearsal 600")
     run.add_argument("--seconds", type=float, help="of the whole call; parts for which too few are left are left out")
     run.add_argument("--earlier", type=pathlib.Path, action="append", default=[],
                      help="results to add to; what has run there with the same bundle does not run again unless named")

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import tempfile
 from concurrent import futures
+from typing import Callable
 
 from gpu_day.session import PEERS, PartFailed, PartResult, Session, end_group
 from gpu_day.training import option_words, records_of
@@ -97,30 +98,36 @@ def peer_speed(session: Session, precision: str, ranks: int) -> float:
 
 
 def speed(session: Session, result: PartResult, precision: str) -> None:
-    rows = []
-    problems = []
+    rows, problems = [], []
+
+    def measured(name: str, measure: Callable[..., float], *words: object) -> float | None:
+        try:
+            result.figure(name, measure(session, *words))
+            return result.record["figures"][name]
+        except PartFailed as error:
+            problems.append(f"{name}: {error}")
+            return None
+
+    def text(value: float | None) -> str:
+        return "-" if value is None else number(value)
+
+    computed = session.full(precision, "fp32")  # which the rehearsing processor has
     for ranks in (1, session.full(RANKS, 2)):
-        values = {}
-        for side, measure in (("tutti", our_speed), ("pytorch", peer_speed)):
-            if side == "pytorch" and session.rehearses:
-                continue
-            try:
-                values[side] = measure(session, precision, ranks)
-                result.figure(f"{side}_{ranks}", values[side])
-            except PartFailed as error:
-                problems.append(f"{side}, {ranks} ranks: {error}")
-        if len(values) == 2:
-            result.figure(f"ratio_{ranks}", values["tutti"] / values["pytorch"])
-        rows.append([f"{ranks} ranks", *(number(values[side]) if side in values else "-"
-                                         for side in ("tutti", "pytorch"))])
+        ours = measured(f"tutti_{ranks}", our_speed, computed, ranks)
+        theirs = None if session.rehearses else measured(f"pytorch_{ranks}", peer_speed, computed, ranks)
+        if ours and theirs:
+            result.figure(f"ratio_{ranks}", ours / theirs)
+        rows.append([f"{ranks} ranks", text(ours), text(theirs)])
     figures = result.record["figures"]
     if {f"tutti_{RANKS}", "tutti_1"} <= set(figures):
         result.figure("efficiency", figures[f"tutti_{RANKS}"] / figures["tutti_1"] / RANKS)
     if precision == "bf16":
         for limit in session.full(["AVX2", "AVX512_CORE_BF16"], ["AVX2"]):
-            values = [our_speed(session, one, 1, limit) for one in ("bf16", "fp32")]
-            result.figure(f"{limit.lower()}_bf16_to_fp32", values[0] / values[1])
-            rows.append([f"1 rank, {limit}: bf16, fp32", *map(number, values)])
+            values = [measured(f"{limit.lower()}_{one}", our_speed, session.full(one, "fp32"), 1, limit)
+                      for one in ("bf16", "fp32")]
+            if all(values):
+                result.figure(f"{limit.lower()}_bf16_to_fp32", values[0] / values[1])
+            rows.append([f"1 rank, {limit}: bf16, fp32", *map(text, values)])
     result.table(f"resnet18 1x28x28, {precision}, batch {BATCH} and one thread a rank, images/s",
                  ["", "tutti", "PyTorch"], rows)
     if problems:

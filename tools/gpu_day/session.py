@@ -76,9 +76,9 @@ class Session:
         self.out = options.out.resolve()
         self.bundle = bundle.facts_of(root)
         self.rehearses = options.rehearse
-        self.limit = options.limit
+        self.limit = options.limit or (600 if options.rehearse else 75)
         self.end = time.monotonic() + (options.seconds or 1e9)
-        self.deadline = min(self.end, time.monotonic() + options.limit)
+        self.deadline = min(self.end, time.monotonic() + self.limit)
         self.data = options.data.resolve() if options.data else None
         self.environment, warnings = machine.environment(root, self.bundle["needs"]["cuda"])
         self.warnings = [] if options.rehearse else warnings
