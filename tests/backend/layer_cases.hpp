@@ -118,6 +118,15 @@ inline std::vector<NetworkCase> pool_and_linear_cases() {
   };
 }
 
+// Layers over images that the CPU computes by loops of its own.
+inline std::vector<NetworkCase> own_image_cases() {
+  std::vector<NetworkCase> all = tiled_convolution_cases();
+  for (const auto& cases : {few_channel_convolution_cases(), convolution_cases(), pool_and_linear_cases()})
+    all.insert(all.end(), cases.begin(), cases.end());
+  std::erase_if(all, [](const NetworkCase& network) { return network.sample.extents().size() != 3; });
+  return all;
+}
+
 inline NetworkCase lenet_like(std::string name, std::int64_t batch, std::int64_t extent) {
   return {std::move(name),
           batch,

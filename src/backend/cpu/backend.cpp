@@ -27,7 +27,7 @@ void CpuBackend::to_plain(Stream& stream, const ActivationSpec& activation, cons
         [&] {
           const dnnl::memory source(desc_of(activation), processor_.engine, const_cast<void*>(from));
           const dnnl::memory target(plain(dims_of(activation.shape)), processor_.engine, to.data);
-          make_reorder(source, target).run(cpu_stream(stream));
+          Reorder(source, target).run(cpu_stream(stream));
         });
 }
 

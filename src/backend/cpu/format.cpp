@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 
 namespace tutti::cpu {
 namespace {
@@ -48,8 +49,10 @@ Type type_of(const Desc& desc) {
   }(desc);
 }
 
+namespace {
+
 // A tag names the layout if it gives the same descriptor.
-Tag tag_of(const Desc& desc) {
+std::optional<Tag> find_tag(const Desc& desc) {
   const auto dims = dims_of(desc);
   const auto is = [&](Tag tag) { return Desc(dims, type_of(desc), tag) == desc; };
   if (dims.size() == 2 && is(Tag::nc)) return Tag::nc;
@@ -58,9 +61,20 @@ Tag tag_of(const Desc& desc) {
       if (is(tag)) return tag;
     }
   }
-  throw Error(
-      ErrorSource::internal,
-      fmt::format("an activation with {} axes has a layout that the cpu backend does not support", dims.size()));
+  return std::nullopt;
+}
+
+}  // namespace
+
+Tag tag_of(const Desc& desc) {
+  if (const auto tag = find_tag(desc)) return *tag;
+  throw Error(ErrorSource::internal,
+              fmt::format("an activation with {} axes has a layout that the cpu backend does not support",
+                          dims_of(desc).size()));
+}
+
+bool is_activation(const Desc& desc) {
+  return find_tag(desc) && (type_of(desc) == Type::f32 || type_of(desc) == Type::bf16);
 }
 
 Desc plain(const dnnl::memory::dims& dims, Type type) {

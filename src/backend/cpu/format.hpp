@@ -31,6 +31,8 @@ Type type_of(const Desc& desc);
 // The name of the layout: plain, channels last, or blocks of 8 or 16 channels. Throws an internal error for others.
 Tag tag_of(const Desc& desc);
 
+bool is_activation(const Desc& desc);  // whether it has one of these layouts, in f32 or bf16
+
 // Dense, row-major: the layout of canonical values.
 Desc plain(const dnnl::memory::dims& dims, Type type = Type::f32);
 // Dense with the channels innermost; `dims` are N, C, H, W.
@@ -67,6 +69,8 @@ class ChannelLayout {
   std::int64_t pixels() const noexcept { return pixels_; }
   std::int64_t blocks() const noexcept { return blocks_; }
   std::int64_t period() const noexcept { return period_; }
+  // Whether the channels of a pixel are adjacent. Images of one pixel are the same plain and channels-last.
+  bool adjacent_channels() const noexcept { return blocks_ == 1 || (period_ == 1 && pixels_ == 1); }
   // All values of the tensor, including channel padding.
   std::int64_t elements() const noexcept { return samples_ * blocks_ * pixels_ * period_; }
   std::int64_t channels_of(std::int64_t block) const { return std::min(period_, channels_ - block * period_); }

@@ -14,9 +14,10 @@ constexpr std::int64_t kRunLength = 64;
 #undef TUTTI_LOOPS
 
 template <class T>
-void sum_gradients(const LayerBackward& pass, std::int64_t elements) {
+void sum_gradients(const LayerBackward& pass, std::size_t bytes, const void* of_relu) {
   const std::vector<T*> gradients = typed_gradients<T>(pass);
-  layer_loops<T>().sum_gradients({elements, gradients, nullptr, nullptr});
+  layer_loops<T>().sum_gradients(
+      {static_cast<std::int64_t>(bytes / sizeof(T)), gradients, static_cast<const T*>(of_relu), nullptr});
 }
 
 }  // namespace
@@ -29,11 +30,10 @@ const LayerLoops<T>& layer_loops() {
 template const LayerLoops<float>& layer_loops();
 template const LayerLoops<Bf16>& layer_loops();
 
-void sum_output_gradients(const LayerBackward& pass, const Desc& output) {
-  if (pass.output_gradients.size() == 1) return;
-  const std::size_t bytes = output.get_size();
-  if (is_bf16(output)) return sum_gradients<Bf16>(pass, static_cast<std::int64_t>(bytes / sizeof(Bf16)));
-  sum_gradients<float>(pass, static_cast<std::int64_t>(bytes / sizeof(float)));
+void sum_output_gradients(const LayerBackward& pass, const Desc& output, const void* of_relu) {
+  if (pass.output_gradients.size() == 1 && of_relu == nullptr) return;
+  is_bf16(output) ? sum_gradients<Bf16>(pass, output.get_size(), of_relu)
+                  : sum_gradients<float>(pass, output.get_size(), of_relu);
 }
 
 }  // namespace tutti::cpu

@@ -106,6 +106,18 @@ struct ElementwiseGradientPass {
   ElementwiseSpec spec;
 };
 
+// Pooling of one block of channels of one image: values of the image and results of the output or, for the gradient,
+// the reverse.
+template <class T>
+struct PoolPass {
+  std::int64_t rows, columns, period;  // of the image
+  std::int64_t output_rows, output_columns;
+  std::int64_t kernel, stride, padding;
+  const T* values;
+  T* results;
+  std::uint16_t* chosen;  // the place of each output's maximum in its window, row by row; null: none, or an average
+};
+
 template <class T>
 struct LayerLoops {
   void (*moments)(const MomentsPass<T>&);
@@ -116,6 +128,9 @@ struct LayerLoops {
   void (*sum_gradients)(const SumGradientsPass<T>&);
   void (*elementwise)(const ElementwisePass<T>&);
   void (*elementwise_gradient)(const ElementwiseGradientPass<T>&);
+  void (*max_pool)(const PoolPass<T>&);
+  void (*average_pool)(const PoolPass<T>&);
+  void (*pool_gradient)(const PoolPass<T>&);
 };
 
 // T is float or Bf16. Callers keep the reference instead of calling this per segment.
@@ -123,8 +138,9 @@ template <class T>
 const LayerLoops<T>& layer_loops();
 
 // The first step of a backward pass: adds the other gradients of the output, if more than one layer reads it, to
-// pass.output_gradients[0]. All have the format of `output`.
-void sum_output_gradients(const LayerBackward& pass, const Desc& output);
+// pass.output_gradients[0], and sets that to 0 where the values of a fused ReLU, if any, are not positive. All have the
+// format of `output`.
+void sum_output_gradients(const LayerBackward& pass, const Desc& output, const void* of_relu = nullptr);
 
 // The output gradients as pointers to their storage type.
 template <class T>

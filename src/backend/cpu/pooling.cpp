@@ -1,87 +1,96 @@
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/library.hpp"
-#include "backend/cpu/primitive.hpp"
+#include "backend/cpu/stream.hpp"
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
 
-#include <optional>
+#include <algorithm>
+#include <vector>
 
 namespace tutti::cpu {
 namespace {
 
-using Forward = dnnl::pooling_forward::primitive_desc;
-using Backward = dnnl::pooling_backward::primitive_desc;
-
-struct Pool2dPlans {
-  Forward forward;
-  std::optional<Backward> backward;
-};
-
-Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request) {
-  const auto algorithm =
-      spec.pooling == Pooling::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_include_padding;
-  const dnnl::memory::dims strides{spec.stride, spec.stride};
-  const dnnl::memory::dims window{spec.kernel, spec.kernel};
-  const dnnl::memory::dims padding{spec.padding, spec.padding};
-  const dnnl::memory::dims none_left_out{0, 0};
-  const OneDnn3Only spacing{none_left_out};
-  const Desc& input = desc_of(request.input);
-  const Desc result = any(dims_of(batch_output(spec, request.input.shape)), type_of(input));
-
-  const PlanContext context{engine, attributes()};
-  Pool2dPlans plans{make_plan<dnnl::pooling_forward>(context, forward_kind(request.mode), algorithm, input, result,
-                                                     strides, window, spacing, padding, padding),
-                    {}};
-  if (request.mode == LayerMode::training && request.wants_input_gradient) {
-    plans.backward = make_backward_plan<dnnl::pooling_backward>(
-        context, plans.forward, algorithm, input, plans.forward.dst_desc(), strides, window, spacing, padding, padding);
-  }
-  return plans;
-}
-
+template <class T>
 class Pool2dLayer final : public PlannedLayer {
  public:
-  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, const Pool2dSpec& spec, const LayerRequest& request)
-      : PlannedLayer(request, activation_of(batch_output(spec, request.input.shape), plans.forward.dst_desc()),
-                     backward_reads(spec)),
-        input_(unbound(engine, plans.forward.src_desc())),
-        result_(unbound(engine, plans.forward.dst_desc())),
-        input_gradient_(unbound(engine, plans.forward.src_desc())),
-        result_gradient_(unbound(engine, plans.forward.dst_desc())),
-        chosen_(plans.forward.workspace_desc(), engine),
-        forward_(engine, plans.forward,
-                 {{DNNL_ARG_SRC, input_}, {DNNL_ARG_DST, result_}, {DNNL_ARG_WORKSPACE, chosen_}}) {
-    if (!plans.backward) return;
-    backward_.emplace(engine, *plans.backward,
-                      Arguments{{DNNL_ARG_DIFF_DST, result_gradient_},
-                                {DNNL_ARG_DIFF_SRC, input_gradient_},
-                                {DNNL_ARG_WORKSPACE, chosen_}});
+  Pool2dLayer(const Pool2dSpec& spec, const LayerRequest& request)
+      : PlannedLayer(request, output_of(spec, request), backward_reads(spec)),
+        spec_(spec),
+        layout_(desc_of(request.input)),
+        input_(request.input.shape),
+        loops_(layer_loops<T>()) {
+    const bool keeps_choice = mode_ == LayerMode::training && spec.pooling == Pooling::max;
+    if (keeps_choice) chosen_.resize(static_cast<std::size_t>(ChannelLayout(desc_of(output_)).elements()));
   }
 
   void forward(Stream& stream, const LayerForward& pass) override {
-    bind(input_, pass.input);
-    bind(result_, pass.output);
-    forward_.run(cpu_stream(stream));
+    const auto pool = spec_.pooling == Pooling::max ? loops_.max_pool : loops_.average_pool;
+    const T* const input = static_cast<const T*>(pass.input);
+    T* const output = static_cast<T*>(pass.output);
+    for_each_block(stream, [&](std::int64_t block) {
+      PoolPass<T> of_block = block_pass(block);
+      of_block.values = input + block * input_pixels() * layout_.period();
+      of_block.results = output + block * output_pixels() * layout_.period();
+      pool(of_block);
+    });
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
     if (pass.input_gradient == nullptr) return;
     sum_output_gradients(pass, desc_of(output_));
-    bind(result_gradient_, pass.output_gradients[0]);
-    bind(input_gradient_, pass.input_gradient);
-    backward_->run(cpu_stream(stream));
+    const T* const gradient = static_cast<const T*>(pass.output_gradients[0]);
+    T* const input_gradient = static_cast<T*>(pass.input_gradient);
+    for_each_block(stream, [&](std::int64_t block) {
+      PoolPass<T> of_block = block_pass(block);
+      of_block.values = gradient + block * output_pixels() * layout_.period();
+      of_block.results = input_gradient + block * input_pixels() * layout_.period();
+      loops_.pool_gradient(of_block);
+    });
   }
 
  private:
-  dnnl::memory input_;
-  dnnl::memory result_;
-  dnnl::memory input_gradient_;
-  dnnl::memory result_gradient_;
-  dnnl::memory chosen_;  // the index of each window's maximum
-  Primitive forward_;
-  std::optional<Primitive> backward_;
+  static ActivationSpec output_of(const Pool2dSpec& spec, const LayerRequest& request) {
+    const Desc& input = desc_of(request.input);
+    const Shape shape = batch_output(spec, request.input.shape);
+    return activation_of(shape, Desc(dims_of(shape), type_of(input), tag_of(input)));
+  }
+  std::int64_t input_pixels() const { return input_[2] * input_[3]; }
+  std::int64_t output_pixels() const { return output_.shape[2] * output_.shape[3]; }
+
+  PoolPass<T> block_pass(std::int64_t block) {
+    const std::int64_t chosen = block * output_pixels() * layout_.period();
+    return {.rows = input_[2],
+            .columns = input_[3],
+            .period = layout_.period(),
+            .output_rows = output_.shape[2],
+            .output_columns = output_.shape[3],
+            .kernel = spec_.kernel,
+            .stride = spec_.stride,
+            .padding = spec_.padding,
+            .values = nullptr,
+            .results = nullptr,
+            .chosen = chosen_.empty() ? nullptr : chosen_.data() + chosen};
+  }
+
+  // Calls visit(block) for every block of channels of every sample.
+  template <class Visit>
+  void for_each_block(Stream& stream, Visit visit) const {
+    constexpr std::int64_t kElementsWorthSharing = std::int64_t{1} << 16;
+    const std::int64_t blocks = layout_.blocks();
+    const auto visit_sample = [&](int sample) {
+      for (std::int64_t block = 0; block < blocks; ++block) visit(sample * blocks + block);
+    };
+    const auto samples = static_cast<int>(layout_.samples());
+    if (layout_.elements() >= kElementsWorthSharing) return cpu_stream(stream).run(samples, visit_sample);
+    for (int sample = 0; sample < samples; ++sample) visit_sample(sample);
+  }
+
+  Pool2dSpec spec_;
+  ChannelLayout layout_;  // of the input; the output's is the same for its extents
+  Shape input_;
+  const LayerLoops<T>& loops_;
+  std::vector<std::uint16_t> chosen_;
 };
 
 template <class T>
@@ -129,8 +138,8 @@ class GlobalAveragePoolLayer final : public PlannedLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request) {
-  return std::make_unique<Pool2dLayer>(processor.engine, plan(processor.engine, spec, request), spec, request);
+std::unique_ptr<Layer> make(const Processor&, const Pool2dSpec& spec, const LayerRequest& request) {
+  return make_typed<Pool2dLayer>(request, spec, request);
 }
 
 std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {

@@ -1,5 +1,6 @@
 #include "backend/cpu/primitive.hpp"
 
+#include "backend/cpu/conversion.hpp"
 #include "backend/cpu/library.hpp"
 
 #include <string_view>
@@ -55,16 +56,23 @@ void Primitive::run(CpuStream& stream, std::source_location where) {
         where);
 }
 
-Primitive make_reorder(const dnnl::memory& from, const dnnl::memory& to) {
+Reorder::Reorder(const dnnl::memory& from, const dnnl::memory& to) : from_(from), to_(to) {
+  if (is_activation(from.get_desc()) && is_activation(to.get_desc())) return;
   const dnnl::engine engine = from.get_engine();
   const dnnl::reorder::primitive_desc plan(engine, from.get_desc(), engine, to.get_desc(), attributes());
-  return Primitive(engine, plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  primitive_.emplace(engine, plan, Arguments{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+void Reorder::run(CpuStream& stream) {
+  if (primitive_) return primitive_->run(stream);
+  convert_activation(stream, {from_.get_desc(), from_.get_data_handle()}, {to_.get_desc(), to_.get_data_handle()});
 }
 
 Staged::Staged(const dnnl::engine& engine, const Desc& given, const Desc& wanted, Use use)
     : given_(unbound(engine, given)), staged_(given == wanted ? given_ : dnnl::memory(wanted, engine)) {
   if (given == wanted) return;
-  reorder_ = use == Use::read ? make_reorder(given_, staged_) : make_reorder(staged_, given_);
+  const bool reads = use == Use::read;
+  reorder_.emplace(reads ? given_ : staged_, reads ? staged_ : given_);
 }
 
 void Staged::load(CpuStream& stream, const void* address) {
@@ -74,18 +82,6 @@ void Staged::load(CpuStream& stream, const void* address) {
 
 void Staged::deliver(CpuStream& stream) {
   if (reorder_) reorder_->run(stream);
-}
-
-Primitive make_relu_mask(const dnnl::memory& output, const dnnl::memory& gradient) {
-  const dnnl::engine engine = output.get_engine();
-  constexpr auto kRelu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
-  const Desc desc = output.get_desc();
-  const auto forward = make_plan<dnnl::eltwise_forward>({engine, {}}, dnnl::prop_kind::forward_training, kRelu, desc,
-                                                        OneDnn3Only{desc}, 0.0f);
-  const auto plan = make_backward_plan<dnnl::eltwise_backward>({engine, attributes()}, forward, kRelu, desc,
-                                                               OneDnn3Only{desc}, desc, 0.0f);
-  return Primitive(engine, plan,
-                   {{DNNL_ARG_DST, output}, {DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, gradient}});
 }
 
 }  // namespace tutti::cpu

@@ -114,7 +114,18 @@ class Primitive {
   Arguments arguments_;
 };
 
-Primitive make_reorder(const dnnl::memory& from, const dnnl::memory& to);
+// A copy to another layout or type. Those of activations are our own: oneDNN has none of bf16 below AVX-512, and some
+// lose the sign of zero.
+class Reorder {
+ public:
+  Reorder(const dnnl::memory& from, const dnnl::memory& to);
+  void run(CpuStream& stream);
+
+ private:
+  dnnl::memory from_;
+  dnnl::memory to_;
+  std::optional<Primitive> primitive_;
+};
 
 // An argument of a primitive, with a reorder between the caller's layout and the primitive's.
 class Staged {
@@ -134,12 +145,8 @@ class Staged {
  private:
   dnnl::memory given_;
   dnnl::memory staged_;
-  std::optional<Primitive> reorder_;
+  std::optional<Reorder> reorder_;
 };
-
-// The backward pass of a fused ReLU: sets the gradient to 0, in place, where the output is not positive. Gradient and
-// output have the same layout.
-Primitive make_relu_mask(const dnnl::memory& output, const dnnl::memory& gradient);
 
 // The residual input of a layer. It is reordered to the layout of the first input, and its gradient back.
 class Residual {
@@ -149,7 +156,7 @@ class Residual {
       : input_(engine, stored, wanted, Staged::Use::read),
         gradient_(unbound(engine, wanted)),
         stored_gradient_(unbound(engine, stored)) {
-    if (stored != wanted) reorder_ = make_reorder(gradient_, stored_gradient_);
+    if (stored != wanted) reorder_.emplace(gradient_, stored_gradient_);
   }
 
   // The residual in the wanted layout.
@@ -171,7 +178,7 @@ class Residual {
   Staged input_;
   dnnl::memory gradient_;
   dnnl::memory stored_gradient_;
-  std::optional<Primitive> reorder_;
+  std::optional<Reorder> reorder_;
 };
 
 }  // namespace tutti::cpu

@@ -1,11 +1,12 @@
-// Convolutions and linear layers: y = w * x + b, then an optional ReLU. Each has a planner that chooses the primitives;
-// the passes are shared.
+// Convolutions and linear layers: y = w * x + b, then an optional ReLU. Those of tiled_layers.cpp are our own; here are
+// oneDNN's, for groups of channels and old processors. Each has a planner that chooses the primitives; the passes are
+// shared.
 
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
-#include "backend/cpu/tiles/tiled_convolution.hpp"
+#include "backend/cpu/tiled_layers.hpp"
 #include "backend/cpu/weights.hpp"
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
@@ -23,8 +24,12 @@ struct WeightedPlans {
   dnnl::primitive_desc_base forward;
   std::optional<dnnl::primitive_desc_base> backward_weights{};  // reads the input in forward's layout
   std::optional<dnnl::primitive_desc_base> backward_data{};
-  TiledPasses tiled{};  // instead of these, over the same layouts
 };
+
+// oneDNN has no bf16 below AVX-512: there, layers convert their input, and give f32.
+Type compiled_type(const Processor& processor) {
+  return compiles_for(dnnl::cpu_isa::avx512_core) ? processor.type : Type::f32;
+}
 
 struct Conv2dPlanner {
   using Dims = dnnl::memory::dims;
@@ -41,7 +46,7 @@ struct Conv2dPlanner {
   const Conv2dSpec& spec;
   const LayerRequest& request;
 
-  Type type = processor.type;
+  Type type = compiled_type(processor);
   Dims input = dims_of(request.input.shape);
   Dims output = dims_of(batch_output(spec, request.input.shape));
   // With groups, oneDNN wants an axis for them; the order of the weights is the same.
@@ -114,9 +119,6 @@ struct Conv2dPlanner {
   WeightedPlans plan() const {
     const Forward chosen = choose_forward();
     WeightedPlans plans{.bias = spec.bias, .relu = spec.relu, .forward = chosen};
-    if (processor.tiles && spec.groups == 1 && spec.dilation == 1) {
-      plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), spec.kernel, spec.stride, spec.padding});
-    }
     if (request.mode == LayerMode::evaluation) return plans;
     plans.backward_weights = backward_weights(chosen);
     if (request.wants_input_gradient) plans.backward_data = choose_backward_data(chosen);
@@ -131,7 +133,7 @@ struct LinearPlanner {
   const LinearSpec& spec;
   const LayerRequest& request;
 
-  Type type = processor.type;
+  Type type = compiled_type(processor);
   const Shape& input = request.input.shape;
   // Units x channels x rows x columns, so that the order is canonical for any layout of the input.
   dnnl::memory::dims weight = dims_of(input.with_first(spec.units));
@@ -180,15 +182,12 @@ class WeightedLayer final : public PlannedLayer {
         weights_(weights_of(spec, request)),
         bias_(plans.bias),
         relu_(plans.relu),
-        tiled_(plans.tiled),
         input_(engine, desc_of(request.input), plans.forward.src_desc(), Staged::Use::read),
         result_(unbound(engine, plans.forward.dst_desc())),
         result_gradient_(unbound(engine, plans.forward.dst_desc())) {
-    if (!tiled_.forward) forward_ = make_forward(engine, plans.forward);
+    forward_ = make_forward(engine, plans.forward);
     if (!plans.backward_weights) return;
-    const bool fuses_mask = tiled_.mask && !plans.backward_data;
-    if (relu_ && !fuses_mask) mask_ = make_relu_mask(result_, result_gradient_);
-    if (!tiled_.backward_weights) weight_pass_ = make_weight_pass(engine, *plans.backward_weights);
+    weight_pass_ = make_weight_pass(engine, *plans.backward_weights);
     if (plans.backward_data) data_pass_ = make_data_pass(engine, desc_of(request.input), plans);
   }
 
@@ -196,46 +195,26 @@ class WeightedLayer final : public PlannedLayer {
     CpuStream& ours = cpu_stream(stream);
     input_.load(ours, pass.input);
     bind(result_, pass.output);
-    if (forward_) return forward_->run(ours);
-    const float* const bias = bias_ ? weights_.canonical(1) : nullptr;
-    tiled_.forward->forward(ours, {input_.address(), weights_.canonical(0), bias, pass.output, relu_});
+    forward_->run(ours);
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     CpuStream& ours = cpu_stream(stream);
     require_training(pass);
-    const std::size_t expected = bias_ ? 2 : 1;
-    if (pass.gradients.size() != expected) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("a layer with {} parameters got {} gradient tensors", expected, pass.gradients.size()));
-    }
-    sum_output_gradients(pass, result_gradient_.get_desc());
+    require_gradients(pass, bias_);
+    sum_output_gradients(pass, result_gradient_.get_desc(), relu_ ? pass.output : nullptr);
     void* const gradient = pass.output_gradients[0];
-    bind(result_gradient_, gradient);
-    if (reads_output()) bind(result_, pass.output);
-    if (mask_) mask_->run(ours);
 
-    if (weight_pass_) {
-      weight_pass_->output_gradient.load(ours, gradient);
-      weight_pass_->weight_gradient.bind(pass.gradients[0].data);
-      if (bias_) bind(weight_pass_->bias_gradient, pass.gradients[1].data);
-      weight_pass_->primitive.run(ours);
-      weight_pass_->weight_gradient.deliver(ours);
-    } else {
-      tiled_.backward_weights->backward_weights(
-          ours, {input_.address(), gradient, relu_ && !mask_ ? pass.output : nullptr,
-                 host_f32(pass.gradients[0]).data(), bias_ ? host_f32(pass.gradients[1]).data() : nullptr});
-    }
+    weight_pass_->output_gradient.load(ours, gradient);
+    weight_pass_->weight_gradient.bind(pass.gradients[0].data);
+    if (bias_) bind(weight_pass_->bias_gradient, pass.gradients[1].data);
+    weight_pass_->primitive.run(ours);
+    weight_pass_->weight_gradient.deliver(ours);
 
     if (pass.input_gradient == nullptr) return;
     data_pass_->output_gradient.load(ours, gradient);
     data_pass_->input_gradient.bind(pass.input_gradient);
-    if (data_pass_->primitive) {
-      data_pass_->primitive->run(ours);
-    } else {
-      tiled_.backward_data->backward_data(ours,
-                                          {gradient, weights_.canonical(0), data_pass_->input_gradient.address()});
-    }
+    data_pass_->primitive.run(ours);
     data_pass_->input_gradient.deliver(ours);
   }
 
@@ -249,7 +228,7 @@ class WeightedLayer final : public PlannedLayer {
   struct DataPass {
     Staged output_gradient;
     Staged input_gradient;
-    std::optional<Primitive> primitive;
+    Primitive primitive;
   };
 
   Primitive make_forward(const dnnl::engine& engine, const dnnl::primitive_desc_base& plan) const {
@@ -275,10 +254,6 @@ class WeightedLayer final : public PlannedLayer {
   DataPass make_data_pass(const dnnl::engine& engine, const Desc& given, const WeightedPlans& plans) const {
     const auto& plan = *plans.backward_data;
     const Desc stored = result_gradient_.get_desc();
-    if (tiled_.backward_data) {
-      return {Staged(engine, stored, stored, Staged::Use::read),
-              Staged(engine, given, plans.forward.src_desc(), Staged::Use::written), std::nullopt};
-    }
     const Staged output_gradient(engine, stored, plan.diff_dst_desc(), Staged::Use::read);
     const Staged input_gradient(engine, given, plan.diff_src_desc(), Staged::Use::written);
     return {output_gradient, input_gradient,
@@ -291,12 +266,10 @@ class WeightedLayer final : public PlannedLayer {
   CpuWeights& weights_;
   bool bias_;
   bool relu_;
-  TiledPasses tiled_;  // instead of the primitives, which are empty then
   Staged input_;
   dnnl::memory result_;
   dnnl::memory result_gradient_;
   std::optional<Primitive> forward_;
-  std::optional<Primitive> mask_;
   std::optional<WeightPass> weight_pass_;
   std::optional<DataPass> data_pass_;
 };
@@ -304,11 +277,13 @@ class WeightedLayer final : public PlannedLayer {
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {
+  if (processor.tiles && spec.groups == 1 && has_tiled_passes()) return make_tiled(processor, spec, request);
   const Conv2dPlanner planner{processor, spec, request};
   return std::make_unique<WeightedLayer>(processor.engine, spec, request, planner.plan());
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request) {
+  if (processor.tiles && has_tiled_passes()) return make_tiled(processor, spec, request);
   const LinearPlanner planner{processor, spec, request};
   return std::make_unique<WeightedLayer>(processor.engine, spec, request, planner.plan());
 }

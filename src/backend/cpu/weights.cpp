@@ -31,7 +31,7 @@ dnnl::memory CpuWeights::prepared(std::size_t index, const Desc& wanted) {
   if (found != copies_.end()) return found->values;
 
   const dnnl::memory made(wanted, engine_);
-  copies_.push_back({index, made, make_reorder(values, made)});
+  copies_.push_back({index, made, Reorder(values, made)});
   if (refreshed_) {
     CpuStream stream(engine_);
     copies_.back().reorder.run(stream);

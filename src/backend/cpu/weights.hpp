@@ -30,7 +30,7 @@ class CpuWeights final : public LayerWeights {
   struct Copy {
     std::size_t index;
     dnnl::memory values;
-    Primitive reorder;
+    Reorder reorder;
   };
 
   dnnl::engine engine_;

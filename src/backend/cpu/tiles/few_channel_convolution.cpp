@@ -12,7 +12,7 @@ class FewChannelConvolution final : public TiledConvolution {
  public:
   explicit FewChannelConvolution(const TiledShape& shape)
       : layout_(shape.input),
-        output_(shape.output),
+        output_(shape.output, 2 * kernels_.lanes),
         rows_(dims_of(shape.input)[2]),
         columns_(dims_of(shape.input)[3]),
         padding_(shape.padding) {
@@ -38,11 +38,11 @@ class FewChannelConvolution final : public TiledConvolution {
   }
   void load(const T* input, std::int64_t image, float* to) const;
 
+  const FewChannelKernels<T>& kernels_ = few_channel_kernels<T>();
   ChannelLayout layout_;
   LaneSide output_;
   std::int64_t rows_, columns_, padding_;
   FewChannelWindow window_;
-  const FewChannelKernels<T>& kernels_ = few_channel_kernels_avx512<T>();
 };
 
 template <class T>
@@ -61,6 +61,7 @@ void FewChannelConvolution<T>::load(const T* input, std::int64_t image, float* t
 
 template <class T>
 void FewChannelConvolution<T>::forward(CpuStream& stream, const TiledForward& pass) const {
+  const std::int64_t panel = output_.panel;
   const std::int64_t lanes = output_.lanes();
   const std::int64_t kept = lanes * (values() + 1);
   float* const bias = static_cast<float*>(
@@ -69,8 +70,8 @@ void FewChannelConvolution<T>::forward(CpuStream& stream, const TiledForward& pa
   std::fill_n(bias, kept, 0.0f);
   if (pass.bias != nullptr) std::copy_n(pass.bias, output_.channels, bias);
   for (std::int64_t lane = 0; lane < output_.channels; ++lane) {
-    float* const to = weights + lane / kPanel * values() * kPanel + lane % kPanel;
-    for (std::int64_t i = 0; i < values(); ++i) to[i * kPanel] = pass.windows[lane * values() + canonical(i)];
+    float* const to = weights + lane / panel * values() * panel + lane % panel;
+    for (std::int64_t i = 0; i < values(); ++i) to[i * panel] = pass.windows[lane * values() + canonical(i)];
   }
   parallel_for(stream, layout_.samples(), [&](int worker, std::int64_t image) {
     float* const input = bias + kept + worker * padded_input();
@@ -82,6 +83,7 @@ void FewChannelConvolution<T>::forward(CpuStream& stream, const TiledForward& pa
 
 template <class T>
 void FewChannelConvolution<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
+  const std::int64_t panel = output_.panel;
   const std::int64_t sums = output_.lanes() * (values() + 1);
   const auto work = [&](std::int64_t image, float* of_image, float* input) {
     load(static_cast<const T*>(pass.input), image, input);
@@ -91,20 +93,23 @@ void FewChannelConvolution<T>::backward_weights(CpuStream& stream, const TiledBa
   };
   const auto all = sum_images(stream, {layout_.samples(), sums, padded_input()}, work);
   for (std::int64_t lane = 0; lane < output_.channels; ++lane) {
-    const float* const of_lane = all.data() + lane / kPanel * (values() + 1) * kPanel + lane % kPanel;
+    const float* const of_lane = all.data() + lane / panel * (values() + 1) * panel + lane % panel;
     for (std::int64_t i = 0; i < values(); ++i) {
-      pass.window_gradients[lane * values() + canonical(i)] = of_lane[i * kPanel];
+      pass.window_gradients[lane * values() + canonical(i)] = of_lane[i * panel];
     }
-    if (pass.bias_gradient != nullptr) pass.bias_gradient[lane] = of_lane[values() * kPanel];
+    if (pass.bias_gradient != nullptr) pass.bias_gradient[lane] = of_lane[values() * panel];
   }
 }
 
 }  // namespace
 
+bool is_few_channel(const TiledShape& shape) {
+  return shape.dilation == 1 && shape.channels * shape.window * shape.window <= kMaxFewChannelValues;
+}
+
 template <class T>
 std::shared_ptr<const TiledConvolution> make_few_channel(const TiledShape& shape) {
-  const std::int64_t values = dims_of(shape.input)[1] * shape.window * shape.window;
-  if (values > kMaxFewChannelValues || !LaneSide::holds(shape.output)) return nullptr;
+  if (!is_few_channel(shape)) return nullptr;
   return std::make_shared<const FewChannelConvolution<T>>(shape);
 }
 template std::shared_ptr<const TiledConvolution> make_few_channel<float>(const TiledShape&);

@@ -1,17 +1,17 @@
 #pragma once
-// Loops for any number of channels. Activations are processed in blocks of 16 channels, one AVX-512 register; the last
-// block may be incomplete.
+// Loops for any number of channels, compiled for two instruction sets, which give the same bits. Activations are
+// processed in registers of 8 or 16 channels, the lanes; the last register may be incomplete. A panel is two registers.
 
 #include "backend/cpu/element.hpp"
+#include "backend/cpu/tiles/tile_kernels.hpp"
 
 #include <cstdint>
 
 namespace tutti::cpu {
 
-inline constexpr int kImageLanes = 16;
-inline constexpr std::int64_t kPanel = 2 * kImageLanes;  // columns of a product
+inline constexpr int kMostLanes = 16;
 
-// One image; strides count elements.
+// One image; strides count elements, as in TileImage.
 template <class T>
 struct LaneImage {
   T* values;
@@ -23,7 +23,8 @@ struct LaneImage {
 // Winograd convolution F(3x3, 5x5). A patch is the input of a tile of 3x3 outputs under a 5x5 window: 7x7 values. As in
 // tile_kernels.hpp, patches, windows and outputs are transformed to the Winograd domain, where a convolution is a
 // matrix product per point. The backward passes are the same steps transposed, so all passes have the same tiles. The
-// matrices of successive points are `point_stride` apart. An activation's channels need not fill its blocks.
+// matrices of successive points are `point_stride` apart. An activation's channels need not fill its
+// registers.
 inline constexpr int kPatchTile = 3;
 inline constexpr int kPatchWindow = 5;
 inline constexpr int kPatchSide = kPatchTile + kPatchWindow - 1;
@@ -35,7 +36,7 @@ struct PatchGrid {
   std::int64_t padding;       // by which the first patch extends beyond the input
 };
 
-// Between an image and the points of its tiles, points[point][tile][lane]: `blocks` of lanes, `first_block` first.
+// Between an image and the points of its tiles, points[point][tile][lane]: `blocks` registers, `first_block` first.
 template <class T>
 struct PatchPass {
   LaneImage<T> image;
@@ -55,10 +56,10 @@ struct PatchOutputsPass {
 template <class T>
 struct PatchScatterPass {
   PatchPass<T> to;
-  float* sums;  // scratch memory, [row][column][lane of a block]
+  float* sums;  // scratch memory, [row][column][lane of a register]
 };
 
-// One row of a matrix of windows: taps[tap][lane of a block] and points[point][lane].
+// One row of a matrix of windows: taps[tap][lane of a register] and points[point][lane].
 struct PatchWindowsPass {
   float* taps;
   float* points;
@@ -67,6 +68,7 @@ struct PatchWindowsPass {
 
 template <class T>
 struct PatchKernels {
+  int lanes;
   void (*inputs)(const PatchPass<const T>&);            // to points
   void (*gradients)(const PatchPass<const T>&);         // of outputs, to points
   void (*outputs)(const PatchOutputsPass<T>&);          // from points; + bias, then max(0, y)
@@ -78,6 +80,8 @@ struct PatchKernels {
 
 template <class T>
 const PatchKernels<T>& patch_kernels_avx512();
+template <class T>
+const PatchKernels<T>& patch_kernels_avx2();
 
 // Direct convolution for few input channels, such as a network's first layer. Sums of many outputs stay in registers.
 // Only the input is copied: to f32, channels-last, padded.
@@ -111,6 +115,7 @@ struct FewChannelWeightsPass {
 
 template <class T>
 struct FewChannelKernels {
+  int lanes;
   void (*forward)(const FewChannelForwardPass<T>&);
   void (*backward_weights)(const FewChannelWeightsPass<T>&);
 };
@@ -119,5 +124,7 @@ inline constexpr std::int64_t kMaxFewChannelValues = 32;
 
 template <class T>
 const FewChannelKernels<T>& few_channel_kernels_avx512();
+template <class T>
+const FewChannelKernels<T>& few_channel_kernels_avx2();
 
 }  // namespace tutti::cpu

@@ -19,8 +19,8 @@ template <class T>
 class Patched final : public TiledConvolution {
  public:
   explicit Patched(const TiledShape& shape)
-      : input_(shape.input),
-        output_(shape.output),
+      : input_(shape.input, panel_),
+        output_(shape.output, panel_),
         images_(dims_of(shape.input)[0]),
         grid_{ceil_div(output_.rows, kPatchTile), ceil_div(output_.columns, kPatchTile), shape.padding} {}
 
@@ -46,7 +46,7 @@ class Patched final : public TiledConvolution {
     std::int64_t next_step, next_lane;  // in windows
     std::int64_t steps, lanes;
   };
-  PointMatrices panel_of(const Filters& what) const { return {kPatchPoints, what.steps, kPanel}; }
+  PointMatrices panel_of(const Filters& what) const { return {kPatchPoints, what.steps, panel_}; }
   void prepare(CpuStream& stream, const Filters& what, float* to) const;
   // For every slab, transforms its images, multiplies their points by the filters of each panel, and delivers the
   // products.
@@ -57,8 +57,10 @@ class Patched final : public TiledConvolution {
   void collect(std::int64_t output, const float* sums, const PointMatrices& matrices, float* window_gradients) const;
   void sum_bias(CpuStream& stream, const T* gradient, float* to) const;
 
-  const PatchKernels<T>& kernels_ = patch_kernels_avx512<T>();
-  const TileKernels<float>& products_ = wide_tiles_avx512<float>();
+  const PatchKernels<T>& kernels_ = patch_kernels<T>();
+  const TileKernels<float>& products_ = wide_tiles<float>();
+  std::int64_t lanes_ = kernels_.lanes;
+  std::int64_t panel_ = 2 * lanes_;
   LaneSide input_;
   LaneSide output_;
   std::int64_t images_;
@@ -68,16 +70,16 @@ class Patched final : public TiledConvolution {
 template <class T>
 void Patched<T>::prepare(CpuStream& stream, const Filters& what, float* to) const {
   const PointMatrices panel = panel_of(what);
-  parallel_for(stream, ceil_div(what.lanes, kImageLanes) * what.steps, [&](int, std::int64_t item) {
+  parallel_for(stream, ceil_div(what.lanes, lanes_) * what.steps, [&](int, std::int64_t item) {
     const std::int64_t step = item % what.steps;
-    const std::int64_t lane = item / what.steps * kImageLanes;
-    std::array<float, kPatchTaps * kImageLanes> taps{};
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(kImageLanes, what.lanes - lane); ++i) {
+    const std::int64_t lane = item / what.steps * lanes_;
+    std::array<float, kPatchTaps * kMostLanes> taps{};
+    for (std::int64_t i = 0; i < std::min(lanes_, what.lanes - lane); ++i) {
       const float* const window = what.windows + step * what.next_step + (lane + i) * what.next_lane;
       for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
-        taps[static_cast<std::size_t>(tap * kImageLanes + i)] = window[tap];
+        taps[static_cast<std::size_t>(tap * lanes_ + i)] = window[tap];
     }
-    float* const points = to + lane / kPanel * panel.floats() + step * kPanel + lane % kPanel;
+    float* const points = to + lane / panel_ * panel.floats() + step * panel_ + lane % panel_;
     kernels_.windows({taps.data(), points, panel.stride()});
   });
 }
@@ -87,11 +89,11 @@ template <class Transform, class Deliver>
 void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Transform& transform,
                           const Deliver& deliver) const {
   const PointMatrices panel = panel_of(filters);
-  const std::int64_t panels = ceil_div(filters.lanes, kPanel);
+  const std::int64_t panels = ceil_div(filters.lanes, panel_);
   const std::int64_t each = images_of(kSlabTiles);
-  const PointMatrices points{kPatchPoints, each * tiles(), ceil_div(filters.steps, kPanel) * kPanel};
-  const PointMatrices sums{kPatchPoints, each * tiles(), kPanel};
-  const std::int64_t image_sums = input_.rows * input_.columns * kImageLanes;
+  const PointMatrices points{kPatchPoints, each * tiles(), ceil_div(filters.steps, panel_) * panel_};
+  const PointMatrices sums{kPatchPoints, each * tiles(), panel_};
+  const std::int64_t image_sums = input_.rows * input_.columns * lanes_;
   const std::int64_t own = points.floats() + sums.floats() + image_sums;
   float* const prepared = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.workers() * own) * sizeof(float)));
@@ -105,10 +107,10 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
       for (std::int64_t point = 0; point < kPatchPoints; ++point) {
         multiply(products_, true, images.count * tiles(),
                  {a + point * points.stride(), points.columns, prepared + i * panel.floats() + point * panel.stride(),
-                  kPanel, filters.steps, products + point * sums.stride(), false});
+                  panel_, filters.steps, products + point * sums.stride(), false});
       }
       for (std::int64_t image = 0; image < images.count; ++image) {
-        deliver(images.first + image, i, products + image * tiles() * kPanel, sums.stride(), products + sums.floats());
+        deliver(images.first + image, i, products + image * tiles() * panel_, sums.stride(), products + sums.floats());
       }
     }
   });
@@ -143,7 +145,7 @@ void Patched<T>::forward(CpuStream& stream, const TiledForward& pass) const {
       [&](std::int64_t image, std::int64_t panel, float* points, std::int64_t stride, float*) {
         kernels_.outputs(
             {{image_of(output_, static_cast<T*>(pass.output), image), output_grid(), panel * 2, 2, points, stride},
-             bias.data() + panel * kPanel,
+             bias.data() + panel * panel_,
              pass.relu});
       });
 }
@@ -167,7 +169,7 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
   const std::int64_t each = images_of(kGradientSlabTiles);
   const PointMatrices inputs{kPatchPoints, each * tiles(), input_.lanes()};
   const PointMatrices gradients{kPatchPoints, each * tiles(), output_.lanes()};
-  const PointMatrices sums{kPatchPoints, output_.channels, kPanel};
+  const PointMatrices sums{kPatchPoints, output_.channels, panel_};
   float* const a = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(inputs.floats() + gradients.floats() + input_.panels() * sums.floats()) *
                      sizeof(float)));
@@ -185,7 +187,7 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
       const std::int64_t panel = item / kPatchPoints;
       const std::int64_t point = item % kPatchPoints;
       multiply(products_, false, output_.channels,
-               {a + point * gradients.stride(), gradients.columns, b + point * inputs.stride() + panel * kPanel,
+               {a + point * gradients.stride(), gradients.columns, b + point * inputs.stride() + panel * panel_,
                 inputs.columns, count * tiles(), products + panel * sums.floats() + point * sums.stride(), first > 0});
     });
   }
@@ -199,23 +201,23 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
 template <class T>
 void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatrices& matrices,
                          float* window_gradients) const {
-  std::array<float, kPatchTaps * kImageLanes> taps;
-  for (std::int64_t input = 0; input < input_.channels; input += kImageLanes) {
+  std::array<float, kPatchTaps * kMostLanes> taps;
+  for (std::int64_t input = 0; input < input_.channels; input += lanes_) {
     // The points are not modified.
     float* const points =
-        const_cast<float*>(sums) + input / kPanel * matrices.floats() + output * kPanel + input % kPanel;
+        const_cast<float*>(sums) + input / panel_ * matrices.floats() + output * panel_ + input % panel_;
     kernels_.window_gradients({taps.data(), points, matrices.stride()});
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(kImageLanes, input_.channels - input); ++i) {
+    for (std::int64_t i = 0; i < std::min(lanes_, input_.channels - input); ++i) {
       float* const window = window_gradients + input_window(output, input + i);
       for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
-        window[tap] = taps[static_cast<std::size_t>(tap * kImageLanes + i)];
+        window[tap] = taps[static_cast<std::size_t>(tap * lanes_ + i)];
     }
   }
 }
 
 template <class T>
 void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-  const std::int64_t lanes = ceil_div(output_.stored, kImageLanes) * kImageLanes;
+  const std::int64_t lanes = ceil_div(output_.stored, lanes_) * lanes_;
   const auto sums = sum_images(stream, {images_, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
     kernels_.sum_channels(image_of(output_, gradient, index), of_image);
   });
@@ -223,14 +225,15 @@ void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const
 }
 
 bool fits(const TiledShape& shape) {
-  return shape.window == kPatchWindow && shape.stride == 1 && LaneSide::holds(shape.input) &&
-         LaneSide::holds(shape.output);
+  return shape.window == kPatchWindow && shape.stride == 1 && shape.dilation == 1;
 }
 
-// Compares the multiplications of patches, including padding lanes, with those of a direct convolution.
+// Compares the multiplications of patches, including padding lanes, with those of a direct convolution. The answer must
+// not depend on the width of registers.
 bool is_profitable(const TiledShape& shape) {
-  const LaneSide input(shape.input);
-  const LaneSide output(shape.output);
+  constexpr std::int64_t kWidestPanel = 2 * kMostLanes;
+  const LaneSide input(shape.input, kWidestPanel);
+  const LaneSide output(shape.output, kWidestPanel);
   const std::int64_t tiles = ceil_div(output.rows, kPatchTile) * ceil_div(output.columns, kPatchTile);
   const std::int64_t channels = input.channels * output.channels;
   const std::int64_t padded = std::max(input.lanes() * output.channels, output.lanes() * input.channels);

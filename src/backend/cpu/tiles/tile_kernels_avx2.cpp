@@ -1,5 +1,7 @@
-// Compiled for AVX2, and with a * b + c contracted.
+// Compiled for AVX2.
 #include "backend/cpu/tiles/tile_kernels.hpp"
+
+#include <immintrin.h>
 
 #include <cstring>
 
@@ -7,26 +9,38 @@ namespace tutti::cpu {
 namespace avx2 {
 namespace {
 
-constexpr int kWidth = 8;
-constexpr int kTileDown = 4;
-constexpr int kTileAcross = 4;
-constexpr bool kPairs = false;
+#include "backend/cpu/tiles/registers_avx2.inc"
+
 constexpr int kMaxRows = 6;  // two registers each, of 16, beside what is multiplied
+constexpr int kTileDown = 4;
+constexpr bool kPairs = false;
 
-#include "backend/cpu/tiles/simd_types.inc"
+inline Floats product(const Floats& a, const Floats& b, const Floats& c) { return fused(a, b, c); }
 
-inline Floats product(const Floats& a, const Floats& b, const Floats& c) { return a * b + c; }
+namespace wide {
+constexpr int kTileAcross = 4;
+constexpr bool kRounds = false;
 inline Halves narrow(const Floats& v) { return narrow_by_bits(v); }
-
 #include "backend/cpu/tiles/tile_loops.inc"
+}  // namespace wide
+
+namespace narrow_ones {
+constexpr int kTileAcross = 2;
+constexpr bool kRounds = true;
+inline Halves narrow(const Floats& v) { return narrow_normal_by_bits(v); }
+#include "backend/cpu/tiles/tile_loops.inc"
+}  // namespace narrow_ones
 
 }  // namespace
 }  // namespace avx2
 
 template <class T>
 const TileKernels<T>& wide_tiles_avx2() {
-  return avx2::kTileKernels<T>;
+  return avx2::wide::kTileKernels<T>;
 }
 template const TileKernels<float>& wide_tiles_avx2();
+template const TileKernels<Bf16>& wide_tiles_avx2();
+
+const TileKernels<Bf16>& narrow_tiles_avx2() { return avx2::narrow_ones::kTileKernels<Bf16>; }
 
 }  // namespace tutti::cpu

@@ -1,5 +1,7 @@
-// Compiled for AVX-512, and with a * b + c contracted.
+// Compiled for AVX-512.
 #include "backend/cpu/tiles/tile_kernels.hpp"
+
+#include <immintrin.h>
 
 #include <cstring>
 
@@ -7,27 +9,38 @@ namespace tutti::cpu {
 namespace avx512 {
 namespace {
 
-constexpr int kWidth = 16;
-constexpr int kTileDown = 4;
-constexpr int kTileAcross = 4;
-constexpr bool kPairs = false;
+#include "backend/cpu/tiles/registers_avx512.inc"
+
 constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
+constexpr int kTileDown = 4;
+constexpr bool kPairs = false;
 
-#include "backend/cpu/tiles/simd_types.inc"
+inline Floats product(const Floats& a, const Floats& b, const Floats& c) { return fused(a, b, c); }
 
-inline Floats product(const Floats& a, const Floats& b, const Floats& c) { return a * b + c; }
+namespace wide {
+constexpr int kTileAcross = 4;
+constexpr bool kRounds = false;
 inline Halves narrow(const Floats& v) { return narrow_by_bits(v); }
-
 #include "backend/cpu/tiles/tile_loops.inc"
+}  // namespace wide
+
+namespace narrow_ones {
+constexpr int kTileAcross = 2;
+constexpr bool kRounds = true;
+inline Halves narrow(const Floats& v) { return narrow_normal_by_bits(v); }
+#include "backend/cpu/tiles/tile_loops.inc"
+}  // namespace narrow_ones
 
 }  // namespace
 }  // namespace avx512
 
 template <class T>
 const TileKernels<T>& wide_tiles_avx512() {
-  return avx512::kTileKernels<T>;
+  return avx512::wide::kTileKernels<T>;
 }
 template const TileKernels<float>& wide_tiles_avx512();
 template const TileKernels<Bf16>& wide_tiles_avx512();
+
+const TileKernels<Bf16>& narrow_tiles_avx512() { return avx512::narrow_ones::kTileKernels<Bf16>; }
 
 }  // namespace tutti::cpu

@@ -1,4 +1,4 @@
-// Compiled for AVX-512 with its products of bf16, and with a * b + c contracted.
+// Compiled for AVX-512 with its products of bf16.
 #include "backend/cpu/tiles/tile_kernels.hpp"
 
 #include <immintrin.h>
@@ -9,13 +9,13 @@ namespace tutti::cpu {
 namespace avx512_bf16 {
 namespace {
 
-constexpr int kWidth = 16;
+#include "backend/cpu/tiles/registers_avx512.inc"
+
+constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
 constexpr int kTileDown = 4;
 constexpr int kTileAcross = 2;
+constexpr bool kRounds = true;
 constexpr bool kPairs = true;
-constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
-
-#include "backend/cpu/tiles/simd_types.inc"
 
 inline Floats product(const Floats& a, const Floats& b, const Floats& c) {
   return reinterpret_cast<Floats>(

@@ -1,15 +1,36 @@
 #pragma once
-// Shared by our own convolutions: division of the work among workers, and matrices in the workspace.
+// Shared by our own convolutions: the kernels for this processor, division of the work among workers, and matrices in
+// the workspace.
 
 #include "backend/cpu/format.hpp"
+#include "backend/cpu/library.hpp"
 #include "backend/cpu/stream.hpp"
 #include "backend/cpu/tiles/lane_kernels.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
+
+#include <xmmintrin.h>
 
 #include <algorithm>
 #include <vector>
 
 namespace tutti::cpu {
+
+template <class T>
+const TileKernels<T>& wide_tiles() {
+  return compiles_for(dnnl::cpu_isa::avx512_core) ? wide_tiles_avx512<T>() : wide_tiles_avx2<T>();
+}
+inline const TileKernels<Bf16>& narrow_tiles() {
+  if (compiles_for(dnnl::cpu_isa::avx512_core_bf16)) return narrow_tiles_avx512_bf16();
+  return compiles_for(dnnl::cpu_isa::avx512_core) ? narrow_tiles_avx512() : narrow_tiles_avx2();
+}
+template <class T>
+const PatchKernels<T>& patch_kernels() {
+  return compiles_for(dnnl::cpu_isa::avx512_core) ? patch_kernels_avx512<T>() : patch_kernels_avx2<T>();
+}
+template <class T>
+const FewChannelKernels<T>& few_channel_kernels() {
+  return compiles_for(dnnl::cpu_isa::avx512_core) ? few_channel_kernels_avx512<T>() : few_channel_kernels_avx2<T>();
+}
 
 // The strides and extents of a convolution's input or output.
 struct TileSide {
@@ -17,15 +38,24 @@ struct TileSide {
   std::int64_t rows, columns, channels;
 };
 
-inline TileSide side_of(const Desc& desc, int lanes) {
+// Channels last or in blocks of 16.
+inline bool has_blocks_of_16(const Desc& desc) {
+  const ChannelLayout layout(desc);
+  return layout.adjacent_channels() || layout.period() == kBlockChannels;
+}
+
+inline TileSide side_of(const Desc& desc) {
   const ChannelLayout layout(desc);
   const auto dims = dims_of(desc);
+  const std::int64_t columns = dims.size() == 2 ? 1 : dims[3];
+  const bool adjacent = layout.adjacent_channels();
+  const std::int64_t period = adjacent ? layout.blocks() * layout.period() : layout.period();
   return {.image = layout.blocks() * layout.pixels() * layout.period(),
-          .block = layout.blocks() == 1 ? lanes : layout.pixels() * layout.period(),
-          .row = dims[3] * layout.period(),
-          .column = layout.period(),
-          .rows = dims[2],
-          .columns = dims[3],
+          .block = adjacent ? kBlockChannels : layout.pixels() * period,
+          .row = columns * period,
+          .column = period,
+          .rows = layout.pixels() / columns,
+          .columns = columns,
           .channels = dims[1]};
 }
 
@@ -75,9 +105,27 @@ struct PointMatrices {
   std::int64_t floats() const { return points * stride(); }
 };
 
+// Flushes denormal numbers to zero, and treats those that it reads as zeros, as the products of bf16 of some processors
+// do.
+class FlushedDenormals {
+ public:
+  explicit FlushedDenormals(bool flush) : before_(_mm_getcsr()) {
+    constexpr unsigned kFlushToZero = 0x8000;
+    constexpr unsigned kDenormalsAreZero = 0x0040;
+    if (flush) _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
+  }
+  ~FlushedDenormals() { _mm_setcsr(before_); }
+  FlushedDenormals(const FlushedDenormals&) = delete;
+  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+
+ private:
+  unsigned before_;
+};
+
 // Divides the rows evenly into as few groups as the kernel allows.
 template <class T>
 void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, ProductPass product) {
+  const FlushedDenormals flushed(kernels.flushes);
   const auto* const multiply_rows = apart ? kernels.rows_apart : kernels.rows_adjacent;
   const std::int64_t groups = ceil_div(rows, kernels.max_rows);
   for (std::int64_t group = 0, first = 0; group < groups; ++group) {
@@ -113,21 +161,18 @@ class TilePass {
   CpuStream& stream_;
 };
 
-// An activation with its channels last or in blocks of 16, over all images.
+// An activation over all images, for kernels that divide its channels into panels.
 struct LaneSide : TileSide {
-  explicit LaneSide(const Desc& desc) : TileSide(side_of(desc, kImageLanes)) {
+  LaneSide(const Desc& desc, std::int64_t of_panel) : TileSide(side_of(desc)), panel(of_panel) {
     const ChannelLayout layout(desc);
     stored = layout.blocks() * layout.period();
   }
-  static bool holds(const Desc& desc) {
-    const ChannelLayout layout(desc);
-    return layout.blocks() == 1 || layout.period() == kImageLanes;
-  }
 
-  std::int64_t panels() const { return ceil_div(channels, kPanel); }
+  std::int64_t panels() const { return ceil_div(channels, panel); }
   std::int64_t blocks() const { return panels() * 2; }
-  std::int64_t lanes() const { return panels() * kPanel; }
+  std::int64_t lanes() const { return panels() * panel; }
 
+  std::int64_t panel;
   std::int64_t stored;  // channels, including padding
 };
 

@@ -1,6 +1,7 @@
 #include "backend/cpu/tiles/tiled_convolution.hpp"
 
 #include "backend/cpu/library.hpp"
+#include "backend/cpu/tiled_layers.hpp"
 #include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>
@@ -84,7 +85,7 @@ class Convolve : TilePass<T> {
   }
   void deliver(const float* sums, const PointMatrices& matrices, std::int64_t panel, const TileRange& tiles) const {
     TileImage<T> to = image_of(what_.to, what_.results);
-    to.values += panel * 2 * to.block;
+    to.values += channel_offset(to, panel * this->panel());
     this->kernels_.outputs({sums, matrices.stride(), to, grid_, tiles,
                             what_.bias == nullptr ? nullptr : what_.bias + panel * this->panel(), what_.relu});
   }
@@ -262,21 +263,19 @@ class WindowGradient : TilePass<T> {
 // nothing.
 template <class T>
 bool is_profitable(const TiledShape& shape, const TileKernels<T>& kernels) {
-  constexpr std::int64_t kMinTiles = 4;
-  const TileSide outputs = side_of(shape.output, kernels.lanes);
+  const std::int64_t min_tiles = kernels.rounds ? 16 : 4;
+  const TileSide outputs = side_of(shape.output);
   const std::int64_t tiles = dims_of(shape.output)[0] * ceil_div(outputs.rows, kernels.tile_down) *
                              ceil_div(outputs.columns, kernels.tile_across);
   const std::int64_t direct = dims_of(shape.output)[0] * outputs.rows * outputs.columns * kTaps;
-  return tiles >= kMinTiles * kernels.pack * kernels.pack && 5 * tiles * kernels.points <= 4 * direct;
+  return tiles >= min_tiles && 5 * tiles * kernels.points <= 4 * direct;
 }
 
-bool fits(const TiledShape& shape, int lanes) {
-  const auto suits = [&](const Desc& desc) {
-    const ChannelLayout layout(desc);
-    return layout.channels() % (2 * lanes) == 0 && (layout.period() == lanes || layout.blocks() == 1);
-  };
-  return shape.window == kWindow && shape.stride == 1 && shape.padding < kWindow && suits(shape.input) &&
-         suits(shape.output);
+// Registers of any width must be full.
+bool fits(const TiledShape& shape) {
+  const auto suits = [](const Desc& desc) { return dims_of(desc)[1] % (2 * kMostLanes) == 0; };
+  return shape.window == kWindow && shape.stride == 1 && shape.dilation == 1 && shape.padding < kWindow &&
+         suits(shape.input) && suits(shape.output);
 }
 
 template <class T>
@@ -284,8 +283,8 @@ class Tiled final : public TiledConvolution {
  public:
   Tiled(const TileKernels<T>& kernels, const TiledShape& shape)
       : kernels_(kernels),
-        input_(side_of(shape.input, kernels.lanes)),
-        output_(side_of(shape.output, kernels.lanes)),
+        input_(side_of(shape.input)),
+        output_(side_of(shape.output)),
         images_(dims_of(shape.input)[0]),
         padding_(shape.padding) {}
 
@@ -313,8 +312,9 @@ class Tiled final : public TiledConvolution {
  private:
   void sum_bias(CpuStream& stream, const T* gradient, float* to) const {
     const auto work = [&](std::int64_t index, float* sums, float*) {
-      TileImage<const T> image = image_of(output_, gradient + index * output_.image);
-      for (std::int64_t lane = 0; lane < output_.channels; lane += kernels_.lanes, image.values += image.block) {
+      for (std::int64_t lane = 0; lane < output_.channels; lane += kernels_.lanes) {
+        TileImage<const T> image = image_of(output_, gradient + index * output_.image);
+        image.values += channel_offset(image, lane);
         kernels_.sum_channels({image, {output_.rows, output_.columns, 0, 0, 0}, sums + lane});
       }
     };
@@ -330,50 +330,41 @@ class Tiled final : public TiledConvolution {
 
 template <class T>
 std::shared_ptr<const TiledConvolution> make(const TileKernels<T>& kernels, const TiledShape& shape) {
-  if (!fits(shape, kernels.lanes) || !is_profitable(shape, kernels)) return nullptr;
+  if (!fits(shape) || !is_profitable(shape, kernels)) return nullptr;
   return std::make_shared<const Tiled<T>>(kernels, shape);
 }
 
-TiledPasses all_passes(std::shared_ptr<const TiledConvolution> one) { return {one, one, one}; }
+template <class T>
+std::shared_ptr<const TiledConvolution> make_tiles(const TiledShape& shape) {
+  return make(wide_tiles<T>(), shape);
+}
+// Points of narrow tiles take longer to compute, which pays off only with many channels. The choice must not depend on
+// the processor: those without fast products of bf16 come to the same bits.
+template <>
+std::shared_ptr<const TiledConvolution> make_tiles<Bf16>(const TiledShape& shape) {
+  constexpr std::int64_t kNarrowChannels = 64;
+  const std::int64_t least = std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
+  return make(least >= kNarrowChannels ? narrow_tiles() : wide_tiles<Bf16>(), shape);
+}
 
 template <class T>
-TiledPasses few_channels(const TiledShape& shape) {
-  if (auto thin = make_few_channel<T>(shape)) return {thin, nullptr, thin, true};
-  return all_passes(make_patched<T>(shape));
-}
-
-std::int64_t least_channels(const TiledShape& shape) {
-  return std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
-}
-
-// AMD's processors multiply bf16 at twice the speed of f32; others with the same instruction do not. Points of narrow
-// tiles take longer to compute, which pays off only with many channels. On processors with AMX, oneDNN is faster except
-// for weight gradients with many channels.
-TiledPasses choose_bf16(const TiledShape& shape) {
-  constexpr std::int64_t kNarrowChannels = 64;
-  constexpr std::int64_t kMatrixChannels = 256;
-  if (!compiles_for(dnnl::cpu_isa::avx512_core)) return {};
-  const TileKernels<Bf16>& wide = wide_tiles_avx512<Bf16>();
-  if (compiles_for(dnnl::cpu_isa::avx512_core_amx)) {
-    if (least_channels(shape) < kMatrixChannels) return {};
-    return {.forward = nullptr, .backward_data = nullptr, .backward_weights = make(wide, shape)};
+TiledPasses choose(const TiledShape& shape) {
+  if (auto few = make_few_channel<T>(shape)) {
+    auto others = has_blocks_of_16(shape.input) ? make_matrix<T>(shape) : nullptr;
+    return {few, std::move(others), few, true};
   }
-  if (TiledPasses few = few_channels<Bf16>(shape); few.forward) return few;
-  const bool narrow = compiles_for(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amd") &&
-                      least_channels(shape) >= kNarrowChannels;
-  return all_passes(make(narrow ? narrow_tiles_avx512_bf16() : wide, shape));
+  auto one = make_patched<T>(shape);
+  if (one == nullptr) one = make_tiles<T>(shape);
+  if (one == nullptr) one = make_matrix<T>(shape);
+  return {one, one, one};
 }
 
 }  // namespace
 
+bool has_tiled_passes() { return compiles_for(dnnl::cpu_isa::avx2); }
+
 TiledPasses choose_tiled_passes(const TiledShape& shape) {
-  if (is_bf16(shape.input)) return choose_bf16(shape);
-  if (compiles_for(dnnl::cpu_isa::avx512_core)) {
-    if (TiledPasses few = few_channels<float>(shape); few.forward) return few;
-    return all_passes(make(wide_tiles_avx512<float>(), shape));
-  }
-  if (compiles_for(dnnl::cpu_isa::avx2)) return all_passes(make(wide_tiles_avx2<float>(), shape));
-  return {};
+  return is_bf16(shape.input) ? choose<Bf16>(shape) : choose<float>(shape);
 }
 
 }  // namespace tutti::cpu

@@ -1,7 +1,8 @@
 #pragma once
-// Our own convolutions: Winograd tiles (tile_kernels.hpp) for 3x3 windows with stride 1 over full blocks of channels,
-// Winograd patches for 5x5 windows, and direct loops for few channels. They use activations and canonical weights in
-// place, and divide their work independently of the number of threads, so that any number gives the same bits.
+// Our own convolutions, for processors with AVX2 or AVX-512: Winograd tiles (tile_kernels.hpp) for 3x3 windows with
+// stride 1 over full blocks of channels, Winograd patches for 5x5 windows, direct loops for few channels, and matrix
+// products for all others. They use activations and canonical weights in place. Neither the choice between them nor the
+// order of their sums depends on the processor or on the number of threads, so that all give the same bits.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -13,9 +14,11 @@ namespace tutti::cpu {
 struct TiledShape {
   Desc input;
   Desc output;
+  std::int64_t channels = 0;  // of the input
   std::int64_t window = 0;
   std::int64_t stride = 0;
   std::int64_t padding = 0;
+  std::int64_t dilation = 1;
 };
 
 struct TiledForward {
@@ -46,22 +49,29 @@ class TiledConvolution {
   virtual void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const = 0;
 };
 
-// Passes that are not null replace oneDNN's. They are null if there is no such kernel for the shape, the layouts and
-// this processor, or if oneDNN is faster.
+// One for each pass. Both descriptors are channels-last or in blocks of 16 channels, except the input of few channels.
 struct TiledPasses {
   std::shared_ptr<const TiledConvolution> forward, backward_data, backward_weights;
   bool mask = false;  // backward_weights applies the ReLU mask, if there is no backward_data
 };
 TiledPasses choose_tiled_passes(const TiledShape& shape);
 
-// 5x5 windows with stride 1, any number of channels, channels-last or in blocks of 16. Null for other shapes and if it
-// does not pay off.
+// A linear layer, y [units] from an image as a whole. The input is plain, channels-last or in blocks of 16 channels; the
+// output is f32. Gradients are in the input's type.
+std::shared_ptr<const TiledConvolution> make_matrix_linear(const Desc& input, std::int64_t units);
+
+// Any window, stride, padding and dilation.
+template <class T>
+std::shared_ptr<const TiledConvolution> make_matrix(const TiledShape& shape);
+
+// 5x5 windows with stride 1, any number of channels. Null for other shapes and if it does not pay off.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape);
 
-// Few input channels (lane_kernels.hpp): any window, stride and padding; outputs channels-last or in blocks of 16. It
-// has no input gradient, which first layers do not need. Null for other shapes.
+// Few input channels (lane_kernels.hpp): any window, stride, padding and layout of the input. It has no input gradient,
+// which first layers do not need. Null for other shapes.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_few_channel(const TiledShape& shape);
+bool is_few_channel(const TiledShape& shape);  // may lack `input` and `output`
 
 }  // namespace tutti::cpu

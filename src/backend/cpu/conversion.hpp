@@ -1,0 +1,17 @@
+#pragma once
+// Copies of activations between layouts and types.
+
+#include "backend/cpu/format.hpp"
+#include "backend/cpu/stream.hpp"
+
+namespace tutti::cpu {
+
+struct StoredActivation {
+  const Desc& desc;
+  void* values;
+};
+
+// Both have the same shape. Channels that only pad blocks become 0.
+void convert_activation(CpuStream& stream, const StoredActivation& from, const StoredActivation& to);
+
+}  // namespace tutti::cpu

@@ -1,0 +1,61 @@
+// Compiled for AVX-512.
+#include "backend/cpu/tiles/lane_kernels.hpp"
+
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace tutti::cpu {
+namespace avx512 {
+namespace {
+
+#include "backend/cpu/tiles/registers_avx512.inc"
+
+using Mask = __mmask16;
+inline Mask first_lanes(std::int64_t count) { return static_cast<Mask>((1u << count) - 1); }
+
+inline void store(float* to, const Floats& v) { _mm512_storeu_ps(to, reinterpret_cast<__m512>(v)); }
+inline Floats load(const float* from, Mask lanes) {
+  return reinterpret_cast<Floats>(_mm512_maskz_loadu_ps(lanes, from));
+}
+inline Floats load(const Bf16* from, Mask lanes) {
+  const __m512i words = _mm512_maskz_cvtepu16_epi32(lanes, _mm256_maskz_loadu_epi16(lanes, from));
+  return bits_of<Floats>(reinterpret_cast<Words>(words) << 16);
+}
+inline void store(float* to, const Floats& v, Mask lanes) {
+  _mm512_mask_storeu_ps(to, lanes, reinterpret_cast<__m512>(v));
+}
+inline void store(Bf16* to, const Floats& v, Mask lanes) {
+  _mm256_mask_storeu_epi16(to, lanes, reinterpret_cast<__m256i>(narrow_by_bits(v)));
+}
+
+#include "backend/cpu/tiles/lane_masks.inc"
+
+constexpr int kMaxRows = 13;  // two registers each, of 32, beside what is multiplied
+
+namespace few_channel {
+#include "backend/cpu/tiles/few_channel_loops.inc"
+}  // namespace few_channel
+
+namespace patches {
+#include "backend/cpu/tiles/patch_loops.inc"
+}  // namespace patches
+
+}  // namespace
+}  // namespace avx512
+
+template <class T>
+const FewChannelKernels<T>& few_channel_kernels_avx512() {
+  return avx512::few_channel::kKernels<T>;
+}
+template const FewChannelKernels<float>& few_channel_kernels_avx512();
+template const FewChannelKernels<Bf16>& few_channel_kernels_avx512();
+
+template <class T>
+const PatchKernels<T>& patch_kernels_avx512() {
+  return avx512::patches::kKernels<T>;
+}
+template const PatchKernels<float>& patch_kernels_avx512();
+template const PatchKernels<Bf16>& patch_kernels_avx512();
+
+}  // namespace tutti::cpu
