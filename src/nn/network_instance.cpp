@@ -42,13 +42,15 @@ NetworkWeights::NetworkWeights(const Network& network, Backend& backend, const T
   }
 }
 
-void NetworkWeights::refresh(Stream& stream) {
+std::vector<LayerWeights*> NetworkWeights::all() const {
   std::vector<LayerWeights*> with_weights;
   for (const auto& layer : layers_) {
     if (layer) with_weights.push_back(layer.get());
   }
-  backend_.refresh(stream, with_weights);
+  return with_weights;
 }
+
+void NetworkWeights::refresh(Stream& stream) { backend_.refresh(stream, all()); }
 
 // What a graph depends on: passes with equal keys are the same work.
 struct PassKey {
@@ -59,6 +61,7 @@ struct PassKey {
   const void* gradients = nullptr;
   float sample_fraction = 0;
   std::size_t first_layer = 0;
+  bool may_leave_unfinished = false;
   std::vector<std::int64_t> bucket_ends{};
   friend bool operator==(const PassKey&, const PassKey&) = default;
 };
@@ -66,7 +69,8 @@ struct PassKey {
 struct NetworkInstance::PassGraphs {
   struct Piece {
     std::unique_ptr<Graph> graph;
-    std::int64_t final_elements = 0;  // once it is done
+    std::int64_t final_elements = 0;                  // once it is done
+    std::unique_ptr<UnfinishedGradients> unfinished;  // that it leaves; or null
   };
   PassKey key;
   std::int64_t passes = 0;
@@ -91,6 +95,7 @@ void NetworkInstance::plan(std::int64_t samples, LayerMode mode) {
   const std::size_t bytes = plan->activations->memory().bytes();
   if (activations_.bytes() < bytes) {
     graphs_.clear();
+    unfinished_ = nullptr;
     activations_ = Buffer();
     activations_ = backend_.allocate(bytes);
   }
@@ -119,11 +124,13 @@ void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCal
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_batch_position(stream, pass.place);
   set_gradient_scale(stream, pass.gradient_scale);
+  unfinished_ = nullptr;
   const PassGraphs* const graphs = whole_batch_ == nullptr ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
   if (graphs != nullptr) {
     callbacks.before_backward();
-    for (const auto& [graph, final_elements] : graphs->pieces) {
+    for (const auto& [graph, final_elements, unfinished] : graphs->pieces) {
       graph->launch(stream);
+      unfinished_ = unfinished.get();
       callbacks.after_layer(final_elements);
     }
     return;
@@ -144,6 +151,7 @@ const NetworkInstance::PassGraphs* NetworkInstance::graphs_of(Stream& stream, co
                     .gradients = pass.gradients.data,
                     .sample_fraction = pass.sample_fraction,
                     .first_layer = pass.first_layer,
+                    .may_leave_unfinished = pass.may_leave_unfinished,
                     .bucket_ends = {bucket_ends.begin(), bucket_ends.end()}};
   auto graphs = std::ranges::find_if(graphs_, [&](const auto& known) { return known->key == key; });
   if (graphs == graphs_.end()) {
@@ -162,19 +170,22 @@ void NetworkInstance::capture(Stream& stream, const TrainPass& pass, PassGraphs&
     std::size_t end = begin - 1;  // the last layer of this piece
     while (end > 0 && (bucket_ends.empty() || final_elements_[end] < bucket_ends.front())) --end;
     while (!bucket_ends.empty() && bucket_ends.front() <= final_elements_[end]) bucket_ends = bucket_ends.subspan(1);
+    auto unfinished = backend_.make_unfinished_gradients();
+    // With buckets, what comes after a piece wants its gradients.
+    const bool is_left = pass.may_leave_unfinished && graphs.key.bucket_ends.empty();
     auto graph = backend_.capture(stream, [&] {
       if (begin == layers) {
         run_forward(stream, pass.images);
         loss(stream, pass.labels, pass.gradient_scale, pass.sums);
       }
-      const auto unfinished = backend_.make_unfinished_gradients();
       for (std::size_t i = begin; i-- > end;) {
         run_backward(stream, i, {pass.gradients, pass.sample_fraction, pass.first_layer, unfinished.get()});
       }
-      if (unfinished) unfinished->finish(stream);
+      if (unfinished && !is_left) unfinished->finish(stream);
     });
     if (!graph) return graphs.pieces.clear();
-    graphs.pieces.push_back({std::move(graph), final_elements_[end]});
+    if (!is_left) unfinished.reset();
+    graphs.pieces.push_back({std::move(graph), final_elements_[end], std::move(unfinished)});
     begin = end;
   }
 }

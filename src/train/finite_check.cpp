@@ -52,7 +52,41 @@ void FiniteCheck::search(std::int64_t final_elements) {
   searched_ = final_elements;
 }
 
-void FiniteCheck::find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches) {
+// Each unfinished gradient in the slice of its canonical one, then what lies between these.
+void FiniteCheck::search_unfinished(const UnfinishedGradients& unfinished) {
+  const Tensor block = request_.arena.gradients();
+  const auto& slices = request_.arena.layout().slices();
+  std::vector<NotFiniteSearch> searches;
+  const auto search_between = [&](std::int64_t begin, std::int64_t end) {
+    if (begin >= end) return;
+    searches.push_back(
+        {.values = elements_of(block, {begin, end}), .ends = ends_.values, .offset = begin, .found = cell(kGradients)});
+  };
+  std::vector<UnfinishedGradient> gradients = unfinished.list();
+  const auto offset_of = [&](const UnfinishedGradient& gradient) {
+    return static_cast<const float*>(gradient.canonical.data) - static_cast<const float*>(block.data);
+  };
+  std::ranges::sort(gradients, {}, offset_of);
+  std::int64_t done = 0;
+  for (const UnfinishedGradient& gradient : gradients) {
+    const std::int64_t begin = offset_of(gradient);
+    const std::int64_t slice = std::ranges::find(slices, begin, &ParameterSlice::offset) - slices.begin();
+    // Before the end of its slice, which is the first of those searched: it may have more values than the slice.
+    searches.push_back({.values = gradient.values,
+                        .ends = elements_of(ends_.values, {slice, std::ssize(slices)}),
+                        .offset = -gradient.values.elements(),
+                        .found = cell(kGradients)});
+    search_between(done, begin);
+    done = begin + gradient.canonical.elements();
+  }
+  search_between(done, block.elements());
+  request_.context.backend.find_all_not_finite(request_.context.stream, searches);
+  searched_ = block.elements();
+}
+
+void FiniteCheck::find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches,
+                       const UnfinishedGradients* unfinished) {
+  if (unfinished != nullptr) search_unfinished(*unfinished);
   if (searched_ < request_.arena.gradients().elements()) search(request_.arena.gradients().elements());
   Backend& backend = request_.context.backend;
   Stream& stream = request_.context.stream;

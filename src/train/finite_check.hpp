@@ -50,8 +50,9 @@ class FiniteCheck {
   // exchange starts. Asynchronous.
   void search(std::int64_t final_elements);
   // Completes this rank's findings, with the numbers of losses that are not finite, i64 [1] each. Gradients that were
-  // not searched before are searched now. Asynchronous.
-  void find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);
+  // not searched before are searched now; of those that are unfinished (or null), the unfinished values. Asynchronous.
+  void find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches,
+            const UnfinishedGradients* unfinished = nullptr);
   // All-gathers the findings. Collective. Asynchronous.
   void gather() { all_gather_rows(request_.context.communicator, rows_.values, request_.context.stream); }
   // Copies them to the host, for the next check(). Call it after the exchange. Asynchronous.
@@ -81,6 +82,7 @@ class FiniteCheck {
     std::unique_ptr<Event> copied;
   };
 
+  void search_unfinished(const UnfinishedGradients& unfinished);
   Tensor cell(std::int64_t column, std::int64_t width = 1) const;  // of this rank's row
   bool result_of(PendingCheck& check);
   // The slice that a NotFiniteSearch::found, not 0, names.

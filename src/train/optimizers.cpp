@@ -174,6 +174,7 @@ class FlatOptimizer : public Optimizer {
   }
 
   std::vector<OptimizerSlot> slots() const override { return slots_; }
+  bool reads_gradients_once() const override { return options_.clip_norm == 0 && options_.kind != OptimizerKind::lars; }
 
  protected:
   // The numbers of a step in the processor's memory, rule by rule. They are copied only if they changed.
@@ -232,13 +233,20 @@ class Sgd : public FlatOptimizer {
   }
 
   void apply(Stream& stream, const ParameterArena& arena) override {
-    const Tensor clip = clip_factor(stream, arena);
-    std::vector<SgdStep> steps;
-    for (const OwnedPiece& run : runs_) steps.push_back(step_of(arena, run, rule_of_run(run), clip));
-    backend_.sgd_steps(stream, steps);
+    backend_.sgd_steps(stream, steps_of(arena, clip_factor(stream, arena)));
+  }
+
+  void update(Stream& stream, const ParameterArena& arena, const UnfinishedUpdate& update) override {
+    backend_.update(stream, update, steps_of(arena, {}));
   }
 
  protected:
+  std::vector<SgdStep> steps_of(const ParameterArena& arena, const Tensor& clip) const {
+    std::vector<SgdStep> steps;
+    for (const OwnedPiece& run : runs_) steps.push_back(step_of(arena, run, rule_of_run(run), clip));
+    return steps;
+  }
+
   SgdStep step_of(const ParameterArena& arena, const OwnedPiece& piece, std::size_t rule, const Tensor& clip) const {
     const auto number = static_cast<std::int64_t>(rule);
     SgdStep step{};
@@ -278,7 +286,15 @@ class AdamW final : public FlatOptimizer {
   }
 
   void apply(Stream& stream, const ParameterArena& arena) override {
-    const Tensor clip = clip_factor(stream, arena);
+    backend_.adamw_steps(stream, steps_of(arena, clip_factor(stream, arena)));
+  }
+
+  void update(Stream& stream, const ParameterArena& arena, const UnfinishedUpdate& update) override {
+    backend_.update(stream, update, steps_of(arena, {}));
+  }
+
+ private:
+  std::vector<AdamWStep> steps_of(const ParameterArena& arena, const Tensor& clip) const {
     std::vector<AdamWStep> steps;
     for (const OwnedPiece& run : runs_) {
       const std::size_t rule = rule_of_run(run);
@@ -293,10 +309,9 @@ class AdamW final : public FlatOptimizer {
       step.weight_decay = rules_[rule].weight_decay;
       step.factors = values({first, first + kMostValues});
     }
-    backend_.adamw_steps(stream, steps);
+    return steps;
   }
 
- private:
   AdamWStep step_{};
   std::vector<double> rates_;  // by rule
 };

@@ -181,7 +181,9 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
     const Batch& batch = *parts_[i];
     const PartGradients part{i, uses_block_of_total(worker, i) ? total_->gradients() : worker.gradients.values};
     if (worker.index == 0) status_.enter(Phase::forward);
-    worker.instance.train(worker.stream, pass_over(batch, step, worker.sums.values, part.gradients),
+    TrainPass pass = pass_over(batch, step, worker.sums.values, part.gradients);
+    pass.may_leave_unfinished = step.may_leave_unfinished && parts_.size() == 1;
+    worker.instance.train(worker.stream, pass,
                           {.bucket_ends = i + 1 == parts_.size() ? std::span<const std::int64_t>(bucket_ends_)
                                                                  : std::span<const std::int64_t>{},
                            .before_backward =

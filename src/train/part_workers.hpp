@@ -61,8 +61,9 @@ struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  std::size_t first_layer = 0;  // of TrainPass
-  bool timed = false;           // for seconds_per_part(): waits for the work
+  std::size_t first_layer = 0;        // of TrainPass
+  bool timed = false;                 // for seconds_per_part(): waits for the work
+  bool may_leave_unfinished = false;  // of TrainPass, if the rank computes a single part
   // Borrowed, or null. The observed part must be one of these; it is added first, so the sum must not depend on the
   // order of the parts.
   PartObserver* observer = nullptr;
@@ -92,6 +93,9 @@ class PartWorkers {
   // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed
   // part before all others.
   void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
+  // The gradients that the last compute() left unfinished, without which the total is incomplete; or null. Borrowed
+  // until the next compute().
+  UnfinishedGradients* unfinished() const { return workers_.front()->instance.unfinished(); }
   // Resets the sums to their values before the last step. Only if the request says that it may be called.
   void restore_sums();
   // For each worker, the number of its losses that were not finite: i64 [1] in the processor's memory.

@@ -144,7 +144,9 @@ StepResult Replica::step(const StepRequest& request) {
   StepResult result;
   // Nothing is waited for between the gradients and the update: neither other ranks nor the host.
   if (is_alone() && !gathers_weights() && !exact_ && finite_check_->is_delayed() && request.times == nullptr) {
-    workers_->compute(parts, start_exchange);
+    PartsOfStep alone = parts;
+    alone.may_leave_unfinished = optimizer_->reads_gradients_once() && !request.digests_gradients && !audit_;
+    workers_->compute(alone, start_exchange);
     update_at_once(request, parts.batches.batches);
     if (request.digests_gradients) result.gradients_digest = gradients_digest();
     return result;
@@ -220,10 +222,15 @@ void Replica::update_at_once(const StepRequest& request, std::span<const Batch> 
   context_->status.enter(Phase::update);
   exchange_->finish(*stream_);
   optimizer_->set_step(*stream_, request.learning_rate, request.updates + 1, request.epoch);
-  recorded_updates_->run(*stream_, finite_check_->key(batches), [&] {
-    finite_check_->find(workers_->bad_losses(), batches);
+  RecordedWork::Key key = finite_check_->key(batches);
+  UnfinishedGradients* const unfinished = workers_->unfinished();
+  if (unfinished != nullptr) {
+    for (const UnfinishedGradient& gradient : unfinished->list()) key.push_back(gradient.values.data);
+  }
+  recorded_updates_->run(*stream_, key, [&] {
+    finite_check_->find(workers_->bad_losses(), batches, unfinished);
     finite_check_->copy_findings();
-    update_owned();
+    update_owned(unfinished);
   });
   add_to_average(request);
   finite_check_->check(request.step + 1);
@@ -249,12 +256,13 @@ void Replica::with_average(const std::function<void()>& work) {
   swap();
 }
 
-void Replica::update_owned() {
-  optimizer_->apply(*stream_, arena_);
+void Replica::update_owned(UnfinishedGradients* unfinished) {
   // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
   for (const IndexRange& own : ownership_->owned()) {
     update_statistics(backend_, *stream_, arena_.layout(), {arena_.weights(), arena_.gradients(), own.begin, own.end});
   }
+  if (unfinished != nullptr) return optimizer_->update(*stream_, arena_, {*unfinished, weights_.all()});
+  optimizer_->apply(*stream_, arena_);
   if (!gathers_weights()) weights_.refresh(*stream_);
 }
 

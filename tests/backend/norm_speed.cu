@@ -385,7 +385,8 @@ std::vector<Measured> all_measured(Bench& bench) {
   return all;
 }
 
-// A stage of resnet18, with the number of its norms without and with a residual, and without and with several gradients.
+// A stage of resnet18, with the number of its norms without and with a residual, and of those with one gradient and
+// with several.
 struct Stage {
   std::int64_t channels;
   std::int64_t size;

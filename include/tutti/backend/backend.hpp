@@ -28,11 +28,17 @@ struct DigestedTensor {
 // Searches elements offset .. offset + n - 1 of a block for NaN and infinity. The block is divided into slices, as for
 // fixed-point sums. All tensors are in this processor's memory.
 struct NotFiniteSearch {
-  Tensor values;            // f32 [n]
+  Tensor values;            // f32 [n]; or bf16, if they are unfinished gradients
   Tensor ends;              // i64 [slices], ascending: the end of each slice, exclusive
   std::int64_t offset = 0;  // of `values` in the block
   Tensor found;             // i32 [1]: atomic max with slices - s, where s is the first slice that has one
   Tensor only_if{};         // i32 [1], or empty: where it is 0 the search is skipped
+};
+
+// Gradients that a backward pass left unfinished, and the layers to refresh. All borrowed.
+struct UnfinishedUpdate {
+  UnfinishedGradients& gradients;
+  std::span<LayerWeights* const> layers;
 };
 
 // The elements of a block of Backend::sum_squares.
@@ -129,6 +135,18 @@ class Backend {
   }
   // For backward passes whose gradients are finished together, in one kernel. Null if that is not faster.
   virtual std::unique_ptr<UnfinishedGradients> make_unfinished_gradients() { return nullptr; }
+  // These steps with unfinished gradients, and the refresh of these layers, in one pass over the memory where that is
+  // possible. The canonical gradients are then unspecified. Asynchronous.
+  virtual void update(Stream& stream, const UnfinishedUpdate& update, std::span<const SgdStep> steps) {
+    update.gradients.finish(stream);
+    sgd_steps(stream, steps);
+    refresh(stream, update.layers);
+  }
+  virtual void update(Stream& stream, const UnfinishedUpdate& update, std::span<const AdamWStep> steps) {
+    update.gradients.finish(stream);
+    adamw_steps(stream, steps);
+    refresh(stream, update.layers);
+  }
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;
   // `logits` is N x classes, in any format of this backend.
   virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits,

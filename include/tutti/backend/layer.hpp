@@ -71,12 +71,19 @@ struct LayerForward {
   WholeBatchSum* whole_batch = nullptr;  // borrowed; null: in training, batch norm uses this part's statistics alone
 };
 
+// The gradient of one parameter in the layout and type of its layer, and the canonical one, f32, that is made of it.
+struct UnfinishedGradient {
+  Tensor values;
+  Tensor canonical;
+};
+
 // Parameter gradients in the layout and type of the layers, of which finish() makes the canonical ones.
 class UnfinishedGradients {
  public:
   virtual ~UnfinishedGradients() = default;
-  // Asynchronous. Call it once after the backward passes that left gradients here.
+  // Asynchronous. Call it once after the backward passes that left gradients here, unless Backend::update() uses them.
   virtual void finish(Stream& stream) = 0;
+  virtual std::vector<UnfinishedGradient> list() const = 0;
 };
 
 struct LayerBackward {

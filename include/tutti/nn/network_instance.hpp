@@ -25,6 +25,8 @@ class NetworkWeights {
   void refresh(Stream& stream);
   // Null for layers without parameters.
   LayerWeights* of(std::size_t layer) const { return layers_.at(layer).get(); }
+  // Those of all layers with parameters.
+  std::vector<LayerWeights*> all() const;
 
  private:
   Backend& backend_;
@@ -51,6 +53,8 @@ struct TrainPass {
   BatchPosition place{};
   // The last of the backward pass. Layers before it must have no statistics to measure; their gradients become 0.
   std::size_t first_layer = 0;
+  // Gradients that the backend finishes together may be left to the caller; see NetworkInstance::unfinished().
+  bool may_leave_unfinished = false;
 };
 
 struct PassPlan;
@@ -89,6 +93,9 @@ class NetworkInstance {
   // graphs, if the backend has them, that end where buckets do; later ones launch these. All that `pass` points to is
   // borrowed until the work is done. Asynchronous.
   void train(Stream& stream, const TrainPass& pass, const PassCallbacks& callbacks);
+  // The gradients that the last train() left unfinished; null if there are none. Borrowed until the next train() or
+  // plan().
+  UnfinishedGradients* unfinished() const { return unfinished_; }
 
   // Computes the same pass layer by layer, without graphs, and digests what each layer writes: the outputs of all
   // layers, the gradient of the loss, and the gradients of all layers, the last layer first. Slow. Waits.
@@ -146,6 +153,7 @@ class NetworkInstance {
   std::vector<std::unique_ptr<PassGraphs>> graphs_;
   const PassPlan* current_ = nullptr;
   const void* images_ = nullptr;
+  UnfinishedGradients* unfinished_ = nullptr;
 };
 
 }  // namespace tutti

@@ -62,6 +62,10 @@ class Optimizer {
   // the graph then uses the last set_step() before it is launched. Otherwise it is collective, since norms are summed
   // over the ranks. Asynchronous.
   virtual void apply(Stream& stream, const ParameterArena& arena) = 0;
+  // Whether a gradient is read once, by the update of its own element, so that update() may take its place.
+  virtual bool reads_gradients_once() const = 0;
+  // As apply() with unfinished gradients, and a refresh of the layers. Only if it reads gradients once. Asynchronous.
+  virtual void update(Stream& stream, const ParameterArena& arena, const UnfinishedUpdate& update) = 0;
   // Empty for an optimizer without state.
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };

@@ -161,7 +161,7 @@ class Replica {
   void begin_with_weights();
   void add_to_average(const StepRequest& request);
   // Updates the elements that this rank owns; refreshes the weights if it owns all. Asynchronous.
-  void update_owned();
+  void update_owned(UnfinishedGradients* unfinished = nullptr);
   bool is_alone() const;
   OptimizerContext optimizer_context() const;
   // Call it after the exchange. Collective.

@@ -69,6 +69,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override;
   void refresh(Stream& stream, std::span<LayerWeights* const> layers) override;
   std::unique_ptr<UnfinishedGradients> make_unfinished_gradients() override;
+  void update(Stream& stream, const UnfinishedUpdate& update, std::span<const SgdStep> steps) override;
+  void update(Stream& stream, const UnfinishedUpdate& update, std::span<const AdamWStep> steps) override;
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override;
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) override;
 

@@ -1,6 +1,7 @@
 #pragma once
 // The kernels of batch norm. Each pass has two: one sums each chunk of rows, and its last block computes per-channel
-// values from these sums; one goes over the values. Sums are f32 within a thread and f64 across threads, in a fixed order.
+// values from these sums; one goes over the values. Sums are f32 within a thread and f64 across threads, in a fixed
+// order.
 
 #include "floats.cuh"
 #include "grids.cuh"

@@ -6,7 +6,9 @@
 #include "kernel.cuh"
 
 #include <algorithm>
+#include <initializer_list>
 #include <span>
+#include <vector>
 
 namespace tutti::cuda {
 
@@ -76,6 +78,68 @@ void for_each_table(std::span<const Item> items, const Work& work) {
     work(some);
     items = items.subspan(some.size());
   }
+}
+
+// Elements of flat blocks, in steps of four where all blocks are aligned: step<kSize>(work, at) computes some.
+struct FlatExtent {
+  std::int64_t elements = 0;
+  bool aligned = false;  // all pointers, to 16 bytes
+};
+
+inline bool is_aligned_to_16(std::initializer_list<const void*> addresses) {
+  return std::ranges::all_of(addresses,
+                             [](const void* each) { return reinterpret_cast<std::uintptr_t>(each) % 16 == 0; });
+}
+
+inline constexpr int kFlatThreads = 256;
+
+template <int kSize>
+using FloatVec = Vec<float, kSize>;
+
+// The first `fours` threads take four elements each, the others one.
+template <class Work>
+struct FlatEntry {
+  Work work;
+  std::int64_t fours;
+  std::int64_t elements;
+};
+template <class Work>
+using FlatTable = BlockTable<FlatEntry<Work>, 32>;
+
+template <class Work>
+__global__ void step_each(const FlatTable<Work> table) {
+  const int index = table.find_entry(blockIdx.x);
+  const auto& [work, fours, elements] = table.entries[index];
+  const std::int64_t thread = (blockIdx.x - table.first_blocks[index]) * kFlatThreads + threadIdx.x;
+  if (thread < fours) {
+    step<4>(work, 4 * thread);
+  } else if (thread + 3 * fours < elements) {
+    step<1>(work, thread + 3 * fours);
+  }
+}
+
+template <class Work>
+FlatEntry<Work> entry_of(const Work& work, const FlatExtent& extent) {
+  return {work, extent.aligned ? extent.elements / 4 : 0, extent.elements};
+}
+
+// Entries without elements have no blocks, and there may be none at all.
+template <class Work>
+void launch_steps(cudaStream_t stream, std::span<const FlatEntry<Work>> entries) {
+  static_assert(sizeof(FlatTable<Work>) < 4000);  // the limit of kernel arguments is 4 KiB
+  for_each_table<FlatTable<Work>>(entries, [&](std::span<const FlatEntry<Work>> some) {
+    FlatTable<Work> table{};
+    for (const FlatEntry<Work>& entry : some) {
+      table.add(entry, (entry.elements - 3 * entry.fours + kFlatThreads - 1) / kFlatThreads);
+    }
+    launch(step_each<Work>, {.blocks = table.blocks, .threads = kFlatThreads}, stream, table);
+  });
+}
+
+template <class Work>
+void launch_steps(cudaStream_t stream, const Work& work, const FlatExtent& extent) {
+  const FlatEntry<Work> entry = entry_of(work, extent);
+  launch_steps<Work>(stream, {&entry, 1});
 }
 
 // Null for a factor of 1.

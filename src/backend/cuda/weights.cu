@@ -3,155 +3,65 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
-#include "flat.cuh"
-#include "floats.cuh"
+#include "filter_tiles.cuh"
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 
 namespace tutti::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr int kTileValues = 4608;  // one output of 3x3 filters over 512 channels
-
-// A block transposes one tile of channels x positions of one output.
-struct Tiles {
-  FilterLayout layout;
-  int channels;
-  int positions;
-  std::int64_t along;       // tiles over positions
-  std::int64_t per_output;  // over channels, too
-
-  std::int64_t count() const { return layout.outputs * per_output; }
-};
-
-Tiles tiles_of(const FilterLayout& layout, int pack) {
-  const auto positions = std::min<std::int64_t>(layout.positions, kTileValues / pack);
-  const auto channels = std::min<std::int64_t>(layout.padded_channels, kTileValues / positions / pack * pack);
-  const std::int64_t along = (layout.positions + positions - 1) / positions;
-  const std::int64_t across = (layout.padded_channels + channels - 1) / channels;
-  return {layout, static_cast<int>(channels), static_cast<int>(positions), along, along * across};
-}
-
-// One tile and its position.
-struct Tile {
-  int channels;
-  int positions;
-  int real_channels;
-  std::int64_t canonical;  // the index of its first value
-  std::int64_t packed;
-};
-
-__device__ inline Tile tile_at(const Tiles& tiles, std::int64_t index) {
-  const FilterLayout& layout = tiles.layout;
-  const std::int64_t output = index / tiles.per_output;
-  const std::int64_t within = index - output * tiles.per_output;
-  const std::int64_t channel = within / tiles.along * tiles.channels;
-  const std::int64_t position = within % tiles.along * tiles.positions;
-  const auto least = [](std::int64_t a, std::int64_t b) { return static_cast<int>(a < b ? a : b); };
-  return {least(tiles.channels, layout.padded_channels - channel), least(tiles.positions, layout.positions - position),
-          least(tiles.channels, layout.channels - channel),
-          (output * layout.channels + channel) * layout.positions + position,
-          (output * layout.positions + position) * layout.padded_channels + channel};
-}
-
-// Values that lie a multiple of 32 apart are assigned to different banks.
-__device__ inline int slot(int value) { return value + value / 32; }
-constexpr int kSlots = kTileValues + kTileValues / 32;
 
 // The tiles of one layer.
 struct FilterEntry {
   Tiles tiles;
   float* canonical;
   void* packed;
+  bool in_fours;
 };
 using FilterTable = BlockTable<FilterEntry, 32>;
-static_assert(sizeof(FilterTable) < 4096);  // the limit of kernel arguments
-
-// Channels that are read and written in one access.
-template <class T, int kSize>
-struct alignas(kSize * sizeof(T)) ChannelPack {
-  T values[kSize];
-};
+static_assert(sizeof(FilterTable) < 4000);  // the limit of kernel arguments is 4 KiB
 
 template <class T, int kPack>
-__global__ void pack_filters(const FilterTable table) {
+__global__ void __launch_bounds__(kTileThreads) pack_filters(const FilterTable table) {
   __shared__ float values[kSlots];
   const int layer = table.find_entry(blockIdx.x);
-  const Tiles tiles = table.entries[layer].tiles;
-  const Tile tile = tile_at(tiles, blockIdx.x - table.first_blocks[layer]);
-  const int threads = static_cast<int>(blockDim.x);
-
-  const float* const from = table.entries[layer].canonical + tile.canonical;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.channels * tile.positions; i += threads) {
-    const int channel = i / tile.positions;
-    const int position = i - channel * tile.positions;
-    values[slot(i)] = channel < tile.real_channels ? from[channel * tiles.layout.positions + position] : 0.0f;
-  }
+  const FilterEntry& entry = table.entries[layer];
+  const Tile tile = tile_at(entry.tiles, static_cast<int>(blockIdx.x - table.first_blocks[layer]));
+  for_each_canonical(entry.tiles, tile, entry.in_fours, [&](std::int64_t at, int first, auto count) {
+    store_slots(values, first, load<decltype(count)::value>(entry.canonical, at));
+  });
   __syncthreads();
-
-  T* const to = static_cast<T*>(table.entries[layer].packed) + tile.packed;
-  const int packs = tile.channels / kPack;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
-    const int position = i / packs;
-    const int channel = (i - position * packs) * kPack;
-    ChannelPack<T, kPack> pack;
-    for (int k = 0; k < kPack; ++k) set(pack.values[k], values[slot((channel + k) * tile.positions + position)]);
-    *reinterpret_cast<ChannelPack<T, kPack>*>(to + position * tiles.layout.padded_channels + channel) = pack;
-  }
+  store_packed<T, kPack>(entry.tiles, tile, entry.packed, values);
 }
 
 template <class T, int kPack>
-__global__ void unpack_filters(const FilterTable table) {
+__global__ void __launch_bounds__(kTileThreads) unpack_filters(const FilterTable table) {
   __shared__ float values[kSlots];
   const int layer = table.find_entry(blockIdx.x);
-  const Tiles tiles = table.entries[layer].tiles;
-  const Tile tile = tile_at(tiles, blockIdx.x - table.first_blocks[layer]);
-  const int threads = static_cast<int>(blockDim.x);
-
-  const T* const from = static_cast<const T*>(table.entries[layer].packed) + tile.packed;
-  const int packs = tile.channels / kPack;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
-    const int position = i / packs;
-    const int channel = (i - position * packs) * kPack;
-    const auto pack =
-        *reinterpret_cast<const ChannelPack<T, kPack>*>(from + position * tiles.layout.padded_channels + channel);
-    for (int k = 0; k < kPack; ++k) values[slot((channel + k) * tile.positions + position)] = to_float(pack.values[k]);
-  }
+  const FilterEntry& entry = table.entries[layer];
+  const Tile tile = tile_at(entry.tiles, static_cast<int>(blockIdx.x - table.first_blocks[layer]));
+  load_packed<T, kPack>(entry.tiles, tile, entry.packed, values);
   __syncthreads();
-
-  float* const to = table.entries[layer].canonical + tile.canonical;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.real_channels * tile.positions; i += threads) {
-    const int channel = i / tile.positions;
-    const int position = i - channel * tile.positions;
-    to[channel * tiles.layout.positions + position] = values[slot(i)];
-  }
+  for_each_canonical(entry.tiles, tile, entry.in_fours, [&](std::int64_t at, int first, auto count) {
+    store(entry.canonical, at, load_slots<decltype(count)::value>(values, first));
+  });
 }
 
 using FilterKernel = void (*)(FilterTable);
 
-// With packs of channels, or where a group has too few of them, one by one.
 void launch_for(cudaStream_t stream, std::span<const PackedFilters> layers, FilterKernel in_packs,
                 FilterKernel one_by_one) {
-  const auto is_packed = [](const PackedFilters& filters) {
-    return filters.layout.padded_channels % static_cast<std::int64_t>(kPackBytes / bytes_of(filters.type)) == 0;
-  };
-  for (const bool packed : {true, false}) {
-    std::vector<PackedFilters> chosen;
-    std::ranges::copy_if(layers, std::back_inserter(chosen),
-                         [&](const PackedFilters& filters) { return is_packed(filters) == packed; });
-    for_each_table<FilterTable>(std::span<const PackedFilters>(chosen), [&](std::span<const PackedFilters> some) {
+  const auto itself = [](const PackedFilters& filters) -> const PackedFilters& { return filters; };
+  for_packs_and_single(layers, itself, [&](std::span<const PackedFilters> chosen, bool is_packed) {
+    for_each_table<FilterTable>(chosen, [&](std::span<const PackedFilters> some) {
       FilterTable table;
       for (const PackedFilters& filters : some) {
-        const int pack = packed ? static_cast<int>(kPackBytes / bytes_of(filters.type)) : 1;
-        const Tiles tiles = tiles_of(filters.layout, pack);
-        table.add({tiles, filters.canonical, filters.packed}, tiles.count());
+        const Tiles tiles =
+            tiles_of(filters.layout, is_packed ? static_cast<int>(kPackBytes / bytes_of(filters.type)) : 1);
+        table.add({tiles, filters.canonical, filters.packed, is_aligned_to_16({filters.canonical})}, tiles.count());
       }
-      launch(packed ? in_packs : one_by_one, {.blocks = table.blocks, .threads = kThreads}, stream, table);
+      launch(is_packed ? in_packs : one_by_one, {.blocks = table.blocks, .threads = kTileThreads}, stream, table);
     });
-  }
+  });
 }
 
 bool is_bf16(std::span<const PackedFilters> layers) {
@@ -172,6 +82,17 @@ void launch_unpack(cudaStream_t stream, std::span<const PackedFilters> layers) {
   launch_for(stream, layers, unpack_filters<float, Pack<float>::kSize>, unpack_filters<float, 1>);
 }
 
+std::vector<UnfinishedGradient> PackedGradients::list() const {
+  std::vector<UnfinishedGradient> all;
+  for (const PackedFilters& filters : gradients_) {
+    const FilterLayout& layout = filters.layout;
+    all.push_back(
+        {.values = {filters.packed, Shape{layout.packed_values()}, filters.type, MemorySpace::cuda},
+         .canonical = {filters.canonical, Shape{layout.canonical_values()}, ElementType::f32, MemorySpace::cuda}});
+  }
+  return all;
+}
+
 void PackedGradients::finish(Stream& stream) { launch_unpack(native(as_cuda_stream(stream)), gradients_); }
 
 CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values)
@@ -181,6 +102,12 @@ CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std:
 
 PackedFilters CudaWeights::filters() const { return {layout_, type_, device_f32(values_.at(0)), packed_.data()}; }
 
+PackedFilters CudaWeights::filters_refreshed_on(CudaStream& stream) {
+  const std::lock_guard lock(mutex_);
+  refreshed_on_ = &stream;
+  return filters();
+}
+
 void CudaWeights::refresh(Stream& stream) {
   LayerWeights* const layers[] = {this};
   refresh(as_cuda_stream(stream), layers);
@@ -189,10 +116,8 @@ void CudaWeights::refresh(Stream& stream) {
 void CudaWeights::refresh(CudaStream& stream, std::span<LayerWeights* const> layers) {
   std::vector<PackedFilters> filters;
   for (LayerWeights* const layer : layers) {
-    CudaWeights& weights = cuda_weights(layer);
-    const std::lock_guard lock(weights.mutex_);
-    weights.refreshed_on_ = &stream;
-    if (weights.packed_.data() != nullptr) filters.push_back(weights.filters());
+    const PackedFilters of_layer = cuda_weights(layer).filters_refreshed_on(stream);
+    if (of_layer.packed != nullptr) filters.push_back(of_layer);
   }
   use_cuda_device(stream.device());
   launch_pack(native(stream), filters);

@@ -22,6 +22,7 @@ struct FilterLayout {
   std::int64_t padded_outputs = 0;
   std::int64_t padded_channels = 0;
 
+  std::int64_t canonical_values() const { return outputs * channels * positions; }
   std::int64_t packed_values() const { return padded_outputs * positions * padded_channels; }
   friend bool operator==(const FilterLayout&, const FilterLayout&) = default;
 };
@@ -43,6 +44,8 @@ class PackedGradients final : public UnfinishedGradients {
  public:
   void add(const PackedFilters& gradients) { gradients_.push_back(gradients); }
   void finish(Stream& stream) override;
+  std::vector<UnfinishedGradient> list() const override;
+  std::span<const PackedFilters> filters() const { return gradients_; }
 
  private:
   std::vector<PackedFilters> gradients_;
@@ -55,6 +58,9 @@ class CudaWeights final : public LayerWeights {
   void refresh(Stream& stream) override;
   // Refreshes all layers in one kernel. See Backend::refresh.
   static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
+
+  // The filters, which work on this stream packs from their canonical values. `packed` is null where no plan wants them.
+  PackedFilters filters_refreshed_on(CudaStream& stream);
 
   // The canonical values, in the order of parameters().
   std::span<const Tensor> canonical() const { return values_; }

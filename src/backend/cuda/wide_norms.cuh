@@ -14,8 +14,8 @@ struct ChannelSums {
   double2 values[kThreads / kWarpLanes * RowGrid::kWidestOfSums * kSize];
 };
 
-// Adds the values of the rows of a warp, whose lanes `distance`, 2 * `distance`, ... apart have the same pack. Each lane
-// keeps a part of the sums and writes it.
+// Adds the values of the rows of a warp, whose lanes `distance`, 2 * `distance`, ... apart have the same pack. Each
+// lane keeps a part of the sums and writes it.
 template <int kLeft>
 __device__ inline void add_lanes(const double (&values)[kLeft], int distance, int first, double* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
