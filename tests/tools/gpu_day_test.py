@@ -105,7 +105,8 @@ class Rehearsal(Programs):
                        "seconds": 1 if "slow" in name else 60}] if name in TESTS else []
         for folder in ("lib", "standin"):
             program(self.bundle / folder / bundle.CUDA_CODE, folder)
-        facts = {"commit": "c0ffee", "needs": {"cuda": []}, "tests": tests, "processor_tests": ["backend.cuda_layers"]}
+        facts = {"commit": "c0ffee", "needs": {"cuda": []}, "tests": tests,
+                 "processor_tests": ["backend.cuda_layers"]}
         (self.bundle / "bundle.json").write_text(json.dumps(facts), encoding="utf-8")
         self.plant("")
         variables = {"FAULT": str(self.root / "fault"), "PATH": f"{self.bundle}/bin:{os.environ['PATH']}"}
@@ -196,7 +197,7 @@ class Rehearsal(Programs):
         self.assertEqual({"ceilings", "versions"}, set(self.run_parts("versions")[2]))
 
     def test_adds_to_earlier_results_and_does_not_repeat_what_has_run(self):
-        of_a_gpu = {part.name: record({}) | {"commit": "c0ffee"} for part in parts.PARTS if part.name not in ("versions", "ceilings")}
+        of_a_gpu = {part.name: record({}) | {"commit": "c0ffee"} for part in parts.PARTS if part.name != "versions"}
         of_a_gpu |= {"ceilings": record({}) | {"commit": "another"}}
         earlier = self.root / "earlier"
         earlier.mkdir()
@@ -209,7 +210,10 @@ class Rehearsal(Programs):
         self.assertEqual("plans", (self.root / "out/plans.txt").read_text(encoding="utf-8"))
 
     def test_leaves_out_what_does_not_fit_into_the_time(self):
-        with mock.patch.object(Session, "full", lambda session, real, rehearsed: real if rehearsed == 0 else rehearsed):
+        def full(_, real, rehearsed):
+            return real if rehearsed == 0 else rehearsed
+
+        with mock.patch.object(Session, "full", full):
             code, output, results = self.run_parts("--seconds", "20", "ceilings", "versions", "smoke")
         self.assertEqual({"versions"}, set(results) - {"ceilings"})
         self.assertIn("no time was left for: smoke", output)

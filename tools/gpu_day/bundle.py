@@ -112,8 +112,8 @@ class Bundle:
     def add_ours(self) -> None:
         self.add_built(self.build / "trainer", "bin")
         for name in PROBES:
-            for path, folder in ((self.build / "tests" / name, "bin"), (self.build / f"tests/{name}_standin", "standin")):
-                if path.is_file():
+            for built, folder in ((name, "bin"), (f"{name}_standin", "standin")):
+                if (path := self.build / "tests" / built).is_file():
                     self.add(path, folder, name)
         self.add(RECIPE, "share")
         self.add_built(self.build / "tests/standin" / CUDA_CODE, "standin")
@@ -163,7 +163,8 @@ class Bundle:
         for path in self.elves():
             subprocess.run(["strip", "--strip-unneeded", path], check=False, capture_output=True)
             folder = path.parent.relative_to(self.root).as_posix()
-            origin = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "standin": "$ORIGIN/../lib:$ORIGIN"}.get(folder, "$ORIGIN/..")
+            origin = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "standin": "$ORIGIN/../lib:$ORIGIN"}.get(
+                folder, "$ORIGIN/..")
             output_of("patchelf", "--force-rpath", "--set-rpath", origin, path)
 
     def needs(self) -> dict[str, list[str]]:

@@ -21,7 +21,8 @@ def train_to(session: Session, processor: dict[str, object], end: int, ranks: in
 def resumed_run(session: Session, model: str, *parts: tuple) -> tuple:
     """The last loss and weights of one run that is resumed: each part has a processor, its last step and the ranks."""
     shutil.rmtree(run_folder(session), ignore_errors=True)
-    options = {**on_random_images(session, model, {"lenet": 128, "resnet18": 32}[model]), "parts": 4, "lr": 0.01, "log-every": 1, "digest-every": 1,
+    batch = {"lenet": 128, "resnet18": 32}[model]
+    options = {**on_random_images(session, model, batch), "parts": 4, "lr": 0.01, "log-every": 1, "digest-every": 1,
                "precision": "fp32", "allow-mixed-processors": True}
     for processor, end, ranks in parts:
         after = train_to(session, {**options, **processor}, end, ranks)

@@ -6,7 +6,7 @@ import re
 from concurrent import futures
 
 from gpu_day import machine
-from gpu_day.session import PEERS, PartFailed, PartResult, Session
+from gpu_day.session import PEERS, PartResult, Session, reason_in
 from peers.tables import number
 
 SANITIZERS = {"sanitizers-memory": ("memcheck", "initcheck"), "sanitizers-threads": ("racecheck", "synccheck")}
@@ -76,10 +76,9 @@ def smoke(session: Session, result: PartResult) -> None:
     with futures.ThreadPoolExecutor(2) as workers:
         names = list(session.full(SMOKE, ["mlp fp32, no graphs", "lenet bf16", "lenet fp32, 2 NCCL ranks"]))
         for name, status, output in workers.map(status_of, names):
-            lines = [line.strip() for line in output.splitlines() if line.strip()]
-            rows.append([name, "works" if status == 0 else f"FAILED ({status})", (lines or ["-"])[-1][:150]])
+            rows.append([name, "works" if status == 0 else f"FAILED ({status})", reason_in(output)[-150:]])
             if status != 0:
-                result.line(f"{name}: {status}: {' / '.join(lines[-3:])[-500:]}")
+                result.line(f"{name}: {status}: {reason_in(output)}")
     result.table("A few steps of each", ["", "", "its last line"], rows)
     result.figure("failed", sum(row[1] != "works" for row in rows))
 

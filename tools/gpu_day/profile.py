@@ -16,10 +16,11 @@ DURATION = "gpu__time_duration.sum"
 SKIPPED, WATCHED = 230, 460  # launches: those of the start, and more than those of two steps
 PHASES = [  # of a step, by the names of kernels; the first match counts
     ("convolutions", r"cudnn|conv|xmma|implicit|wgrad|dgrad|fprop|nhwc|^kernel|workspace"),
-    ("dense layers", r"gemm|cublas|cutlass|nvjet|splitK|linear"),
-    ("batch norms", r"norm|statistic"), ("pooling", r"pool|average"), ("loss", r"loss|softmax|cross_entropy"),
+    ("dense layers", r"gemm|cublas|cutlass|nvjet|splitK|linear"), ("batch norms", r"norm|statistic"),
+    ("pooling", r"pool|average"), ("loss", r"loss|softmax|cross_entropy"),
     ("optimizer", r"sgd|adam|lars|momentum|optimi|step_each|update"), ("sums between ranks", r"nccl"),
-    ("biases and ReLU", r"relu|output_gradient"), ("images", r"image|augment|gather|batch"), ("formats", r"convert|format|transpose|pad|pack")]
+    ("biases and ReLU", r"relu|output_gradient"), ("images", r"image|augment|gather|batch"),
+    ("formats", r"convert|format|transpose|pad|pack")]
 
 
 def read_durations(text: str) -> list[tuple[str, float]]:

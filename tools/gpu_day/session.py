@@ -70,6 +70,12 @@ class PartResult:
         self.results.save()
 
 
+def reason_in(output: str) -> str:
+    """What the trainer says, if anything, else the last lines: mpirun adds many of its own."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " / ".join(([line for line in lines if line.startswith(("trainer:", "[rank"))] or lines)[-3:])[-400:]
+
+
 class Session:
     def __init__(self, options: argparse.Namespace, root: pathlib.Path):
         self.root = root
@@ -143,9 +149,8 @@ class Session:
         """Returns the output of the command. Fails if its status is not 0, or if it does not end in time."""
         status, output = self.status_of(command, environment, seconds)
         if status != 0:
-            lines = [line for line in output.strip().splitlines() if line.strip()]
             raise PartFailed(f"{pathlib.Path(str(command[0])).name} {' '.join(map(str, command[1:4]))} ... ended with "
-                             f"{status}: {' / '.join(lines[-3:])[-400:]}")
+                             f"{status}: {reason_in(output)}")
         return output
 
     def status_of(self, command: list, environment: dict[str, str] | None = None,

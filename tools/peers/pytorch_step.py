@@ -44,7 +44,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--timed-steps", type=int, default=20)
     parser.add_argument("--way", choices=WAYS, default="eager")
     parser.add_argument("--on-demand", action="store_true",
-                        help="for each way that a line on stdin names, time steps once; prints the libraries at the start")
+                        help="for each way that a line on stdin names, time steps once; first print the libraries")
     parser.add_argument("--init-method", help="where this rank finds the others: file://PATH?rank=R&world_size=N")
     return parser.parse_args()
 
