@@ -9,6 +9,7 @@
 #include "tutti/nn/models.hpp"
 
 #include "output.hpp"
+#include "plan_choices.hpp"
 #include "preflight/findings.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"

@@ -2,7 +2,6 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
-#include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,11 +10,8 @@
 #include <algorithm>
 #include <bitset>
 #include <cstddef>
-#include <filesystem>
 #include <span>
-#include <sstream>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -204,25 +200,6 @@ class Chooser {
   std::vector<DeviceChoice> choices_;
 };
 
-std::string read_cache(const std::string& path) {
-  std::error_code unseen;
-  if (!std::filesystem::is_regular_file(path, unseen)) return {};
-  return read_file_text(path);
-}
-
-// The file may have the choices of more than one kind of processor.
-void add_to_cache(const std::string& path, const std::vector<std::string>& chosen) {
-  const std::string before = read_cache(path);
-  std::string after = before;
-  for (const std::string& lines : chosen) {
-    std::istringstream stream(lines);
-    for (std::string line; std::getline(stream, line);) {
-      if (after.find(line + "\n") == std::string::npos) after += line + "\n";
-    }
-  }
-  if (after != before) write_atomically(path, std::as_bytes(std::span(after)));
-}
-
 // Of all cores of the host, those where this process may run; one core if that is unknown.
 using CoreSet = std::bitset<CPU_SETSIZE>;
 CoreSet own_cores() {
@@ -247,39 +224,6 @@ DeviceChoice choose_device(World& world, const CudaInventory& inventory, const D
   const std::string sent = Json(mine).dump(-1, ' ', false, Json::error_handler_t::replace);
   for (const std::string& text : all_gather_text(world, sent)) reports.push_back(Json::parse(text).get<DeviceReport>());
   return choose_devices(reports)[static_cast<std::size_t>(world.rank())];
-}
-
-void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
-                         const Log& log) {
-  run_or_throw_on_all(world, [&] {
-    if (!of_checkpoint.empty()) {
-      if (backend.load_algorithm_cache(of_checkpoint)) return;
-      log.info("the checkpoint's choice of algorithms is for another kind of GPU or library: bits will differ");
-    }
-    static_cast<void>(backend.load_algorithm_cache(read_cache(config.plan_cache)));
-  });
-}
-
-void build_with_shared_choices(World& world, const RunConfig& config, Backend& backend,
-                               const std::function<void()>& build) {
-  const bool measures = backend.memory_space() != MemorySpace::host;
-  const auto kinds = all_gather_text(world, measures ? backend.description() : "");
-  if (std::ranges::all_of(kinds, [](const std::string& kind) { return kind.empty(); })) {
-    return run_or_throw_on_all(world, build);
-  }
-  const auto rank = static_cast<std::size_t>(world.rank());
-  const auto first = static_cast<std::size_t>(std::ranges::find(kinds, kinds[rank]) - kinds.begin());
-  run_or_throw_on_all(world, [&] {
-    if (first == rank) build();
-  });
-  const auto chosen = all_gather_text(world, first == rank ? backend.algorithm_cache() : "");
-  run_or_throw_on_all(world, [&] {
-    const bool keeps = !config.plan_cache.empty() && config.search_plans;
-    if (world.rank() == 0 && keeps) add_to_cache(config.plan_cache, chosen);
-    if (first == rank) return;
-    backend.load_algorithm_cache(chosen[first]);
-    build();
-  });
 }
 
 bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a_rank) {

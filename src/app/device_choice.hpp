@@ -3,7 +3,6 @@
 // order of their ranks. Ranks that would share a device are detected by its UUID, since launchers may hide devices and
 // renumber them, and those that NCCL cannot tell apart by their bus ID. Opens no library.
 
-#include "tutti/backend/backend.hpp"
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
@@ -47,19 +46,6 @@ std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports);
 // Returns the choice for this rank. Throws the same error on all ranks. Collective.
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request,
                            bool misses_gpus = false);
-
-// Algorithms that backends choose by measuring. One rank of each kind of processor chooses for all ranks of that kind.
-// The choices are stored in checkpoints and, with --plan-cache, in a file.
-
-// Adopts the choices of the checkpoint, or else those of the file of --plan-cache. To be called before any layer is
-// made. Collective.
-void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
-                         const Log& log);
-
-// `build` makes every layer that the run needs. It runs on the first rank of each kind of processor, and then with its
-// choices on the others. New choices are added to the file of --plan-cache. Collective.
-void build_with_shared_choices(World& world, const RunConfig& config, Backend& backend,
-                               const std::function<void()>& build);
 
 // The cores that this process and the other ranks of its host may use.
 

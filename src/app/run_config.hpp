@@ -131,7 +131,7 @@ struct RunConfig {
   OnNotFinite on_nonfinite = OnNotFinite::stop;
   bool allow_mixed_processors = false;
   bool search_plans = true;
-  std::string plan_cache;
+  std::string plan_cache = "auto";
   bool record_steps = true;
 
   std::string out;

@@ -4,8 +4,8 @@
 
 #include "bench/bench.hpp"
 #include "commands.hpp"
-#include "device_choice.hpp"
 #include "output.hpp"
+#include "plan_choices.hpp"
 #include "processors.hpp"
 #include "step_by_hand.hpp"
 
@@ -75,9 +75,9 @@ class Tour {
         run_(world, config_for(world, invocation.run), &rank_status),
         abort_on_exit_(watch, *run_.assembly.communicator) {
     run_or_throw_on_all(world, [&] { excerpt_.emplace(*run_.assembly.network); });
-    build_with_shared_choices(world, run_.assembly.config, *run_.assembly.backend, [&] {
-      step_.emplace(run_.assembly, plan_by_hand(run_.assembly, plan().parts_of(world.rank())));
-    });
+    build_with_shared_choices(
+        world, run_.assembly.config, *run_.assembly.backend, Log(world.rank(), world.host(), true),
+        [&] { step_.emplace(run_.assembly, plan_by_hand(run_.assembly, plan().parts_of(world.rank()))); });
   }
 
   void show_batch();

@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
+#include "plan_choices.hpp"
 #include "preflight/findings.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
@@ -195,7 +196,7 @@ void TrainRun::build(const Invocation& invocation) {
     log_lone_audits(devices);
   }
   std::vector<std::string> drawn;
-  build_with_shared_choices(world_, config, *assembly_.backend, [&] {
+  build_with_shared_choices(world_, config, *assembly_.backend, log_, [&] {
     TrainerContext context = assembly_.trainer_context(rehearsed_backend_ ? *rehearsed_backend_ : *assembly_.backend);
     context.rank_status = &rank_status_;
     context.hosts = hosts_;

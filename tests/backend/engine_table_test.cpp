@@ -42,6 +42,16 @@ TEST(EngineTable, ReadsTheLinesThatItWrote) {
   EXPECT_EQ(other.text(), table.text());
 }
 
+TEST(EngineTable, MarksChoicesThatWereNotTimed) {
+  EngineTable table({kCudnn, kDevice});
+  table.note(kForward, kChoice, ChosenBy::proposal);
+  EXPECT_TRUE(table.text().ends_with(" | 57 2=14 17=-1 untimed\n")) << table.text();
+  EngineTable other({kCudnn, kDevice});
+  EXPECT_TRUE(other.adopt(table.text()));
+  EXPECT_EQ(other.find(kForward), kChoice);
+  EXPECT_EQ(other.text(), table.text());
+}
+
 TEST(EngineTable, DistinguishesAllPassesAndShapes) {
   const std::string first = describe(ConvolutionPass::forward, kShape);
   EXPECT_NE(describe(ConvolutionPass::input_gradient, kShape), first);

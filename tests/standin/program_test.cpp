@@ -86,6 +86,23 @@ TEST(ProgramOnGpus, TrainsWithConvolutionsThatCannotBeCaptured) {
   EXPECT_EQ(count(ranks.err, "plan search: "), 1) << ranks.err;
 }
 
+// With three engines, of which one is wrong.
+TEST(ProgramOnGpus, SearchesPlansOnceForAllStarts) {
+  const ScratchFolder cache;
+  const auto searches = [&](int ranks, const Words& more) {
+    const Words words = with(kLenet.words, with({"--steps", "2", "--device", "cuda", "--batch-size", "16"}, more));
+    const ChildResult result = run_child(
+        trainer_words(ranks, words),
+        {{"TUTTI_STANDIN_ENGINES", "3"}, {"TUTTI_STANDIN_INEXACT", "0.05 1"}, {"XDG_CACHE_HOME", cache.path()}});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(count(result.err, " dropped as inexact, "), count(result.err, "plan search: ")) << result.err;
+    return count(result.err, "plan search: ");
+  };
+  EXPECT_EQ(searches(2, {}), 1);
+  EXPECT_EQ(searches(2, {}), 0);
+  EXPECT_EQ(searches(2, {"--plan-cache", "off"}), 1);
+}
+
 std::string precision_in(const std::string& folder) {
   const std::string text = read_text(folder + "/config.toml");
   const std::size_t begin = text.find("\nprecision = ") + 1;

@@ -7,11 +7,12 @@
 # MODULE_rank_tests, with one result over all ranks (tests/support/mpi_main.cpp). PROGRAM: another program of the
 # module, for sources with other compile or link options. Variables permit Open MPI to run as root and with more ranks
 # than cores, so that MPICH needs no other line. Open MPI does not look for a network, which takes a quarter of a second
-# at every start.
+# at every start. A cache folder that is a relative path is not used, so that tests do not write to that of the user.
 set(TUTTI_MPI_TEST_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-    PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml=ob1)
+    PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml=ob1
+    XDG_CACHE_HOME=none)
 # After a rank that failed Open MPI waits a second before it kills the others, which have ended by then.
 set(TUTTI_NO_GRACE OMPI_MCA_odls_base_sigkill_timeout=0)
 set(TUTTI_SANITIZER_ENVIRONMENT

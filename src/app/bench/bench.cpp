@@ -4,8 +4,8 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/nn/model_file.hpp"
 
-#include "device_choice.hpp"
 #include "option_table.hpp"
+#include "plan_choices.hpp"
 #include "run_config.hpp"
 #include "run_reports.hpp"
 #include "streams_and_signals.hpp"
@@ -97,7 +97,7 @@ PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankSt
                           .model = model_text(assembly.network->spec()),
                           .versions = versions_text(*assembly.backend, world),
                           .data_digest = assembly.data_digest};
-  build_with_shared_choices(world, assembly.config, *assembly.backend, [&] {
+  build_with_shared_choices(world, assembly.config, *assembly.backend, Log(world.rank(), world.host(), true), [&] {
     TrainerContext context = assembly.trainer_context(*assembly.backend);
     context.rank_status = rank_status;
     trainer.emplace(context, assembly.options, facts);

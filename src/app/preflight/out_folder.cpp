@@ -6,6 +6,7 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "../output.hpp"
+#include "../plan_choices.hpp"
 #include "../run_folder.hpp"
 
 #include <fcntl.h>
@@ -174,7 +175,8 @@ Findings check_files(World& world, const RunConfig& config) {
   attempt_on_rank_0(world, findings, [&] {
     std::error_code unseen;
     // An existing cache may be complete and read-only.
-    if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);
+    if (names_plan_cache(config) && !fs::is_regular_file(config.plan_cache, unseen))
+      refuse_unmakeable("plan-cache", config.plan_cache);
   });
   return findings;
 }

@@ -8,6 +8,7 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::string_view kSeparator = " | ";
+constexpr std::string_view kUntimed = " untimed";
 
 std::string text_of(const EngineChoice& choice) {
   std::string text = std::to_string(choice.engine);
@@ -16,7 +17,8 @@ std::string text_of(const EngineChoice& choice) {
 }
 
 // Lines come from files that users may have edited.
-std::optional<EngineChoice> choice_in(const std::string& text) {
+std::optional<EngineChoice> choice_in(std::string text) {
+  if (text.ends_with(kUntimed)) text.erase(text.size() - kUntimed.size());
   std::istringstream stream(text);
   EngineChoice choice;
   if (!(stream >> choice.engine)) return {};
@@ -46,8 +48,9 @@ std::optional<EngineChoice> EngineTable::find(const std::string& description) co
   return found == chosen_.end() ? std::nullopt : choice_in(found->second);
 }
 
-void EngineTable::note(const std::string& description, const EngineChoice& choice) {
+void EngineTable::note(const std::string& description, const EngineChoice& choice, ChosenBy by) {
   chosen_[description] = text_of(choice);
+  if (by == ChosenBy::proposal) chosen_[description] += kUntimed;
 }
 
 std::string EngineTable::text() const {

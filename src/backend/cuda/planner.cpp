@@ -51,14 +51,15 @@ class SearchingPlanner final : public ConvolutionPlanner {
     if (const auto known = table_.find(description)) {
       if (auto plan = library_->build(pass, shape, *known)) return plan;
     }
-    auto chosen = searches_ && search_.has_time() ? fastest(pass, shape) : first_exact(pass, shape);
+    const bool searches = searches_ && search_.has_time();
+    const auto chosen = searches ? fastest(pass, shape) : first_exact(pass, shape);
     if (!chosen) {
       throw Error(ErrorSource::usage,
                   fmt::format("no algorithm of {} computes the convolution {} rightly: {}; try another --precision or "
                               "another version of the library",
                               convolution_library(), description, search_.reason()));
     }
-    table_.note(description, chosen->choice());
+    table_.note(description, chosen->choice(), searches ? ChosenBy::timing : ChosenBy::proposal);
     return chosen;
   }
 
