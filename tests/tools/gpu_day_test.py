@@ -77,7 +77,8 @@ FAULTS = {**{part.name: "broken" for part in parts.PARTS}, "ceilings": ("python"
           **dict.fromkeys(("ranks", "accuracies", "exchange-others", "checkpoints-lenet", "checkpoints-resnet18"),
                           "values"),
           **dict.fromkeys(("exchange", "in-flight", "graphs"), "bits"), "processor-digests": "instructions",
-          "profile": ("ncu", NO_KERNEL), **dict.fromkeys(("norms", "fusions"), "probe"),
+          "profile": ("ncu", NO_KERNEL), "norms": "probe",
+          "fusions": ("fusion_speed", "sys.exit('no cuDNN')"),
           **dict.fromkeys(checks.SANITIZERS, ("compute-sanitizer", UNCLEAN))}
 
 
@@ -101,8 +102,8 @@ class Rehearsal(Programs):
                                                                        for name, script in TESTS.items()),
                            *((name, f"#!/bin/bash\n{PROBE}\n") for name in bundle.PROBES)):
             program(self.bundle / "bin" / name, text)
-            tests += [{"name": name, "command": [f"{{bundle}}/bin/{name}", "--gtest_filter=*"], "environment": ["COLOUR=blue"],
-                       "seconds": 1 if "slow" in name else 60}] if name in TESTS else []
+            tests += [{"name": name, "command": [f"{{bundle}}/bin/{name}", "--gtest_filter=*"],
+                       "environment": ["COLOUR=blue"], "seconds": 1 if "slow" in name else 60}] if name in TESTS else []
         for folder in ("lib", "standin"):
             program(self.bundle / folder / bundle.CUDA_CODE, folder)
         facts = {"commit": "c0ffee", "needs": {"cuda": []}, "tests": tests,
@@ -220,7 +221,8 @@ class Rehearsal(Programs):
         self.assertEqual(0, code)
 
     def test_ends_and_reports_a_program_that_takes_too_long(self):
-        options = command_line.parse(["run", "--bundle", str(self.bundle), "--out", str(self.root), "--limit", "2", "--rehearse"])
+        options = command_line.parse(["run", "--bundle", str(self.bundle), "--out", str(self.root), "--limit", "2",
+                                      "--rehearse"])
         with contextlib.redirect_stdout(io.StringIO()), Session(options, self.bundle) as session:
             self.assertEqual(("time", "begun\n"), session.status_of(["bash", "-c", "echo begun; sleep 60"]))
 

@@ -20,7 +20,7 @@ CUDA_CODE = "libtutti_cuda.so"
 RECIPE = pathlib.Path(__file__).resolve().parents[2] / "jobs/fashion-mnist-93.toml"
 # What computes on the CPU; those that need other instructions than the build machine's may not exist there.
 PROCESSOR_TESTS = ("backend_layer_tests", "backend_bf16_tests", "backend_tests", "nn_tests", "train_tests")
-PROBES = ("norm_speed", "fusion_speed")  # each has a twin that runs in a rehearsal
+PROBES = ("norm_speed", "fusion_speed")  # in a rehearsal, a twin or a stand-in runs instead
 PATCHELF_REMEDY = "patchelf is missing: tools/setup --dev"
 # Plug-ins of other launchers, networks and tools, which a single node does not need.
 UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|"

@@ -174,13 +174,15 @@ class Session:
         return status, output
 
     def tool(self, name: str) -> list:
-        """The start of a command line: a program of CUDA's toolkit, or "python", that with PyTorch."""
+        """The start of a command line: a program of CUDA's toolkit, one that needs cuDNN, or "python" with PyTorch."""
         if name == "python" and self.python:
             return [self.python]
         if name == "python" and not self.rehearses:
             raise PartFailed("no Python with PyTorch was found: name one by TUTTI_PYTHON")
         if self.rehearses:
             return [sys.executable, STAND_INS, name]
+        if (path := self.root / "bin" / name).is_file():
+            return [path]
         found = machine.find_tool(name)
         if found is None:
             raise PartFailed(f"{name} was not found: install CUDA's toolkit, or put it on the PATH")
