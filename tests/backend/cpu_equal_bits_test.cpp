@@ -1,5 +1,5 @@
-// Our own convolutions, linear layers and pools give the same bits with AVX2, AVX-512 and AVX-512 with bf16: this program
-// also runs with the instruction sets of older processors, and must come to the same digests.
+// Our own convolutions, linear layers and pools give the same bits with AVX2, AVX-512 and AVX-512 with bf16. This
+// program also runs with the instruction sets of older processors, and must come to the same digests.
 #include "tutti/base/bf16.hpp"
 #include "tutti/base/digest.hpp"
 
@@ -43,11 +43,13 @@ Digests digests_of(const std::vector<NetworkCase>& networks) {
 }
 
 TEST(CpuEqualBits, OfConvolutionsByTilesAndPatches) {
-  EXPECT_EQ(digests_of(tiled_convolution_cases()), (Digests{{"bf16", "c72f814c34d6c4c6"}, {"fp32", "a8bae0f246cba6bc"}}));
+  EXPECT_EQ(digests_of(tiled_convolution_cases()),
+            (Digests{{"bf16", "c72f814c34d6c4c6"}, {"fp32", "a8bae0f246cba6bc"}}));
 }
 
 TEST(CpuEqualBits, OfConvolutionsOfFewChannels) {
-  EXPECT_EQ(digests_of(few_channel_convolution_cases()), (Digests{{"bf16", "3b2293ad0731029b"}, {"fp32", "b004a71ce5ddc5e2"}}));
+  EXPECT_EQ(digests_of(few_channel_convolution_cases()),
+            (Digests{{"bf16", "3b2293ad0731029b"}, {"fp32", "b004a71ce5ddc5e2"}}));
 }
 
 TEST(CpuEqualBits, OfConvolutionsByMatrixProducts) {
@@ -64,7 +66,8 @@ TEST(CpuEqualBits, OfPoolsAndLinearLayers) {
 }
 
 TEST(CpuEqualBits, OfLenet) {
-  EXPECT_EQ(digests_of({lenet_like("Lenet", 16, 28)}), (Digests{{"bf16", "e7ee8c13f5befea2"}, {"fp32", "4d74d5c7b46c6285"}}));
+  EXPECT_EQ(digests_of({lenet_like("Lenet", 16, 28)}),
+            (Digests{{"bf16", "e7ee8c13f5befea2"}, {"fp32", "4d74d5c7b46c6285"}}));
 }
 
 // With norms, strides, shortcuts and both kinds of tiles.
@@ -76,9 +79,7 @@ TEST(CpuEqualBits, OfAResidualNetwork) {
 float flushed(float value) { return std::abs(value) < FLT_MIN ? std::copysign(0.0f, value) : value; }
 
 // sum + a * b, rounded once, with denormal numbers as zeros.
-float fused_and_flushed(float a, float b, float sum) {
-  return flushed(std::fma(flushed(a), flushed(b), flushed(sum)));
-}
+float fused_and_flushed(float a, float b, float sum) { return flushed(std::fma(flushed(a), flushed(b), flushed(sum))); }
 
 // Numbers of bf16 whose products and sums are large, small, denormal or cancel each other.
 std::vector<float> wild_numbers(std::int64_t count, const std::string& name) {

@@ -42,9 +42,9 @@ dnnl::memory::data_type compute_type(Precision precision) {
                 "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
   }
   if (compiles_for(dnnl::cpu_isa::avx2)) return dnnl::memory::data_type::bf16;
-  throw Error(ErrorSource::usage,
-              fmt::format("--precision bf16 wants a processor with AVX2; this one has {}: give fp32",
-                          instruction_set()));
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("--precision bf16 wants a processor with AVX2; this one has {}: give fp32", instruction_set()));
 }
 
 std::string threading_library() {

@@ -1,6 +1,6 @@
-// Convolutions as matrix products. In the forward pass, a product's rows are outputs' pixels, its steps the values under
-// their windows, window place by window place, and its lanes the output's channels. The input gradient is the same over
-// the output's gradients, for each of the strides' phases with those places of the window that meet it.
+// Convolutions as matrix products. In the forward pass, a product's rows are the output's pixels, its steps the values
+// under their windows, one place of the window after the other, and its lanes the output's channels. The input gradient
+// is the same over the output's gradients, for each remainder of the stride with the places of the window that have it.
 
 #include "backend/cpu/tiles/matrix_weight_gradient.hpp"
 
@@ -90,8 +90,8 @@ void Matrix<T>::pack_outputs(const float* windows, std::int64_t panel, float* to
   for (int half = 0; half < 2; ++half) {
     const std::int64_t lane = panel * panel_ + half * kernels_.lanes;
     const std::int64_t lanes = std::clamp<std::int64_t>(shape_.output.channels - lane, 0, kernels_.lanes);
-    kernels_.transpose({windows + lane * shape_.values(), shape_.values(), lanes, shape_.values(), forward_places_.data(),
-                        to + half * kernels_.lanes});
+    kernels_.transpose({windows + lane * shape_.values(), shape_.values(), lanes, shape_.values(),
+                        forward_places_.data(), to + half * kernels_.lanes});
   }
   if (kernels_.rounds) kernels_.round({to, shape_.values()});
 }
@@ -229,8 +229,8 @@ void Matrix<T>::deliver(const Convolution& what, const Item& item, std::int64_t 
   const std::int64_t channel = panel * panel_;
   const float* const bias = what.bias == nullptr ? nullptr : what.bias + channel;
   const auto pass_to = [&]<class To>(To* results) {
-    return DeliverPass<To>{sums,    item.count, places, image_of(what.to, results),
-                           channel, what.to.channels - channel, bias, what.relu};
+    return DeliverPass<To>{sums, item.count, places, image_of(what.to, results), channel, what.to.channels - channel,
+                           bias, what.relu};
   };
   if (what.f32_results) {
     kernels_.deliver_f32(pass_to(static_cast<float*>(what.results)));

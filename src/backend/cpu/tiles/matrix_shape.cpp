@@ -23,8 +23,9 @@ std::vector<Phase> gradient_phases(const MatrixShape& shape) {
   std::vector<Phase> phases;
   for (std::int64_t row = 0; row < stride; ++row) {
     for (std::int64_t column = 0; column < stride; ++column) {
-      Phase phase{row, column, stride, ceil_div(shape.input.rows - row, stride),
-                  ceil_div(shape.input.columns - column, stride), 1, {}};
+      Phase phase{
+          row, column, stride, ceil_div(shape.input.rows - row, stride), ceil_div(shape.input.columns - column, stride),
+          1,   {}};
       for (std::int64_t i = 0; i < window.places(); ++i) {
         const std::int64_t down = row + window.padding - i / window.columns * window.dilation;
         const std::int64_t across = column + window.padding - i % window.columns * window.dilation;

@@ -18,7 +18,7 @@ struct MatrixShape {
   TileSide input, output;
   std::int64_t images;
   MatrixWindow window;
-  bool f32_output;  // of the forward pass
+  bool f32_output;                                                          // of the forward pass
   std::int64_t values() const { return input.channels * window.places(); }  // under a window
 };
 

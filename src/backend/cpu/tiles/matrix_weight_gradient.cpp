@@ -57,7 +57,8 @@ void MatrixWeightGradient<T>::run(CpuStream& stream, const TiledBackwardWeights&
 }
 
 template <class T>
-void MatrixWeightGradient<T>::gradient_steps(const T* gradient, std::int64_t first, std::int64_t count, float* to) const {
+void MatrixWeightGradient<T>::gradient_steps(const T* gradient, std::int64_t first, std::int64_t count,
+                                             float* to) const {
   const TileSide& side = shape_.output;
   const std::int64_t pixels = side.rows * side.columns;
   const auto pixel = [&](std::int64_t step) {
@@ -85,7 +86,7 @@ void MatrixWeightGradient<T>::gradient_steps(const T* gradient, std::int64_t fir
 
 template <class T>
 void MatrixWeightGradient<T>::input_steps(const T* input, std::int64_t panel, std::int64_t first, std::int64_t count,
-                            float* to) const {
+                                          float* to) const {
   const TileSide& side = shape_.input;
   const std::int64_t columns = shape_.output.columns;
   const std::int64_t pixels = shape_.output.rows * columns;
@@ -148,9 +149,9 @@ void MatrixWeightGradient<T>::sum_bias(CpuStream& stream, const T* gradient, flo
   const TileSide& side = shape_.output;
   const std::int64_t lanes = ceil_div(side.channels, kMostLanes) * kMostLanes;
   const auto sums = sum_images(stream, {shape_.images, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
-    lanes_.sum_channels({gradient + index * side.image, side.block, side.row, side.column, side.rows, side.columns,
-                         side.channels},
-                        of_image);
+    lanes_.sum_channels(
+        {gradient + index * side.image, side.block, side.row, side.column, side.rows, side.columns, side.channels},
+        of_image);
   });
   std::copy_n(sums.begin(), side.channels, to);
 }

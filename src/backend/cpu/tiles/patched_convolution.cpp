@@ -224,9 +224,7 @@ void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const
   std::copy_n(sums.begin(), output_.channels, to);
 }
 
-bool fits(const TiledShape& shape) {
-  return shape.window == kPatchWindow && shape.stride == 1 && shape.dilation == 1;
-}
+bool fits(const TiledShape& shape) { return shape.window == kPatchWindow && shape.stride == 1 && shape.dilation == 1; }
 
 // Compares the multiplications of patches, including padding lanes, with those of a direct convolution. The answer must
 // not depend on the width of registers.
