@@ -227,7 +227,7 @@ std::vector<RunOption> running_options(RunConfig& c) {
        "compute precision: fp32, bf16 or, on GPUs, tf32; auto: tf32 if all ranks use GPUs that support it, else fp32",
        fixed, one_of("auto", c.precision)},
       {"tiled-convolutions", ranks,
-       "on CPUs, use Tutti's Winograd kernels and first-layer loops where faster: on or off", fixed,
+       "on CPUs, use Tutti's own convolutions and linear layers instead of oneDNN's: on or off", fixed,
        on_or_off(c.tiled_convolutions)},
       {"comm", ranks, "communicator: auto, solo (one rank), mpi or, between GPUs, nccl", changeable, one_of(c.comm)},
       {"exchange", ranks, "gradient all-reduce: ring, exact, sharded or central; auto: exact with --parts, else ring",

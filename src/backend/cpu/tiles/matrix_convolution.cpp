@@ -1,6 +1,6 @@
-// Convolutions as matrix products. In the forward pass, a product's rows are outputs' pixels, its steps the values under
-// their windows, window place by window place, and its lanes the output's channels. The input gradient is the same over
-// the output's gradients, for each of the strides' phases with those places of the window that meet it.
+// Convolutions as matrix products. In the forward pass, a product's rows are the output's pixels, its steps the values
+// under their windows, one place of the window after the other, and its lanes the output's channels. The input gradient
+// is the same over the output's gradients, for each remainder of the stride with the places of the window that have it.
 
 #include "backend/cpu/tiles/matrix_weight_gradient.hpp"
 

@@ -56,8 +56,8 @@ struct TiledPasses {
 };
 TiledPasses choose_tiled_passes(const TiledShape& shape);
 
-// A linear layer, y [units] from an image as a whole. The input is plain, channels-last or in blocks of 16 channels; the
-// output is f32. Gradients are in the input's type.
+// A linear layer, y [units] from an image as a whole. The input is plain, channels-last or in blocks of 16 channels,
+// and the output is f32. Gradients are in the input's type.
 std::shared_ptr<const TiledConvolution> make_matrix_linear(const Desc& input, std::int64_t units);
 
 // Any window, stride, padding and dilation.
