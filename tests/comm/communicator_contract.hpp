@@ -29,6 +29,8 @@ struct CommunicatorCase {
   std::function<std::unique_ptr<Communicator>(World&)> make;
   // The backend of the communicator's memory; null for host memory.
   Backend& (*backend)() = nullptr;
+  // One communicator for all tests of a suite, where each takes long to make.
+  bool is_kept = false;
 };
 inline void PrintTo(const CommunicatorCase& which, std::ostream* out) { *out << which.name; }
 inline std::string case_name(const testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
@@ -48,7 +50,13 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
   };
 
   World& world() { return GetParam().world(); }
-  std::unique_ptr<Communicator> make() { return GetParam().make(world()); }
+  static void TearDownTestSuite() { kept().reset(); }
+
+  std::shared_ptr<Communicator> make() {
+    if (!GetParam().is_kept) return GetParam().make(world());
+    if (!kept()) kept() = GetParam().make(world());
+    return kept();
+  }
 
   template <class T>
   Values<T> put(Communicator& communicator, std::vector<T> values) {
@@ -83,6 +91,11 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
   }
 
  private:
+  static std::shared_ptr<Communicator>& kept() {
+    static std::shared_ptr<Communicator> communicator;
+    return communicator;
+  }
+
   Backend* backend_ = GetParam().backend == nullptr ? nullptr : &GetParam().backend();
   std::unique_ptr<Stream> stream_ = backend_ == nullptr ? std::make_unique<InlineStream>() : backend_->make_stream();
 };
