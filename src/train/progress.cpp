@@ -11,7 +11,7 @@ namespace {
 constexpr int kWidth = 20;
 constexpr double kSecondsBetweenLosses = 1;
 
-std::string loss_text(const LossSums& loss) {
+std::string loss_text(const TrainSums& loss) {
   return loss.samples > 0 ? fmt::format(", loss {:.4f}", loss.mean_loss()) : "";
 }
 
@@ -63,7 +63,7 @@ std::string not_learning_warning(const EpochReport& report, int classes, const L
       rate.warmup_epochs);
 }
 
-std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step) {
+std::string progress_text(const StepProgress& progress, const TrainSums& loss, double seconds_per_step) {
   const double done = static_cast<double>(progress.step_in_epoch) / static_cast<double>(progress.steps_in_epoch);
   const auto filled = static_cast<std::size_t>(done * kWidth);
   const auto steps_left = static_cast<double>(progress.steps_in_epoch - progress.step_in_epoch);
@@ -100,7 +100,7 @@ bool ProgressLines::is_due(double now) const {
   return now - before_ + now / static_cast<double>(std::max<std::int64_t>(1, steps_)) > kMaxSeconds;
 }
 
-std::string ProgressLines::text(double now, const LossSums& loss) {
+std::string ProgressLines::text(double now, const TrainSums& loss) {
   const double seconds = now - before_;
   const double rate = seconds > 0 ? static_cast<double>(samples_ - samples_before_) / seconds : 0;
   const double seconds_per_step = now / static_cast<double>(std::max<std::int64_t>(1, steps_));

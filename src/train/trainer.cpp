@@ -120,8 +120,12 @@ void Trainer::restore(const TrainState& state) {
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   audits_ = 0;
-  logged_ = progress_.epoch_sums;
-  sums_at_last_rank_loss_ = context_.communicator.rank() == 0 ? progress_.epoch_sums : LossSums{};
+  // Checkpoints of earlier versions have no weight; that of a whole epoch is the number of its samples.
+  TrainSums& sums = progress_.epoch_sums;
+  if (!options_.class_weights.empty() && sums.weight == 0) sums.weight = static_cast<double>(sums.samples);
+  logged_ = sums;
+  sums_at_last_rank_loss_ = context_.communicator.rank() == 0 ? sums : TrainSums{};
+  rank_weight_ = sums_at_last_rank_loss_.weight;
   replica_.workers().set_sums(sums_at_last_rank_loss_);
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
@@ -173,7 +177,12 @@ void Trainer::step() {
   if (due(progress_.step + 1, options_.safeguards.audit_every_steps)) ++audits_;
   throttle_->end_step();
   replica_.balance_parts();
-  if (done_.skipped) done_.skipped->in_all = ++progress_.skipped_steps;
+  if (done_.skipped) {
+    done_.skipped->in_all = ++progress_.skipped_steps;
+  } else {
+    progress_.epoch_sums.weight += done_.weight;
+    rank_weight_ += done_.own_weight;
+  }
   progress_.redone_steps += done_.repetitions;
   ++progress_.step;
   ++progress_.step_in_epoch;
@@ -285,10 +294,12 @@ void Trainer::report_step(RunObserver& observer) {
   }
 }
 
-LossSums Trainer::epoch_sums() { return context_.all_reduce(replica_.workers().sums()); }
+TrainSums Trainer::epoch_sums() {
+  return {context_.all_reduce(replica_.workers().sums()), progress_.epoch_sums.weight};
+}
 
-LossSums Trainer::rank_loss() {
-  const LossSums now = replica_.workers().sums();
+TrainSums Trainer::rank_loss() {
+  const TrainSums now(replica_.workers().sums(), rank_weight_);
   return now - std::exchange(sums_at_last_rank_loss_, now);
 }
 
@@ -380,6 +391,7 @@ void Trainer::start_next_epoch() {
   progress_.redone_steps = 0;
   audits_ = 0;
   sums_at_last_rank_loss_ = {};
+  rank_weight_ = 0;
   replica_.workers().set_sums({});
 }
 

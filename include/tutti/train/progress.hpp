@@ -34,11 +34,11 @@ class ProgressBar {
   std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
   Stopwatch since_loss_;
-  LossSums loss_;
+  TrainSums loss_;
 };
 
 // The bar's text: "epoch 2/5 [######..............] 142/313, loss 0.5871, 4 sec left". No loss without samples.
-std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step);
+std::string progress_text(const StepProgress& progress, const TrainSums& loss, double seconds_per_step);
 
 // Decides when a line is due, and makes it. Times are seconds since the first step began.
 class ProgressLines {
@@ -50,7 +50,7 @@ class ProgressLines {
   // Whether the next step might end later than kMaxSeconds after the last line.
   bool is_due(double now) const;
   // The line for the steps since the last one: "epoch 2/10, step 1420/3130, loss 0.5871, 18750 images/s, 12 min left".
-  std::string text(double now, const LossSums& loss);
+  std::string text(double now, const TrainSums& loss);
 
  private:
   StepProgress progress_;

@@ -74,6 +74,8 @@ struct StepRequest {
 };
 
 struct StepResult {
+  double weight = 0;                                // the sum of the class weights of all labels; 0: there are none
+  double own_weight = 0;                            // that of this rank's parts
   std::optional<std::uint64_t> gradients_digest{};  // if it was requested and the step was not skipped
   std::optional<SkippedReport> skipped{};
   std::optional<WrongPartReport> wrong_part{};  // the state is then lost
