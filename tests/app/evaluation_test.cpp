@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 
 namespace tutti::test {
@@ -141,7 +143,24 @@ TEST_F(GivenData, OfADataFileAreShownByTheNamesOfTheFilesThatItWasMadeFrom) {
   ASSERT_GT(mistakes.size(), 0u);
   for (const auto& mistake : mistakes) {
     EXPECT_THAT(mistake.at("image"), ::testing::StartsWith(mistake.at("label").get<std::string>() + "/")) << mistake;
+    std::string source = mistake.at("image");
+    std::ranges::replace(source, '/', '_');
+    EXPECT_THAT(mistake.at("picture"),
+                ::testing::EndsWith("-" + source + "-as-" + mistake.at("predicted").get<std::string>() + ".png"));
+    EXPECT_TRUE(std::filesystem::exists(path("wrong/") + mistake.at("picture").get<std::string>()));
   }
+  // Pictures of an earlier evaluation are replaced; other files stay.
+  folder_.write("wrong/12.png", png_of(gradient(1, 8, 8, 0)));
+  const Words again{"eval", "--checkpoint", path("run"), "--on", "test", "--mistakes", path("wrong")};
+  ASSERT_EQ(run_trainer(again).status, 0);
+  const auto listed = nlohmann::json::parse(read_text(path("wrong/mistakes.json")));
+  std::size_t pictures = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path("wrong"))) {
+    pictures += entry.path().extension() == ".png" ? 1 : 0;
+  }
+  EXPECT_EQ(pictures, listed.size() + 1);
+  folder_.write("wrong/mistakes.json", Bytes{'{', '}'});
+  EXPECT_EQ(run_trainer(again).status, 64);
   const ChildResult rows = run_trainer({"predict", "--checkpoint", path("run"), "--csv", "-"});
   EXPECT_EQ(count(rows.out, ".png,"), 5) << rows.out;
 }
