@@ -16,9 +16,9 @@ namespace tutti {
 //   epoch 1/10, loss 0.5871, train acc 0.7912, test acc 0.8434, time 3.2 sec, 18750 images/s, lr 0.1
 std::string epoch_line(const EpochReport& report);
 
-// A warning for a network that predicts the same class for every image, as one with dead units does. Empty while it
-// learns. The training loss counts after a hundred steps, since a healthy run looks the same before; the test set
-// counts after twenty.
+// A warning for a network that predicts the same class for every image, as one with dead units does, or that knows the
+// training images only. Empty while it learns. The training loss counts after a hundred steps, since a healthy run looks
+// the same before; the test set counts after twenty.
 std::string not_learning_warning(const EpochReport& report, int classes, const LrPlan& rate);
 
 class ProgressBar {
