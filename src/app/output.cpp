@@ -76,10 +76,10 @@ OwnFile kind_of_own_file(const std::string& path) {
                                                                                          : OwnFile::none;
 }
 
-void refuse_to_replace(const std::string& option, const std::string& path, OwnFile kind) {
+void refuse_to_replace(const std::string& option, const std::string& path) {
   if (path.empty()) return;
   const OwnFile found = kind_of_own_file(path);
-  if (found == OwnFile::none || found == kind) return;
+  if (found == OwnFile::none) return;
   throw Error(ErrorSource::usage, fmt::format("{} {}: this would replace {}: choose another name, or remove the file",
                                               option, path, name_of(found)));
 }

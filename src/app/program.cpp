@@ -132,8 +132,6 @@ void refuse_outputs(const Invocation& invocation) {
   refuse_to_replace("--trace", invocation.run.trace);
   refuse_to_replace("--sample-log", invocation.run.sample_log);
   refuse_to_replace("--seal", invocation.inspect.seal);
-  refuse_to_replace(invocation.command_name, invocation.target,
-                    invocation.command_name == "data convert" ? OwnFile::data_set : OwnFile::none);
 }
 
 bool only_prints(const Invocation& invocation) { return invocation.command == nullptr && invocation.companion.empty(); }

@@ -94,8 +94,7 @@ TEST_F(OutputFiles, NeverReplaceACheckpointOrWhatBelongsToARun) {
                                       {"eval --checkpoint " + run_ + " --json ", run_ + "/config.toml"},
                                       {"inspect " + run_ + " --json ", data},
                                       {"inspect " + run_ + " --seal ", checkpoint + ".h5"},
-                                      {"data show synthetic:96x1x6x6:4 ", run_ + "/metrics.jsonl"},
-                                      {"data convert synthetic:96x1x6x6:4 ", checkpoint + ".h5"},
+                                      {"check --data synthetic:96x1x6x6:4 --json ", run_ + "/metrics.jsonl"},
                                       {"--data synthetic:96x1x6x6:4 --model mlp --trace ", checkpoint + ".json"},
                                       {"--data synthetic:96x1x6x6:4 --model mlp --sample-log ", data}}) {
     const std::string before = read_text(file);
@@ -104,7 +103,6 @@ TEST_F(OutputFiles, NeverReplaceACheckpointOrWhatBelongsToARun) {
     EXPECT_THAT(result.err, HasSubstr("this would replace")) << command;
     EXPECT_EQ(read_text(file), before) << command;
   }
-  EXPECT_EQ(run_trainer(words_of("data convert synthetic:48x1x6x6:4 " + data)).status, 0);
   for (int time = 0; time < 2; ++time) {
     EXPECT_EQ(run_trainer(words_of(predict + "--json " + folder_.file("rows.json"))).status, 0);
   }

@@ -11,6 +11,8 @@
 
 namespace tutti {
 
+// Warns if the images of a data file are enlarged to the network's input, or cropped once more.
+Findings check_image_size(const DatasetInfo& train, const Shape& input);
 // Warns of classes without training samples.
 Findings check_classes(const DatasetInfo& train);
 
