@@ -290,10 +290,7 @@ TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
 }
 
 TEST(Preflight, WarnsOfImagesOfADataFileThatAreEnlargedOrCroppedOnceMore) {
-  DatasetInfo info{.name = "photos", .image = {3, 96, 96}};
-  EXPECT_THAT(check_image_size(info, {3, 224, 224}).all(), IsEmpty()) << "it is not a data file";
-  info.has_short_side = true;
-  EXPECT_THAT(check_image_size(info, {3, 96, 96}).all(), IsEmpty());
+  DatasetInfo info{.name = "photos", .image = {3, 96, 96}, .has_short_side = true};
   EXPECT_THAT(check_image_size(info, {3, 64, 64}).all(), IsEmpty());
   EXPECT_EQ(only(check_image_size(info, {3, 224, 224})),
             "warning: --image-size 224 enlarges the images of photos, which are 96 x 96: convert the pictures again "

@@ -17,8 +17,8 @@ namespace tutti {
 std::string epoch_line(const EpochReport& report);
 
 // A warning for a network that predicts the same class for every image, as one with dead units does, or that knows the
-// training images only. Empty while it learns. The training loss counts after a hundred steps, since a healthy run looks
-// the same before; the test set counts after twenty.
+// training images only. Empty while it learns. The training loss counts after a hundred steps, since a healthy run
+// looks the same before; the test set counts after twenty.
 std::string not_learning_warning(const EpochReport& report, int classes, const LrPlan& rate);
 
 class ProgressBar {

@@ -44,9 +44,9 @@ struct SumTrial {
   // Synchronizes the ranks, to within the time of a short all-reduce. Collective.
   std::function<void()> align;
 };
-// Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a warm-up round: the mean of many
-// calls between two readings of the clock, as osu_allreduce and nccl-tests measure. Each round runs all trials, so that
-// a machine that slows down affects all of them. There are fewer rounds, but at least one, if `max_seconds` have
+// Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a warm-up: the mean of many
+// calls between two readings of the clock, as osu_allreduce and nccl-tests measure. Each round runs all trials, so
+// that a machine that slows down affects all of them. There are fewer rounds, but at least one, if `max_seconds` have
 // passed. Collective.
 std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds,
                                                 double max_seconds);

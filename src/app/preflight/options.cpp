@@ -56,6 +56,12 @@ Findings check_classes(const DatasetInfo& train) {
   return findings;
 }
 
+Findings check_data(const DatasetInfo& train, const Shape& input) {
+  Findings findings = check_image_size(train, input);
+  findings.add(check_classes(train));
+  return findings;
+}
+
 Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
   Findings findings;
   const bool norms_parts = has_batch_norm && config.batch_norm == BatchNorm::part;
