@@ -172,7 +172,7 @@ TEST_F(ForeignFile, IsRefusedWhereValuesAreInAnotherFile) {
 
 TEST_F(ForeignFile, IsRefusedWhereItAnnouncesMoreThanItCanContain) {
   const TypeHandle text(check(H5Tcopy(H5T_C_S1)));
-  check(H5Tset_size(text.get(), std::size_t{4} << 30));
+  check(H5Tset_size(text.get(), (std::size_t{1} << 32) - 1));
   const PropertiesHandle packed(check(H5Pcreate(H5P_DATASET_CREATE)));
   const hsize_t chunk = hsize_t{1} << 29;
   check(H5Pset_chunk(packed.get(), 1, &chunk));
