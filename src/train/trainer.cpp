@@ -258,7 +258,7 @@ void Trainer::report_step(RunObserver& observer) {
   for (const std::string& note : replica_.balancer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     synchronize();
-    const LossSums now = epoch_sums();
+    const TrainSums now = epoch_sums();
     observer.on_interval({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
