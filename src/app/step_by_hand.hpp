@@ -4,6 +4,7 @@
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/network_instance.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include "assemble.hpp"
 

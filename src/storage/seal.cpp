@@ -153,9 +153,13 @@ void check_seal(const std::string& path) {
 }
 
 void check_seal_if_present(std::span<const std::byte> contents, const std::string& path) {
-  const std::span<const std::byte> mark = std::as_bytes(std::span(kMark));
-  const bool is_sealed = contents.size() >= mark.size() && std::ranges::equal(contents.last(mark.size()), mark);
-  if (is_sealed) check_seal(reader_of(contents), contents.size(), path);
+  constexpr std::size_t kLengthAt = 40;  // of HDF5's own bytes, in its superblock
+  std::uint64_t length = 0;
+  if (contents.size() >= kLengthAt + sizeof length) std::memcpy(&length, contents.data() + kLengthAt, sizeof length);
+  const auto mark = std::as_bytes(std::span(kMark));
+  const bool has_mark = contents.size() >= mark.size() && std::ranges::equal(contents.last(mark.size()), mark);
+  if (!has_mark && length == contents.size()) return;
+  check_seal(reader_of(contents), contents.size(), path);
 }
 
 }  // namespace tutti
