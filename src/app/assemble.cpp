@@ -132,7 +132,9 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
     if (!sources.evaluates) {
       assembly.options.class_weights = class_weights(assembly.config.class_weights, *assembly.data.train);
     }
-    assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
+    RecipeRequest request = recipe_request(assembly.config);
+    if (sources.evaluates) request.keeps_short_side = sources.trained && sources.trained->keeps_short_side;
+    assembly.options.recipe = make_recipe(request, *assembly.data.train);
     // A resume or evaluation, on any data, normalizes as in the training.
     if (assembly.config.normalize == "auto") {
       assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);

@@ -58,6 +58,7 @@ struct AllreduceBench {
   std::int64_t min_bytes = 4;
   std::int64_t max_bytes = std::int64_t{64} << 20;
   std::int64_t repeats = 20;
+  double max_seconds = 10;  // of a message size
 };
 
 struct CheckpointBench {

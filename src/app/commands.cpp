@@ -157,7 +157,9 @@ void add_allreduce_options(CLI::App& app, Invocation& invocation) {
   add_ranks_option(bench, invocation);
   bench.count("--min-bytes", invocation.allreduce.min_bytes, "smallest message");
   bench.count("--max-bytes", invocation.allreduce.max_bytes, "largest message");
-  bench.count("--repeats", invocation.allreduce.repeats, "timed repetitions of each");
+  bench.count("--repeats", invocation.allreduce.repeats, "timed loops of each, of about 2 ms or one call");
+  bench.number("--max-seconds", invocation.allreduce.max_seconds, CLI::Range(0.0, 1e6),
+               "after this time the next size follows, with fewer loops");
   add_json_option(app, invocation);
 }
 

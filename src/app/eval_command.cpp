@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -88,19 +89,62 @@ std::string json_text(Json json, const Confusion& confusion) {
   return fmt::format("{},\n{}\n}}\n", text, confusion_json(confusion));
 }
 
-// Writes the images of these mistakes into `folder`, which is created if it is missing.
+// The text as a part of a file's name: without separators, spaces and control characters, and at most `most` bytes.
+std::string in_file_name(std::string text, std::size_t most) {
+  if (!is_utf8(text)) text = printable(text);
+  for (char& letter : text) {
+    const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || (letter & '\x80') != 0 ||
+                          std::string_view("._-+").find(letter) != std::string_view::npos;
+    if (!is_plain) letter = '_';
+  }
+  if (text.size() > most) text.resize(most);
+  while (!text.empty() && !is_utf8(text)) text.pop_back();  // cut within a character
+  return text;
+}
+
+// "17-photos_cat_3.jpg-as-dog.png"; a sample without a file has its label instead.
+std::string picture_name(const Mistake& mistake, const std::string& file, const Confusion& confusion) {
+  const std::string label = confusion.names[mistake.label];
+  return fmt::format("{}-{}-as-{}.png", mistake.sample, in_file_name(file.empty() ? label : file, 120),
+                     in_file_name(confusion.names[mistake.predicted], 60));
+}
+
+constexpr const char* kPictureList = "mistakes.json";
+
+// Makes the folder, or removes the pictures that an earlier evaluation listed there, and nothing else.
+void prepare_pictures(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) throw Error(ErrorSource::save, fmt::format("cannot make '{}': {}", folder, failure.message()));
+  const fs::path list = fs::path(folder) / kPictureList;
+  if (!fs::exists(list, failure)) return;
+  const Json earlier = Json::parse(read_file_text(list), nullptr, /*allow_exceptions=*/false);
+  const auto is_listed = [](const Json& each) {
+    return each.is_object() && each.contains("picture") && each["picture"].is_string();
+  };
+  if (!earlier.is_array() || !std::ranges::all_of(earlier, is_listed)) {
+    throw Error(ErrorSource::usage, fmt::format("--mistakes {}: its file {} is not of an evaluation: choose another "
+                                                "folder",
+                                                folder, kPictureList));
+  }
+  for (const Json& each : earlier) {
+    const fs::path name = each.at("picture").get<std::string>();
+    if (name == name.filename() && name.extension() == ".png") fs::remove(fs::path(folder) / name, failure);
+  }
+}
+
+// Writes the images of these mistakes into `folder`, with a list, in place of those of an earlier evaluation.
 Json mistakes_json(const std::string& folder, const Dataset& data, const Confusion& confusion,
                    const std::vector<Mistake>& mistakes) {
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) throw Error(ErrorSource::save, fmt::format("cannot make '{}': {}", folder, failure.message()));
+  prepare_pictures(folder);
   Json list = Json::array();
   SampleBatch batch;
   for (const Mistake& mistake : mistakes) {
-    const std::string picture = fmt::format("{}.png", mistake.sample);
+    const std::string file = data.file_of(mistake.sample);
+    const std::string picture = picture_name(mistake, file, confusion);
     data.read(std::array{mistake.sample}, batch);
     write_atomically(fmt::format("{}/{}", folder, picture), small_png(batch.images.front(), kMaxPixels));
-    const std::string file = data.file_of(mistake.sample);
     list.push_back({{"image", file.empty() ? Json(mistake.sample) : Json(file)},
                     {"label", confusion.names[mistake.label]},
                     {"predicted", confusion.names[mistake.predicted]},
@@ -108,6 +152,8 @@ Json mistakes_json(const std::string& folder, const Dataset& data, const Confusi
                     {"probability_of_label", mistake.probability_of_label},
                     {"picture", picture}});
   }
+  const std::string text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  write_atomically(fmt::format("{}/{}", folder, kPictureList), std::as_bytes(std::span(text)));
   return list;
 }
 

@@ -96,7 +96,7 @@ Json print_progress(const TrainProgress& progress) {
   fmt::print("progress\n");
   print_line("step", "{} of {} planned", progress.step, progress.planned_steps);
   print_line("epochs", "{}", position_text(progress));
-  if (const LossSums& sums = progress.epoch_sums; sums.samples > 0) {
+  if (const TrainSums& sums = progress.epoch_sums; sums.samples > 0) {
     print_line("epoch so far", "loss {:.4f}, acc {:.4f}, {} images in {:.1f} sec", sums.mean_loss(), sums.accuracy(),
                sums.samples, progress.epoch_seconds);
   }

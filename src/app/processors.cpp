@@ -6,7 +6,6 @@
 
 #include "device_choice.hpp"
 #include "preflight/gpus.hpp"
-#include "preflight/host.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -40,6 +39,9 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
   }
   return reinterpret_cast<Entry>(symbol);
 }
+
+// Without it CUDA finds no GPU, also on machines whose GPUs are not on a PCI bus, such as Jetson and WSL.
+bool finds_cuda_driver() { return LibraryHandle(::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)).get() != nullptr; }
 
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, const ChosenProcessor& chosen) {
   return load_cuda_libraries().cuda.make_backend({.device = chosen.device,
@@ -103,13 +105,17 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
 }
 
-GpuFacts gpu_facts(Device device) {
-  const Machine machine;
+GpuFacts gpu_facts(Device device, const Machine& machine) {
   GpuFacts facts{.device = device, .has_card = machine.has_nvidia_card(), .has_driver = machine.has_nvidia_driver()};
   if (device == Device::cpu) return facts;
   CudaInventory& inventory = facts.inventory;
   if (!std::filesystem::exists(cuda_library_path())) {
     inventory.unavailable_reason = "this build has no libtutti_cuda.so (build it with -DTUTTI_CUDA=ON)";
+    return facts;
+  }
+  // Opening our library maps gigabytes of CUDA's, which a limit of memory (ulimit -v) may forbid.
+  if (device == Device::automatic && !facts.has_card && !facts.has_driver && !finds_cuda_driver()) {
+    inventory.unavailable_reason = "no driver";
     return facts;
   }
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");

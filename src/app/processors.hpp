@@ -12,6 +12,7 @@
 
 #include "device_choice.hpp"
 #include "preflight/gpus.hpp"
+#include "preflight/host.hpp"
 #include "run_config.hpp"
 
 #include <functional>
@@ -47,8 +48,9 @@ struct ChosenProcessor {
   bool is_gpu() const { return device >= 0; }
 };
 
-// The GPUs of this host and process. If the library is missing or cannot be opened, CUDA has none.
-GpuFacts gpu_facts(Device device);
+// The GPUs of this host and process. If the library is missing or cannot be opened, CUDA has none. With
+// Device::automatic it is not opened on a machine without any sign of a GPU.
+GpuFacts gpu_facts(Device device, const Machine& machine = Machine());
 
 // Logs in one line why --device auto fell back to CPUs, and warns of GPUs that NCCL cannot connect well. Throws the
 // same error on all ranks. Collective.

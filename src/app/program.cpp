@@ -7,6 +7,7 @@
 
 #include "assemble.hpp"
 #include "commands.hpp"
+#include "output.hpp"
 #include "run_folder.hpp"
 #include "streams_and_signals.hpp"
 
@@ -124,6 +125,15 @@ void refuse_other_commands(World& world, const Invocation& invocation) {
       .on_all_ranks();
 }
 
+// An output that has the name of a checkpoint, or of what belongs to it, is a mistake.
+void refuse_outputs(const Invocation& invocation) {
+  refuse_to_replace("--json", invocation.json);
+  refuse_to_replace("--csv", invocation.predict.csv);
+  refuse_to_replace("--trace", invocation.run.trace);
+  refuse_to_replace("--sample-log", invocation.run.sample_log);
+  refuse_to_replace("--seal", invocation.inspect.seal);
+}
+
 bool only_prints(const Invocation& invocation) { return invocation.command == nullptr && invocation.companion.empty(); }
 
 // Prints if MPI cannot start, for example under the launcher of another MPI library.
@@ -211,6 +221,7 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
     return run_and_report_errors(*world, context, [&] {
       run_or_throw_on_all(*world, [&] {
         if (parse_error) throw *parse_error;
+        if (world->rank() == 0) refuse_outputs(invocation);
       });
       refuse_other_commands(*world, invocation);
       if (watch) begin_watch(*watch, *world, invocation.run);

@@ -35,7 +35,9 @@ RunControl::RunControl(World& world, const StopSignals& signals, const RunLimits
       now_(clock_()),
       last_save_(now_),
       longest_save_(1 + static_cast<double>(limits.checkpoint_bytes) / kAssumedBytesPerSecond),
-      last_check_(now_) {}
+      last_check_(now_) {
+  signals.begin_polling();
+}
 
 BoundaryAction RunControl::at_boundary() {
   measure_gap();

@@ -47,6 +47,10 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
 
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   if (folder.path().empty() || !folder.loss_reason().empty()) return;
+  // Options that are refused do not change how an earlier launch of the run ended.
+  std::error_code unknown;
+  const bool has_begun = std::filesystem::exists(folder.path() + "/metrics.jsonl", unknown);
+  if (record.status == ExitStatus::usage && has_begun) return;
   const std::string path = exit_record_file(folder.path());
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;

@@ -236,7 +236,7 @@ void RunOutput::on_step(const StepProgress& progress) {
   lines_.count(progress);
   if (bar_) bar_->draw(progress);
   if (prints_lines_ && lines_.is_due(since_start_.seconds())) {
-    const LossSums loss = progress.rank_loss();
+    const TrainSums loss = progress.rank_loss();
     on_note(lines_.text(since_start_.seconds(), loss) + (world_.size() > 1 ? " (loss of rank 0's images)" : ""));
   }
   time_profile_.count_step();

@@ -241,8 +241,7 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   return warnings;
 }
 
-// Warns of too few cores, cores far from the GPU, unsuitable parts and learning rates, and classes without samples.
-// Collective.
+// Warns of cores, parts, learning rates, images and classes that do not suit the run. Collective.
 Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan) {
   Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
                               assembly.data.train->info().samples);
@@ -256,7 +255,7 @@ Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan)
   mine.add(check_cores(load));
   if (assembly.processor.is_gpu()) mine.add(check_affinity(Machine(), assembly.processor.gpu));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
-  Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
+  Findings all = check_data(assembly.data.train->info(), assembly.options.recipe.image);  // the same on all ranks
   all.add(check_rates(assembly.config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
   return all;
@@ -264,10 +263,12 @@ Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan)
 
 }  // namespace
 
-std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests) {
+std::string trained_on_text(const Network& network, const DatasetInfo& data, const ImageRecipe& recipe,
+                            const DataDigests& digests) {
   const auto image = network.sample().extents();
   const bool names_fit = std::ranges::all_of(data.class_names, is_utf8);  // JSON allows nothing else
   return Json{{"image", std::vector<std::int64_t>(image.begin(), image.end())},
+              {"keeps_short_side", recipe.keeps_short_side},
               {"classes", network.classes()},
               {"class_names", names_fit ? data.class_names : std::vector<std::string>{}},
               {"test_digest", digests.test ? Json(digest_text(*digests.test)) : Json()},
@@ -283,7 +284,8 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
     const auto image = json.at("image").get<std::vector<std::int64_t>>();
     TrainedOn found{.image = Shape(image),
                     .classes = json.at("classes").get<int>(),
-                    .class_names = json.at("class_names").get<std::vector<std::string>>()};
+                    .class_names = json.at("class_names").get<std::vector<std::string>>(),
+                    .keeps_short_side = json.value("keeps_short_side", false)};
     const bool has_image = image.size() == 3 && std::ranges::all_of(image, [](std::int64_t n) { return n > 0; });
     const bool names_all = found.class_names.empty() || std::ssize(found.class_names) == found.classes;
     if (has_image && found.classes >= 1 && names_all) return found;

@@ -27,7 +27,8 @@ struct DataDigests {
   std::optional<FileContents> train_files{};
   std::optional<FileContents> test_files{};
 };
-std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests);
+std::string trained_on_text(const Network& network, const DatasetInfo& data, const ImageRecipe& recipe,
+                            const DataDigests& digests);
 // Empty if an early version saved the checkpoint. Throws a checkpoint error that names it if the text is damaged.
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
 

@@ -4,6 +4,7 @@
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/network_instance.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include "assemble.hpp"
 
@@ -54,7 +55,7 @@ struct StepByHand {
 
   // Computes forward, loss and backward of each part of this rank, and adds up their gradients. Each loss is divided
   // by the samples of the whole batch, so that the sums over parts and ranks are means.
-  LossSums compute(const StepBatches& step) {
+  TrainSums compute(const StepBatches& step) {
     const Tensor fields = sums.view(Shape{LossSums::kFields}, ElementType::i64);
     const auto all_samples = static_cast<double>(step.global_samples);
     bool is_first = true;
@@ -74,7 +75,7 @@ struct StepByHand {
     LossSums::Fields on_host{};
     backend.copy(*stream, {on_host.data(), fields.shape, ElementType::i64, MemorySpace::host}, fields);
     stream->synchronize();
-    return LossSums::from(on_host);
+    return {LossSums::from(on_host), step.own_weight};
   }
 
   // Starts one all-reduce per bucket of whole tensors. Returns the number of buckets.

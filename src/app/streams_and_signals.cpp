@@ -1,6 +1,7 @@
 #include "streams_and_signals.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -16,10 +17,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -126,7 +129,8 @@ void unblock_stop_signals() noexcept {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-StopSignals::StopSignals(std::function<void(int)> on_first) : awaited_(stop_signals()), on_first_(std::move(on_first)) {
+StopSignals::StopSignals(std::function<void(int)> on_first, double start_seconds)
+    : awaited_(stop_signals()), on_first_(std::move(on_first)), start_seconds_(start_seconds) {
   block_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);
   listener_ = std::thread([this] { listen(); });
@@ -141,16 +145,29 @@ StopSignals::~StopSignals() {
 }
 
 void StopSignals::listen() {
+  constexpr timespec kBetweenChecks{.tv_sec = 0, .tv_nsec = 100'000'000};
   int interrupts = 0;
+  std::optional<Stopwatch> since_first;
   while (true) {
-    int signal = 0;
-    if (sigwait(&awaited_, &signal) != 0) continue;  // interrupted
+    const bool has_deadline = since_first && !is_polled_;
+    const int signal =
+        has_deadline ? sigtimedwait(&awaited_, nullptr, &kBetweenChecks) : sigwaitinfo(&awaited_, nullptr);
     if (is_ending_) return;
+    if (has_deadline && !is_polled_ && since_first->seconds() > start_seconds_) end_start();
+    if (signal <= 0) continue;  // interrupted, or time for a check
     int none = 0;
     if (first_.compare_exchange_strong(none, signal) && on_first_) on_first_(signal);
+    if (!since_first) since_first.emplace();
     received_ |= std::uint64_t{1} << signal;
     if (signal == SIGINT && ++interrupts == 2) raise_default(SIGINT);
   }
+}
+
+void StopSignals::end_start() const {
+  write_stderr_line(
+      fmt::format("{}: {} arrived {:.0f} s ago, and the start has not ended: the run ends, and saves nothing",
+                  program_name(), signal_name(first_), start_seconds_));
+  std::_Exit(static_cast<int>(ExitStatus::stopped));
 }
 
 std::string signal_name(int signal) {

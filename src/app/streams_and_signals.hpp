@@ -45,22 +45,29 @@ void unblock_stop_signals() noexcept;
 class StopSignals {
  public:
   // `on_first` is called with the first signal, immediately and in another thread. Only one StopSignals may exist at a
-  // time. It must be made before any other thread starts, so that all threads inherit the blocked signals.
-  explicit StopSignals(std::function<void(int)> on_first = {});
+  // time. It must be made before any other thread starts, so that all threads inherit the blocked signals. If the
+  // signals are not polled `start_seconds` after the first one, because a file of the start is read for ever, the
+  // process ends with ExitStatus::stopped: there is nothing to save yet.
+  explicit StopSignals(std::function<void(int)> on_first = {}, double start_seconds = 60);
   // The signals stay blocked, so that another one does not change the exit status of a process that is ending.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  // From now on, first() is called from time to time.
+  void begin_polling() const noexcept { is_polled_ = true; }
   // The first signal received, or 0.
   int first() const noexcept { return first_; }
   bool was_received(int signal) const noexcept { return (received_ >> signal & 1) != 0; }
 
  private:
   void listen();
+  [[noreturn]] void end_start() const;
 
   sigset_t awaited_{};
   std::function<void(int)> on_first_;
+  double start_seconds_;
+  mutable std::atomic<bool> is_polled_ = false;
   std::atomic<int> first_ = 0;
   std::atomic<std::uint64_t> received_ = 0;  // one bit per signal
   std::atomic<bool> is_ending_ = false;

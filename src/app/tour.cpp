@@ -215,22 +215,24 @@ void Tour::show_weights() {
 }
 
 void Tour::show_forward() {
-  LossSums mine;
+  TrainSums mine;
   run_then_barrier(world_, [&] { mine = step_->compute(step_->loader.next(*step_->stream)); });
   gradients_ = excerpt_->values_in(*step_, step_->arena.gradients());
-  const auto ranks =
-      all_gather_doubles(world_, {mine.loss(), static_cast<double>(mine.correct), static_cast<double>(mine.samples)});
+  const auto samples = static_cast<double>(mine.samples);
+  const bool is_weighted = !run_.assembly.options.class_weights.empty();
+  const auto ranks = all_gather_doubles(
+      world_, {mine.loss(), static_cast<double>(mine.correct), samples, is_weighted ? mine.weight : samples});
   prose("Each rank computes the forward pass of its parts, and from the outputs the loss (softmax cross-entropy):");
   line(fmt::format("{:>5}  {:>6}  {:>9}  {:>7}", "rank", "images", "mean loss", "correct"));
-  std::array<double, 3> all{};
+  std::array<double, 4> all{};
   for (int rank = 0; rank < world_.size(); ++rank) {
     const auto& row = ranks[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < all.size(); ++i) all[i] += row[i];
     if (has_own_line(rank, world_.size())) {
-      line(fmt::format("{:>5}  {:>6}  {:>9.4f}  {:>7}", rank, row[2], row[2] > 0 ? row[0] / row[2] : 0, row[1]));
+      line(fmt::format("{:>5}  {:>6}  {:>9.4f}  {:>7}", rank, row[2], row[3] > 0 ? row[0] / row[3] : 0, row[1]));
     }
   }
-  line(fmt::format("{:>5}  {:>6}  {:>9.4f}  {:>7}", "all", all[2], all[0] / all[2], all[1]));
+  line(fmt::format("{:>5}  {:>6}  {:>9.4f}  {:>7}", "all", all[2], all[3] > 0 ? all[0] / all[3] : 0, all[1]));
   const int classes = run_.assembly.network->classes();
   prose(
       fmt::format("A network that gives each of {0} classes the same probability has the loss ln {0} = {1:.4f}. Then "

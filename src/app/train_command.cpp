@@ -180,7 +180,8 @@ void TrainRun::build(const Invocation& invocation) {
                           .command_line = fmt::format("{}", fmt::join(invocation.arguments, " ")),
                           .model = model_text(assembly_.network->spec()),
                           .versions = versions_text(*assembly_.backend, world_),
-                          .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), start_.digests),
+                          .data = trained_on_text(*assembly_.network, assembly_.data.train->info(),
+                                                  assembly_.options.recipe, start_.digests),
                           .data_digest = assembly_.data_digest};
   if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // only rank 0 writes them

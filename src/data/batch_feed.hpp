@@ -25,7 +25,9 @@ namespace tutti {
 ImageRecipe with_image_shape(ImageRecipe recipe, const DatasetInfo& data);
 
 // Without augmentation and normalization.
-inline ImageRecipe plain(const ImageRecipe& recipe) { return {.augment = {}, .image = recipe.image, .statistics = {}}; }
+inline ImageRecipe plain(const ImageRecipe& recipe) {
+  return {.augment = {}, .image = recipe.image, .statistics = {}, .keeps_short_side = recipe.keeps_short_side};
+}
 
 // The layout of a batch's tensors in one block of memory, so that one copy transfers them: images and labels, or the
 // tables from which a GPU computes them.

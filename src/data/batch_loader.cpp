@@ -37,17 +37,19 @@ std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const Load
   return sizes;
 }
 
-// The sum of the weights of a step's labels, for the samplers of all parts.
-std::optional<double> weight_of(std::span<const SplitBatchSampler> parts, const Dataset& data,
-                                const std::vector<double>& class_weights, const StepBatches& step) {
-  if (class_weights.empty()) return std::nullopt;
+// Sets the sums of the weights of a step's labels, given the samplers of all parts and the parts of this rank.
+void set_weights(StepBatches& step, std::span<const SplitBatchSampler> parts, const Dataset& data,
+                 const std::vector<double>& class_weights, IndexRange own) {
+  if (class_weights.empty()) return;
   double sum = 0;
-  for (const SplitBatchSampler& part : parts) {
-    for (const std::int64_t sample : part.indices(step.epoch, step.step)) {
-      sum += class_weights.at(static_cast<std::size_t>(data.labels()[data.info().index_of(sample)]));
+  for (std::int64_t part = 0; part < std::ssize(parts); ++part) {
+    for (const std::int64_t sample : parts[static_cast<std::size_t>(part)].indices(step.epoch, step.step)) {
+      const double weight = class_weights.at(static_cast<std::size_t>(data.labels()[data.info().index_of(sample)]));
+      sum += weight;
+      if (part >= own.begin && part < own.end) step.own_weight += weight;
     }
   }
-  return sum;
+  step.weight = sum;
 }
 
 }  // namespace
@@ -176,7 +178,7 @@ class BatchLoader::Prefetcher {
     }
     const std::int64_t global = sampler_.batch_samples(position.epoch, position.step);
     slot.step = {position.epoch, position.step, global, {}};
-    slot.step.weight = weight_of(all_parts_, data_, plan_.class_weights, slot.step);
+    set_weights(slot.step, all_parts_, data_, plan_.class_weights, parts_);
     slot.samples.clear();
     slot.pieces.clear();
     for (std::size_t i = 0; i < samplers_.size(); ++i) {
@@ -350,7 +352,7 @@ const StepBatches& PartReader::read(Stream& stream, int part, std::int64_t epoch
   const SplitBatchSampler& sampler = samplers.at(static_cast<std::size_t>(part));
   const auto samples = sampler.indices(epoch, step);
   read = {epoch, step, sampler.batch_samples(epoch, step), {}};
-  read.weight = weight_of(samplers, data, plan.class_weights, read);
+  set_weights(read, samplers, data, plan.class_weights, {part, part + 1});
   Batch& batch = read.batches.emplace_back();
   batch.part = part;
   batch.samples = std::ssize(samples);

@@ -30,7 +30,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SkippedImage, next_sample, name, problem);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileContents, sampled_files, sample_digest, whole);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelStatistics, mean, deviation);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_names, samples, statistics, labelled,
-                                   skipped, contents);
+                                   skipped, contents, has_short_side);
 
 namespace {
 

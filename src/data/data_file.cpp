@@ -36,6 +36,7 @@ namespace tutti {
 namespace {
 
 constexpr const char* kFormat = "tutti data set 1";
+constexpr const char* kFit = "the whole short side, the center of the long side";
 
 void refuse_broken_names(const DatasetInfo& info) {
   for (const std::string& name : info.class_names) {
@@ -175,6 +176,7 @@ class DataFileReader {
     if (!file_.contains("/format") || file_.read_text("/format") != kFormat) {
       refuse(fmt::format("its format is not '{}'", kFormat));
     }
+    info_.has_short_side = file_.contains("/fit") && file_.read_text("/fit") == kFit;
     info_.name = file_.read_text("/name");
     info_.classes = read_all<std::int32_t>("/classes", 1).front();
     info_.class_names = lines_of(file_.read_text("/class_names"));
@@ -319,9 +321,12 @@ void refuse_foreign_file(const std::string& path) {
 void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options) {
   const DatasetInfo& info = data.train->info();
   refuse_broken_names(info);
-  const ImageRecipe recipe = make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0}, info);
+  const ImageRecipe recipe =
+      make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0, .keeps_short_side = true}, info);
   RowFileWriter file(path);
   file.add_text("/format", kFormat);
+  // A set that an earlier version has cropped stays cropped.
+  if (info.has_short_side.value_or(true)) file.add_text("/fit", kFit);
   file.add_text("/name", info.name);
   file.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
   file.add("/classes", Shape{1}, std::array<std::int32_t, 1>{info.classes});

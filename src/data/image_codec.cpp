@@ -213,6 +213,9 @@ class PngDecoder {
       if (info_ == nullptr) png_error(png_, "out of memory");
       png_set_user_limits(png_, 1 << 20, 1 << 20);
       png_set_chunk_malloc_max(png_, kMaxPngChunkBytes);
+      // Skips all chunks but those of the pixels, their palette and their transparency. libpng inflates and keeps
+      // others, such as texts and profiles, of which a small file can hold gigabytes.
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_read_fn(png_, this, read);
       png_read_info(png_, info_);
     });

@@ -36,11 +36,10 @@ Extent with_short_side(const Extent& image, std::int64_t side) {
   return {image.height * side / image.width, side};
 }
 
-// An image of the wanted size is not changed. The short side of any other is resized to 8/7 of the size, and the center
-// is cropped.
-ImagePlan fit(const Extent& image, const Extent& wanted) {
+// An image of the wanted size is not changed. The short side of any other is resized, and the center is cropped.
+ImagePlan fit(const Extent& image, const Extent& wanted, bool keeps_short_side) {
   const bool fits = image.height == wanted.height && image.width == wanted.width;
-  const std::int64_t side = (wanted.height * 8 + 3) / 7;
+  const std::int64_t side = keeps_short_side ? wanted.height : (wanted.height * 8 + 3) / 7;
   const Extent resized = fits ? image : with_short_side(image, side);
   const auto center = [](std::int64_t from, std::int64_t to, std::int64_t size) {
     const std::int64_t begin = (to - size) / 2;
@@ -67,8 +66,7 @@ ImagePlan random_crop(const Extent& image, const Extent& wanted, RandomSequence&
           crop_axis(image.width, resized.width, columns, wanted.width)};
 }
 
-ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
-  ImagePlan plan = fit(image, wanted);
+ImagePlan pad_and_crop(ImagePlan plan, RandomSequence& random) {
   for (AxisPlan* axis : {&plan.rows, &plan.columns}) {
     const std::int64_t frame = axis->output / 8;
     const IndexRange drawn = draw_range(random, axis->output, axis->output + 2 * frame);
@@ -78,8 +76,7 @@ ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence
   return plan;
 }
 
-ImagePlan shift(const Extent& image, const Extent& wanted, std::int64_t most, RandomSequence& random) {
-  ImagePlan plan = fit(image, wanted);
+ImagePlan shift(ImagePlan plan, std::int64_t most, RandomSequence& random) {
   for (AxisPlan* axis : {&plan.rows, &plan.columns}) axis->shift = draw_range(random, 1, 2 * most + 1).begin - most;
   return plan;
 }
@@ -115,20 +112,21 @@ ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence
   return crop({top, top + height}, {left, left + width});
 }
 
-ImagePlan draw_crop(const Augment& augment, const Extent& image, const Extent& wanted, RandomSequence& random) {
-  switch (augment.crop) {
+ImagePlan draw_crop(const ImageRecipe& recipe, const Extent& image, const Extent& wanted, RandomSequence& random) {
+  const ImagePlan fitted = fit(image, wanted, recipe.keeps_short_side);
+  switch (recipe.augment.crop) {
     case Crop::crop_flip:
       return random_crop(image, wanted, random);
     case Crop::pad_crop_flip:
-      return pad_and_crop(image, wanted, random);
+      return pad_and_crop(fitted, random);
     case Crop::resized_crop:
       return resized_crop(image, wanted, random);
     case Crop::shift:
-      return shift(image, wanted, augment.shift, random);
+      return shift(fitted, recipe.augment.shift, random);
     case Crop::none:
       break;
   }
-  return fit(image, wanted);
+  return fitted;
 }
 
 // A flip by a fair coin, or in every other epoch from one that a fair coin chooses.
@@ -254,12 +252,14 @@ void AxisWeights::gather(std::size_t output, std::size_t index) {
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
-  if (recipe.augment.crop == Crop::none && recipe.augment.flip == Flip::none) return fit(from, wanted);
+  if (recipe.augment.crop == Crop::none && recipe.augment.flip == Flip::none) {
+    return fit(from, wanted, recipe.keeps_short_side);
+  }
   RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
                                       .when = static_cast<std::uint32_t>(key.epoch),
                                       .purpose = random_purpose("augment")});
   const bool flipped = draw_flip(recipe, key, random);
-  ImagePlan plan = draw_crop(recipe.augment, from, wanted, random);
+  ImagePlan plan = draw_crop(recipe, from, wanted, random);
   plan.columns.mirrored = flipped;
   return plan;
 }
@@ -297,7 +297,7 @@ ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
     return {crop_axis(from.height, resized.height, {0, side}, wanted.height),
             crop_axis(from.width, resized.width, {0, side}, wanted.width)};
   }
-  return fit(from, wanted);
+  return fit(from, wanted, recipe.keeps_short_side);
 }
 
 }  // namespace tutti

@@ -135,7 +135,9 @@ ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
   return {.augment = request.augment,
           .image = image,
           .statistics = choose_statistics(request.normalize, data),
-          .seed = request.seed};
+          .seed = request.seed,
+          .keeps_short_side =
+              request.keeps_short_side.value_or(data.has_short_side.value_or(false) && data.image == image)};
 }
 
 ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data) {

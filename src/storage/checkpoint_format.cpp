@@ -27,7 +27,7 @@ std::string path_of(const ArrayGroup& group, const NamedArray& array) {
 
 // Why no run can have this progress; empty if it is valid.
 std::string progress_error(const TrainProgress& progress) {
-  const LossSums& sums = progress.epoch_sums;
+  const TrainSums& sums = progress.epoch_sums;
   const BestTest& best = progress.best;
   const bool negative = std::ranges::any_of(
       std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.skipped_steps,
@@ -49,6 +49,7 @@ std::string progress_error(const TrainProgress& progress) {
     return fmt::format("/progress/best is of step {}, but the run has {} steps", best.step, progress.step);
   }
   if (sums.not_finite != 0) return "/progress/epoch_sums has losses that are not finite";
+  if (!std::isfinite(sums.weight) || sums.weight < 0) return fmt::format("/progress/epoch_weight is {}", sums.weight);
   if (!std::isfinite(progress.epoch_seconds) || progress.epoch_seconds < 0) {
     return fmt::format("/progress/epoch_seconds is {}", progress.epoch_seconds);
   }
@@ -244,6 +245,7 @@ void all_fields(File& file, State& state) {
   file.field("/progress/parts", progress.parts);
   file.field("/progress/epoch_sums", epoch_sums);
   file.optional("/progress/epoch_large_losses", sums.large_losses);
+  file.optional("/progress/epoch_weight", sums.weight);
   file.optional("/progress/redone_steps", progress.redone_steps);
   file.field("/progress/epoch_seconds", progress.epoch_seconds);
   file.field("/progress/best", best_test);
@@ -256,7 +258,7 @@ void all_fields(File& file, State& state) {
   file.optional("/run/data", state.data);
   file.field("/run/data_digest", data_digest);
   if constexpr (!std::is_const_v<State>) {
-    sums = {epoch_sums[0], epoch_sums[1], epoch_sums[2], epoch_sums[3], sums.large_losses};
+    sums = {{epoch_sums[0], epoch_sums[1], epoch_sums[2], epoch_sums[3], sums.large_losses}, sums.weight};
     best = {best_test[0], best_test[1], best_test[2]};
     const auto digest = parse_digest(data_digest);
     if (!digest) file.refuse("/run/data_digest is not 16 hexadecimal digits");

@@ -77,6 +77,15 @@ std::vector<std::byte> read_contents(const std::string& path) {
   }
 }
 
+// The manifest and its SHA-256 may have been made from a damaged or forged file. HDF5 crashes on some of these.
+void refuse_broken_seal(std::span<const std::byte> contents, const std::string& path) {
+  try {
+    check_seal_if_present(contents, path);
+  } catch (const Error& error) {
+    throw Error(ErrorSource::checkpoint, error.what());
+  }
+}
+
 FileContents read_verified(const Manifest& manifest, const std::string& checkpoint_path) {
   refuse_other_names(manifest, checkpoint_path);
   FileContents contents;
@@ -89,6 +98,7 @@ FileContents read_verified(const Manifest& manifest, const std::string& checkpoi
     if (sha256_text(contents.back()) != file.sha256) {
       throw damaged(path, "it is damaged: its SHA-256 is not the one in its manifest");
     }
+    refuse_broken_seal(contents.back(), path);
   }
   return contents;
 }

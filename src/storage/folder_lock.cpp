@@ -147,7 +147,11 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
 std::string OwnedFolder::loss_reason() const {
   if (folder_.empty()) return {};
   const std::string path = lock_file(folder_);
-  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | kLockOpenFlags); }));
+  struct stat status {};
+  const bool is_replaced =
+      lock ? ::fstat(lock.get(), &status) == 0 && !S_ISREG(status.st_mode) : errno == ELOOP || errno == ENXIO;
+  if (is_replaced) return fmt::format("'{}' is no longer this run's file: this run writes nothing more there", path);
   if (!lock && (errno == ENOENT || errno == ENOTDIR)) {
     return fmt::format(
         "'{}' is gone: the folder was removed or renamed during the run; restore it, and continue with "

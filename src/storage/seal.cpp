@@ -108,28 +108,7 @@ bool are_in_order(std::span<const ByteRange> ranges, std::uint64_t length) {
   throw Error(ErrorSource::input, fmt::format("'{}' {}", path, reason));
 }
 
-}  // namespace
-
-std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRange> uncovered) {
-  std::uint64_t bytes = 0;
-  const Read read = reader_of(path, bytes);
-  return seal_of(read, std::move(uncovered), bytes);
-}
-
-std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector<ByteRange> uncovered) {
-  const Read read = [&](std::uint64_t offset, std::span<std::byte> piece) {
-    std::memcpy(piece.data(), contents.data() + offset, piece.size());
-  };
-  return seal_of(read, std::move(uncovered), contents.size());
-}
-
-void check_seal(const std::string& path) {
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) {
-    throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
-  }
-  std::uint64_t bytes = 0;
-  const Read read = reader_of(path, bytes);
+void check_seal(const Read& read, std::uint64_t bytes, const std::string& path) {
   SealTail tail{.mark = {}};
   const std::uint64_t before_tail = bytes - std::min<std::uint64_t>(bytes, sizeof tail);
   if (bytes >= sizeof tail) read(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
@@ -143,6 +122,44 @@ void check_seal(const std::string& path) {
   if (!are_in_order(uncovered, tail.length) || digest_around(read, uncovered, tail.length) != tail.digest) {
     refuse(path, "is damaged: its structures do not have the digest in its seal");
   }
+}
+
+Read reader_of(std::span<const std::byte> contents) {
+  return [contents](std::uint64_t offset, std::span<std::byte> piece) {
+    std::memcpy(piece.data(), contents.data() + offset, piece.size());
+  };
+}
+
+}  // namespace
+
+std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRange> uncovered) {
+  std::uint64_t bytes = 0;
+  const Read read = reader_of(path, bytes);
+  return seal_of(read, std::move(uncovered), bytes);
+}
+
+std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector<ByteRange> uncovered) {
+  return seal_of(reader_of(contents), std::move(uncovered), contents.size());
+}
+
+void check_seal(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) {
+    throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
+  }
+  std::uint64_t bytes = 0;
+  const Read read = reader_of(path, bytes);
+  check_seal(read, bytes, path);
+}
+
+void check_seal_if_present(std::span<const std::byte> contents, const std::string& path) {
+  constexpr std::size_t kLengthAt = 40;  // of HDF5's own bytes, in its superblock
+  std::uint64_t length = 0;
+  if (contents.size() >= kLengthAt + sizeof length) std::memcpy(&length, contents.data() + kLengthAt, sizeof length);
+  const auto mark = std::as_bytes(std::span(kMark));
+  const bool has_mark = contents.size() >= mark.size() && std::ranges::equal(contents.last(mark.size()), mark);
+  if (!has_mark && length == contents.size()) return;
+  check_seal(reader_of(contents), contents.size(), path);
 }
 
 }  // namespace tutti

@@ -6,25 +6,59 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <regex>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-// `option` and its text are for messages.
+bool has_digits(std::string_view text, std::size_t min, std::size_t max) {
+  return text.size() >= min && text.size() <= max && text.find_first_not_of("0123456789") == text.npos;
+}
+
+// 2, .5, 0.05 or 5e-2: without a sign, and with an exponent of one digit.
+bool is_factor(std::string_view text) {
+  const std::string_view number = text.substr(0, text.find('e'));
+  if (number.size() < text.size()) {
+    std::string_view exponent = text.substr(number.size() + 1);
+    if (exponent.starts_with('-')) exponent.remove_prefix(1);
+    if (!has_digits(exponent, 1, 1)) return false;
+  }
+  const auto point = number.find('.');
+  if (point == number.npos) return has_digits(number, 1, 18);
+  return has_digits(number.substr(0, point), 0, 9) && has_digits(number.substr(point + 1), 1, 9);
+}
+
+// PATTERN=FACTOR or PATTERN@EPOCHS=FACTOR; empty for any other text.
+std::optional<ParameterFactor> parse_factor(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == text.npos || !is_factor(std::string_view(text).substr(equals + 1))) return std::nullopt;
+  const std::string_view front = std::string_view(text).substr(0, equals);
+  const std::string_view pattern = front.substr(0, front.find('@'));
+  ParameterFactor factor{std::string(pattern), 0, std::stod(text.substr(equals + 1))};
+  if (pattern.size() < front.size()) {
+    const std::string_view epochs = front.substr(pattern.size() + 1);
+    if (!has_digits(epochs, 1, 6)) return std::nullopt;
+    factor.from_epoch = parse_number<std::int64_t>(epochs).value();
+  }
+  return pattern.empty() ? std::nullopt : std::optional(std::move(factor));
+}
+
+// `option` and its text are for messages. No regular expressions: the library matches long texts by recursion.
 std::vector<ParameterFactor> parse_factors(const char* option, const std::string& text) {
-  static const std::regex form(R"(([^,=@]+)(?:@(\d{1,6}))?=(\d{0,9}\.?\d{1,9}(?:e-?\d)?))");
   std::vector<ParameterFactor> factors;
   for (const std::string& part : split(text, ',')) {
-    std::smatch groups;
-    if (!std::regex_match(part, groups, form)) {
+    auto factor = parse_factor(part);
+    if (!factor) {
       throw Error(ErrorSource::usage, fmt::format("--{} {}: give PATTERN=FACTOR of parameters or layers, from an epoch "
                                                   "on as PATTERN@EPOCHS=FACTOR, for example \"*/bias=2,conv1@3=0\"",
                                                   option, text));
     }
-    factors.push_back({groups[1], groups[2].matched ? std::stoll(groups[2]) : 0, std::stod(groups[3])});
+    factors.push_back(*std::move(factor));
   }
   return factors;
 }

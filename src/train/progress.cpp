@@ -11,7 +11,7 @@ namespace {
 constexpr int kWidth = 20;
 constexpr double kSecondsBetweenLosses = 1;
 
-std::string loss_text(const LossSums& loss) {
+std::string loss_text(const TrainSums& loss) {
   return loss.samples > 0 ? fmt::format(", loss {:.4f}", loss.mean_loss()) : "";
 }
 
@@ -22,13 +22,24 @@ std::string left_text(double seconds) {
                        : fmt::format("{} h {} min left", minutes / 60, minutes % 60);
 }
 
+// Whether a loss is not better than that of guessing.
+bool is_loss_of_guessing(double loss, int classes) { return !(loss < 0.99 * std::log(static_cast<double>(classes))); }
+
 // Whether the test loss and accuracy are those of guessing; the accuracy within three standard deviations.
 bool is_at_chance(const LossSums& test, int classes) {
-  if (classes < 2 || test.samples == 0 || test.mean_loss() < 0.99 * std::log(static_cast<double>(classes)))
-    return false;
+  if (test.samples == 0 || !is_loss_of_guessing(test.mean_loss(), classes)) return false;
   const double chance = 1.0 / classes;
   const double noise = std::sqrt(chance * (1 - chance) / static_cast<double>(test.samples));
   return std::abs(test.accuracy() - chance) <= 3 * noise;
+}
+
+// Training images that were seen several times are known, and test images are not.
+bool is_overfitting(const EpochReport& report, int classes) {
+  constexpr std::int64_t kFirstEpoch = 3;
+  constexpr double kLeastGap = 0.25;
+  return report.epoch >= kFirstEpoch && report.train.mean_loss() < 0.5 * std::log(static_cast<double>(classes)) &&
+         is_loss_of_guessing(report.test->mean_loss(), classes) &&
+         report.train.accuracy() - report.test->accuracy() > kLeastGap;
 }
 
 }  // namespace
@@ -54,16 +65,25 @@ std::string not_learning_warning(const EpochReport& report, int classes, const L
         "learns nothing; start again with --lr below {} or --warmup-epochs above {}",
         report.step, report.train.mean_loss(), classes, guessing, rate.base, rate.warmup_epochs);
   }
-  if (!report.test || !is_at_chance(*report.test, classes) || report.step < kFirstTestedSteps) return {};
+  if (!report.test || report.test->samples == 0 || report.step < kFirstTestedSteps) return {};
+  if (is_overfitting(report, classes)) {
+    return fmt::format(
+        "after {} steps the training accuracy is {:.4f}, the test accuracy {:.4f}, and the test loss, {:.4f}, no "
+        "better "
+        "than guessing ({:.4f}): the network is overfitting; use more images, --augment, or --init-from the weights of "
+        "another run",
+        report.step, report.train.accuracy(), report.test->accuracy(), report.test->mean_loss(), guessing);
+  }
+  const bool trains = !is_loss_of_guessing(report.train.mean_loss(), classes);
+  if (trains || !is_at_chance(*report.test, classes)) return {};
   return fmt::format(
       "after {} steps the test loss, {:.4f}, and accuracy, {:.4f}, are no better than guessing among {} classes "
-      "({:.4f} "
-      "and {:.4f}); unless the next epochs learn, start again with --lr below {} or --warmup-epochs above {}",
+      "({:.4f} and {:.4f}); unless the next epochs learn, start again with --lr below {} or --warmup-epochs above {}",
       report.step, report.test->mean_loss(), report.test->accuracy(), classes, guessing, 1.0 / classes, rate.base,
       rate.warmup_epochs);
 }
 
-std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step) {
+std::string progress_text(const StepProgress& progress, const TrainSums& loss, double seconds_per_step) {
   const double done = static_cast<double>(progress.step_in_epoch) / static_cast<double>(progress.steps_in_epoch);
   const auto filled = static_cast<std::size_t>(done * kWidth);
   const auto steps_left = static_cast<double>(progress.steps_in_epoch - progress.step_in_epoch);
@@ -100,7 +120,7 @@ bool ProgressLines::is_due(double now) const {
   return now - before_ + now / static_cast<double>(std::max<std::int64_t>(1, steps_)) > kMaxSeconds;
 }
 
-std::string ProgressLines::text(double now, const LossSums& loss) {
+std::string ProgressLines::text(double now, const TrainSums& loss) {
   const double seconds = now - before_;
   const double rate = seconds > 0 ? static_cast<double>(samples_ - samples_before_) / seconds : 0;
   const double seconds_per_step = now / static_cast<double>(std::max<std::int64_t>(1, steps_));

@@ -141,7 +141,7 @@ StepResult Replica::step(const StepRequest& request) {
     clock.end(&StepTimes::overlapped_exchange);
     context_->status.enter(Phase::backward);
   };
-  StepResult result;
+  StepResult result{.weight = loaded.batches.weight.value_or(0), .own_weight = loaded.batches.own_weight};
   // Nothing is waited for between the gradients and the update: neither other ranks nor the host.
   if (is_alone() && !gathers_weights() && !exact_ && finite_check_->is_delayed() && request.times == nullptr) {
     PartsOfStep alone = parts;

@@ -63,27 +63,6 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
   start_next_epoch();
 }
 
-RunPlan plan_run(const TrainerOptions& options, std::int64_t samples) {
-  const SplitBatchSampler sampler(samples, options.batch_size, 1, 0, options.last_batch);
-  RunPlan plan{.epochs = options.epochs, .epoch_steps = sampler.steps(0)};
-  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    plan.steps += sampler.steps(epoch);
-    if (options.steps <= 0 || plan.steps < options.steps) continue;
-    plan.steps = options.steps;
-    plan.epochs = epoch + 1;
-    break;
-  }
-  const std::int64_t schedule_epochs = options.schedule_epochs > 0 ? options.schedule_epochs : options.epochs;
-  plan.schedule_steps =
-      options.schedule_epochs == kScheduleOfInvocation ? plan.steps : sampler.steps_before(schedule_epochs);
-  if (plan.steps == 0 && options.epochs > 0) {
-    throw Error(ErrorSource::usage,
-                fmt::format("{} samples do not fill a batch of {} with --last-batch {}: lower --batch-size or use keep",
-                            samples, options.batch_size, name_of(options.last_batch)));
-  }
-  return plan;
-}
-
 // Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.
 Trainer::~Trainer() {
   if (std::uncaught_exceptions() == 0) return;
@@ -120,8 +99,12 @@ void Trainer::restore(const TrainState& state) {
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   audits_ = 0;
-  logged_ = progress_.epoch_sums;
-  sums_at_last_rank_loss_ = context_.communicator.rank() == 0 ? progress_.epoch_sums : LossSums{};
+  // Checkpoints of earlier versions have no weight; that of a whole epoch is the number of its samples.
+  TrainSums& sums = progress_.epoch_sums;
+  if (!options_.class_weights.empty() && sums.weight == 0) sums.weight = static_cast<double>(sums.samples);
+  logged_ = sums;
+  sums_at_last_rank_loss_ = context_.communicator.rank() == 0 ? sums : TrainSums{};
+  rank_weight_ = sums_at_last_rank_loss_.weight;
   replica_.workers().set_sums(sums_at_last_rank_loss_);
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
@@ -173,7 +156,12 @@ void Trainer::step() {
   if (due(progress_.step + 1, options_.safeguards.audit_every_steps)) ++audits_;
   throttle_->end_step();
   replica_.balance_parts();
-  if (done_.skipped) done_.skipped->in_all = ++progress_.skipped_steps;
+  if (done_.skipped) {
+    done_.skipped->in_all = ++progress_.skipped_steps;
+  } else {
+    progress_.epoch_sums.weight += done_.weight;
+    rank_weight_ += done_.own_weight;
+  }
   progress_.redone_steps += done_.repetitions;
   ++progress_.step;
   ++progress_.step_in_epoch;
@@ -270,7 +258,7 @@ void Trainer::report_step(RunObserver& observer) {
   for (const std::string& note : replica_.balancer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     synchronize();
-    const LossSums now = epoch_sums();
+    const TrainSums now = epoch_sums();
     observer.on_interval({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
@@ -285,10 +273,12 @@ void Trainer::report_step(RunObserver& observer) {
   }
 }
 
-LossSums Trainer::epoch_sums() { return context_.all_reduce(replica_.workers().sums()); }
+TrainSums Trainer::epoch_sums() {
+  return {context_.all_reduce(replica_.workers().sums()), progress_.epoch_sums.weight};
+}
 
-LossSums Trainer::rank_loss() {
-  const LossSums now = replica_.workers().sums();
+TrainSums Trainer::rank_loss() {
+  const TrainSums now(replica_.workers().sums(), rank_weight_);
   return now - std::exchange(sums_at_last_rank_loss_, now);
 }
 
@@ -380,6 +370,7 @@ void Trainer::start_next_epoch() {
   progress_.redone_steps = 0;
   audits_ = 0;
   sums_at_last_rank_loss_ = {};
+  rank_weight_ = 0;
   replica_.workers().set_sums({});
 }
 

@@ -44,7 +44,8 @@ JobEnd make_job_end(const Stragglers& stragglers, std::span<const RankView> rank
                      .at = {.step = first.state.step, .phase = first.state.phase},
                      .reason = late_text(stragglers, ranks, true)},
           .table = table_text(stragglers, ranks),
-          .launcher_ends_job = stragglers.lateness == Lateness::gone};
+          .launcher_ends_job = stragglers.lateness == Lateness::gone,
+          .is_of_minority = sees_minority(ranks)};
 }
 
 }  // namespace
@@ -83,7 +84,9 @@ std::optional<JobEnd> RankWatcher::tick(const StallCheck::Timing& timing) {
   if (!is_host_leader) return std::nullopt;
   if (auto gone = find_gone(now)) return gone;
   if (view_.own_host() == 0) warn_of_never_contacted(now);
-  return checks_job(now, lost_seconds) ? act_on(finding, ranks) : std::nullopt;
+  const bool checks = checks_job(now, lost_seconds);
+  checks_for_lost_hosts_ = checks && view_.own_host() >= kCheckingHosts;
+  return checks ? act_on(finding, ranks) : std::nullopt;
 }
 
 bool RankWatcher::checks_job(std::int64_t now_ns, double lost_seconds) const {
@@ -126,7 +129,9 @@ void RankWatcher::report(std::int64_t now_ns) {
   states_sent_ns_ = now_ns;
   if (!heartbeats_) return;
   const std::vector<RankState>& states = shared_.read(now_ns);
-  for (std::size_t host = 0; host < std::min(kCheckingHosts, roster_.hosts.size()); ++host) {
+  // Hosts that are left without the usual ones show each other who is left.
+  const std::size_t hosts = checks_for_lost_hosts_ ? roster_.hosts.size() : kCheckingHosts;
+  for (std::size_t host = 0; host < std::min(hosts, roster_.hosts.size()); ++host) {
     if (host == view_.own_host()) continue;
     const auto& ranks = roster_.hosts[host].ranks;
     for (std::size_t i = 0; i < std::min(kCheckersPerHost, ranks.size()); ++i) {

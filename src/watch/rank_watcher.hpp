@@ -20,6 +20,7 @@ struct JobEnd {
   StallReport report{};
   std::string table{};
   bool launcher_ends_job = false;  // a process died: launchers notice that and set the exit status
+  bool is_of_minority = false;     // the report is not to be recorded: sees_minority()
 };
 
 class RankWatcher {
@@ -68,6 +69,7 @@ class RankWatcher {
   JobView view_;
   StallCheck check_;
   std::int64_t states_sent_ns_ = 0;
+  bool checks_for_lost_hosts_ = false;  // this host checks the job since those that usually do are lost
   bool warned_of_never_contacted_ = false;
 };
 

@@ -199,7 +199,7 @@ void StallWatch::handle_signals(std::int64_t now) {
     if (gone && watcher_->claim_end(now)) {
       write_stderr_line(fmt::format("{}: rank {} on {}: {}\n{}", program_name(), world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
-      run_job_end_callback(gone->report);
+      if (!gone->is_of_minority) run_job_end_callback(gone->report);
     }
   }
   raise_default(signal);
@@ -224,7 +224,7 @@ void StallWatch::end_job(const JobEnd& end) {
                                             static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
                                 end.report.reason, how, end.table));
-  run_job_end_callback(end.report);
+  if (!end.is_of_minority) run_job_end_callback(end.report);
   if (end.launcher_ends_job) wait_for_launcher(kLauncherSeconds);
   watcher_->end_host(now_ns() + in_ns(RankWatcher::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {

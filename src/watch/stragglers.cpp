@@ -73,6 +73,14 @@ bool waits(const RankState& state) {
   return (!in_step || state.phase == Phase::waiting) && state.begun != state.done;
 }
 
+bool sees_minority(std::span<const RankView> ranks) {
+  const auto has = [](Contact contact) { return [contact](const RankView& rank) { return rank.contact == contact; }; };
+  if (std::ranges::none_of(ranks, has(Contact::lost))) return false;
+  const auto seen = std::ranges::count_if(ranks, has(Contact::good));
+  const auto all = std::ssize(ranks);
+  return 2 * seen < all || (2 * seen == all && ranks.front().contact != Contact::good);
+}
+
 Stragglers find_stragglers(std::span<const RankView> ranks) {
   Stragglers stragglers = find(ranks);
   for (const std::size_t rank : ranks_with(ranks, [](const RankView& each) { return waits(each.state); })) {

@@ -35,6 +35,10 @@ bool waits(const RankState& state);
 // Here and below, `ranks` are all ranks of the job, in order.
 Stragglers find_stragglers(std::span<const RankView> ranks);
 
+// Whether contact with other hosts was lost, and those that are left are a minority of the ranks, or the half without
+// rank 0: after a network cut, the other side's finding stands.
+bool sees_minority(std::span<const RankView> ranks);
+
 // "rank 2 on n1 is late: in forward of step 17 for 15.0 s, computing; 3 ranks wait for it". `stuck`: ".. is stuck: ..".
 std::string late_text(const Stragglers& stragglers, std::span<const RankView> ranks, bool stuck);
 // Names the ranks that were late and have recovered.

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -39,6 +41,34 @@ TEST(BenchAllreduce, ChecksEveryAlgorithmAtEverySizeAndReportsTheChoice) {
   }
   EXPECT_TRUE(json.at("choices").back().at("up_to_bytes").is_null());
   EXPECT_EQ(count(bench.out, "ranks on 1 host: "), 2) << bench.out;
+}
+
+TEST(BenchAllreduce, LimitsTheTimeOfASizeAndKeepsTheResultsOfEachSize) {
+  const ScratchFolder folder;
+  const std::string json_path = folder.file("a.json");
+  const ChildResult bench =
+      run_trainer(2, {"bench", "allreduce", "--device", "cpu", "--ranks", "2", "--min-bytes", "4", "--max-bytes", "16",
+                      "--repeats", "1000000000", "--max-seconds", "0.2", "--json", json_path});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json json = Json::parse(read_text(json_path));
+  EXPECT_EQ(json.at("results").size(), 2U * 7U);
+  for (const Json& point : json.at("results")) {
+    EXPECT_GE(point.at("rounds"), 1);
+    EXPECT_LT(point.at("rounds"), 1000000000);
+  }
+  EXPECT_EQ(json.at("busy").size(), 1U);
+}
+
+TEST(BenchAllreduce, WritesItsResultsAfterEachSize) {
+  const ScratchFolder folder;
+  const std::string json_path = folder.file("a.json");
+  test::ChildProcess bench(test::trainer_words(2, {"bench", "allreduce", "--device", "cpu", "--ranks", "2", "--repeats",
+                                                   "1000000000", "--max-seconds", "2", "--json", json_path}),
+                           folder.file("log"));
+  while (!std::filesystem::exists(json_path) && !bench.wait(0.05)) continue;
+  EXPECT_EQ(bench.wait(0), std::nullopt);
+  const Json json = Json::parse(read_text(json_path));
+  EXPECT_EQ(json.at("results").size() % 7, 0U) << json;
 }
 
 TEST(BenchAllreduce, RefusesSoloOnMultipleRanksWithOneMessage) {

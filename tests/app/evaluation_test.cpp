@@ -10,7 +10,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
+#include <map>
+#include <sstream>
 #include <string>
 
 namespace tutti::test {
@@ -19,6 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::tutti::testing::Bytes;
 using ::tutti::testing::gradient;
+using ::tutti::testing::Picture;
 using ::tutti::testing::png_of;
 using ::tutti::testing::TemporaryFolder;
 
@@ -141,9 +146,67 @@ TEST_F(GivenData, OfADataFileAreShownByTheNamesOfTheFilesThatItWasMadeFrom) {
   ASSERT_GT(mistakes.size(), 0u);
   for (const auto& mistake : mistakes) {
     EXPECT_THAT(mistake.at("image"), ::testing::StartsWith(mistake.at("label").get<std::string>() + "/")) << mistake;
+    std::string source = mistake.at("image");
+    std::ranges::replace(source, '/', '_');
+    EXPECT_THAT(mistake.at("picture"),
+                ::testing::EndsWith("-" + source + "-as-" + mistake.at("predicted").get<std::string>() + ".png"));
+    EXPECT_TRUE(std::filesystem::exists(path("wrong/") + mistake.at("picture").get<std::string>()));
   }
+  // Pictures of an earlier evaluation are replaced; other files stay.
+  folder_.write("wrong/12.png", png_of(gradient(1, 8, 8, 0)));
+  const Words again{"eval", "--checkpoint", path("run"), "--on", "test", "--mistakes", path("wrong")};
+  ASSERT_EQ(run_trainer(again).status, 0);
+  const auto listed = nlohmann::json::parse(read_text(path("wrong/mistakes.json")));
+  std::size_t pictures = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path("wrong"))) {
+    pictures += entry.path().extension() == ".png" ? 1 : 0;
+  }
+  EXPECT_EQ(pictures, listed.size() + 1);
+  folder_.write("wrong/mistakes.json", Bytes{'{', '}'});
+  EXPECT_EQ(run_trainer(again).status, 64);
   const ChildResult rows = run_trainer({"predict", "--checkpoint", path("run"), "--csv", "-"});
   EXPECT_EQ(count(rows.out, ".png,"), 5) << rows.out;
+}
+
+// A disc of the class's color on a frame of another, which a second crop would cut off.
+Bytes framed(int side, int color) {
+  Picture picture{1, side, side + side / 4, {}};
+  for (int y = 0; y < picture.height; ++y) {
+    for (int x = 0; x < picture.width; ++x) {
+      const int from_edge = std::min({y, side - 1 - y, x - side / 8, side - 1 + side / 8 - x});
+      picture.pixels.push_back(static_cast<std::uint8_t>(from_edge * 10 < side ? 250 : color));
+    }
+  }
+  return png_of(picture);
+}
+
+TEST_F(GivenData, OfAConvertedFileAreSeenAsPredictSeesTheFilesThatItWasMadeFrom) {
+  for (int i = 0; i < 24; ++i) {
+    folder_.write(fmt::format("photos/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i),
+                  framed(64 + 3 * i, i % 2 == 0 ? 20 + i : 90 - i));
+  }
+  ASSERT_EQ(run_trainer({"data", "convert", path("photos"), path("photos.h5"), "--image-size", "48"}).status, 0);
+  for (const std::string size : {"48", "32"}) {
+    const std::string run = path("run" + size);
+    const ChildResult trained = run_trainer({"--data", path("photos.h5"), "--image-size", size, "--model", "linear",
+                                             "--batch-size", "8", "--epochs", "2", "--lr", "0.02", "--out", run});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    std::map<std::string, double> cats;  // by file
+    for (const Words& source : {Words{"--on", "train"}, Words{path("photos")}}) {
+      const std::string rows = path("rows.json");
+      ASSERT_EQ(run_trainer(with({"predict", "--checkpoint", run, "--probabilities", "--json", rows}, source)).status,
+                0);
+      std::istringstream lines(read_text(rows));
+      for (std::string line; std::getline(lines, line);) {
+        const auto row = nlohmann::json::parse(line);
+        const std::string file = std::filesystem::path(row.at("image").get<std::string>()).filename();
+        const double cat = row.at("probabilities").at("cat");
+        const auto [before, is_first] = cats.emplace(file, cat);
+        EXPECT_NEAR(before->second, cat, 0.02) << size << " " << file << (is_first ? "" : " differs");
+      }
+    }
+    EXPECT_EQ(cats.size(), 24u);
+  }
 }
 
 TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues) {

@@ -19,6 +19,15 @@ StepTimes step_of(double compute, double waiting) {
           .update = 0.03};
 }
 
+TEST(BusyWarning, IsForRanksThatWaitForACore) {
+  EXPECT_EQ(busy_warning({{.name = "n1", .cores = 0.1, .present = 4, .ranks = 4}}), "");
+  EXPECT_EQ(busy_warning({{.name = "n1", .cores = 2, .present = 4, .ranks = 2}}), "");
+  EXPECT_EQ(busy_warning({{.name = "n1", .cores = 0, .present = 8, .ranks = 8},
+                          {.name = "n2", .cores = 2.25, .present = 8, .ranks = 7}}),
+            "host n2 is busy: 7 ranks share its 8 cores with other processes that use 2.2 cores, so the times include "
+            "waits for a core: measure on idle hosts, with at most one rank per core");
+}
+
 TEST(StepAccount, SeparatesTheWaitForLateRanksFromTheExchange) {
   World& world = test_world();
   const double late = 0.1 * world.rank();

@@ -84,6 +84,30 @@ TEST_F(OutputFiles, MayBePipesWithReadersButNoOtherPipesAndNoFolders) {
   }
 }
 
+TEST_F(OutputFiles, NeverReplaceACheckpointOrWhatBelongsToARun) {
+  const std::string checkpoint = run_ + "/checkpoints/step-00000006";
+  const std::string data = folder_.file("data.h5");
+  ASSERT_EQ(run_trainer(words_of("data convert synthetic:96x1x6x6:4 " + data)).status, 0);
+  const std::string predict = "predict --checkpoint " + run_ + " ";
+  for (const auto& [command, file] : {std::pair<std::string, std::string>(predict + "--json ", checkpoint + ".json"),
+                                      {predict + "--csv ", checkpoint + ".h5"},
+                                      {"eval --checkpoint " + run_ + " --json ", run_ + "/config.toml"},
+                                      {"inspect " + run_ + " --json ", data},
+                                      {"inspect " + run_ + " --seal ", checkpoint + ".h5"},
+                                      {"check --data synthetic:96x1x6x6:4 --json ", run_ + "/metrics.jsonl"},
+                                      {"--data synthetic:96x1x6x6:4 --model mlp --trace ", checkpoint + ".json"},
+                                      {"--data synthetic:96x1x6x6:4 --model mlp --sample-log ", data}}) {
+    const std::string before = read_text(file);
+    const ChildResult result = run_trainer(words_of(command + file));
+    EXPECT_EQ(result.status, 64) << command << result.err;
+    EXPECT_THAT(result.err, HasSubstr("this would replace")) << command;
+    EXPECT_EQ(read_text(file), before) << command;
+  }
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(run_trainer(words_of(predict + "--json " + folder_.file("rows.json"))).status, 0);
+  }
+}
+
 TEST_F(OutputFiles, ThatAreStdoutFollowThePrintedText) {
   const std::string out = folder_.file("out");
   const ChildResult result =

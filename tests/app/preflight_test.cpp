@@ -289,6 +289,17 @@ TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
   EXPECT_THAT(check_classes(info).all(), IsEmpty());
 }
 
+TEST(Preflight, WarnsOfImagesOfADataFileThatAreEnlargedOrCroppedOnceMore) {
+  DatasetInfo info{.name = "photos", .image = {3, 96, 96}, .has_short_side = true};
+  EXPECT_THAT(check_image_size(info, {3, 64, 64}).all(), IsEmpty());
+  EXPECT_EQ(only(check_image_size(info, {3, 224, 224})),
+            "warning: --image-size 224 enlarges the images of photos, which are 96 x 96: convert the pictures again "
+            "with --image-size 224 or more, or train at 96");
+  info.has_short_side = false;
+  EXPECT_THAT(check_image_size(info, {3, 96, 96}).all(), IsEmpty());
+  EXPECT_THAT(only(check_image_size(info, {3, 64, 64})), HasSubstr("crops them once more"));
+}
+
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   const std::int64_t mib = 1 << 20;
   AvailableMemory memory{.host = "n1", .of_host = {"host", 2000 * mib, 4, 1000 * mib}};

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "support/mpi_world.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 namespace tutti {
@@ -24,6 +27,24 @@ TEST(CudaLoader, LooksNextToLibtutti) {
   const fs::path path = cuda_library_path();
   EXPECT_EQ(path.filename(), "libtutti_cuda.so");
   EXPECT_TRUE(fs::exists(path.parent_path() / "libtutti.so")) << path;
+}
+
+bool has_mapped(const std::string& library) {
+  std::ifstream maps("/proc/self/maps");
+  const std::string text{std::istreambuf_iterator<char>(maps), {}};
+  return text.find(library) != std::string::npos;
+}
+
+// CUDA's libraries need more address space than some limits allow.
+TEST(CudaLoader, OpensNothingOnAMachineWithoutASignOfAGpu) {
+  const ScratchFolder empty;
+  const GpuFacts facts = gpu_facts(Device::automatic, Machine(empty.path()));
+  const bool has_driver = has_mapped("libcuda.so");
+  EXPECT_EQ(has_mapped("/libtutti_cuda.so"), has_driver && fs::exists(cuda_library_path()));
+  if (!has_driver) {
+    EXPECT_FALSE(facts.inventory.unavailable_reason.empty());
+    EXPECT_FALSE(facts.inventory.failed);
+  }
 }
 
 TEST(CudaLoader, NamesTheMissingLibraryTheReasonAndTheRemedy) {

@@ -118,6 +118,7 @@ TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedR
                           "up to N"),
             std::string::npos)
       << many.err;
+  EXPECT_FALSE(std::filesystem::exists(broken.file("exit.json")));
   const ChildResult last = run_trainer(4, with(resumed, {"0", "--part-map", "1,1,1,1"}));
   ASSERT_EQ(last.status, 0) << last.err;
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));

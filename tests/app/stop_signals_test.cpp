@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
@@ -84,6 +85,25 @@ TEST(StopSignalsDeathTest, LeaveItsStatusToAProcessThatIsEnding) {
         std::exit(75);
       },
       testing::ExitedWithCode(75), "");
+}
+
+TEST(StopSignalsDeathTest, EndAStartThatDoesNotEnd) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals({}, 0.2);
+        send_to_process(SIGTERM);
+        while (true) ::pause();
+      },
+      testing::ExitedWithCode(75), "SIGTERM arrived 0 s ago, and the start has not ended");
+}
+
+TEST(StopSignals, LeaveARunAloneThatPollsThem) {
+  const StopSignals signals({}, 0.1);
+  signals.begin_polling();
+  send_to_process(SIGTERM);
+  EXPECT_EQ(wait_for_first(signals), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_EQ(signals.first(), SIGTERM);
 }
 
 TEST(StopSignals, LeaveAnIgnoredSigintIgnored) {

@@ -2,6 +2,7 @@
 #include "tutti/base/error.hpp"
 
 #include "backend/network.hpp"
+#include "support/lone_child.hpp"
 
 #include <gtest/gtest.h>
 
@@ -43,6 +44,15 @@ TEST(CpuBackend, DescribesTheProcessorAndTheLibrary) {
 
 TEST(CpuBackend, RefusesAComputeThreadWithoutThreads) {
   EXPECT_THROW(make_cpu_backend()->enter_compute_thread(0), Error);
+}
+
+TEST(CpuBackend, RefusesMoreThreadsThanTheLimitsOfTheProcessAllow) {
+  const auto backend = make_cpu_backend();
+  EXPECT_EQ(outcome_in_child([&] {
+              backend->enter_compute_thread(1000);
+              return true;
+            }),
+            refused);
 }
 
 TEST(CpuBackend, ConvertsActivationsOfEveryLayoutThereAndBack) {

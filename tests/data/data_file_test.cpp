@@ -134,6 +134,11 @@ TEST_F(DataFile, FitsImagesToOneSize) {
   folder_.write("in/a/1.png", png_of({1, 14, 28, testing::Bytes(14 * 28, 77)}));
   folder_.write("in/a/2.png", png_of(gradient(1, 7, 7)));
   folder_.write("in/b/3.png", png_of({1, 3, 2, testing::Bytes(6, 200)}));
+  // Columns 0 to 27; the whole short side and the center 14 columns are kept.
+  testing::Picture wide{1, 14, 28, {}};
+  for (int i = 0; i < 14 * 28; ++i)
+    wide.pixels.push_back(static_cast<std::uint8_t>(i % 28 == 6 || i % 28 == 19 ? 99 : 1));
+  folder_.write("in/b/4.png", png_of(wide));
   const OwnedData folder = open_named(folder_.text() + "/in");
   write_data_file(folder.pair, path(), {.image_size = 7});
   const OwnedData data = open(0);
@@ -142,6 +147,11 @@ TEST_F(DataFile, FitsImagesToOneSize) {
   EXPECT_EQ(std::ranges::count(pixels, 77), 49);
   EXPECT_EQ(std::ranges::count(pixels, 200), 49);
   EXPECT_TRUE(std::ranges::equal(std::span(pixels).subspan(49, 49), gradient(1, 7, 7).pixels));
+  EXPECT_EQ(std::ranges::count(std::span(pixels).subspan(147, 49), 1), 35) << "of 7 columns, only those at the edges";
+  EXPECT_EQ(data.pair.train->info().has_short_side, true);
+  EXPECT_EQ(folder.pair.train->info().has_short_side, std::nullopt);
+  EXPECT_TRUE(make_recipe({.normalize = "none"}, *data.pair.train).keeps_short_side);
+  EXPECT_FALSE(make_recipe({.normalize = "none", .image_size = 6}, *data.pair.train).keeps_short_side);
 }
 
 TEST_F(DataFile, IsReadPieceByPieceInAnyOrder) {

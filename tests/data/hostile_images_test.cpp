@@ -9,6 +9,7 @@
 #include "data/mutator.hpp"
 #include "data/written_images.hpp"
 #include "support/allocation_watch.hpp"
+#include "support/lone_child.hpp"
 
 #include <gtest/gtest.h>
 
@@ -96,6 +97,58 @@ TEST(HostileImages, OfPngAreRefusedOrDecoded) {
        png_of(gradient(2, 8, 8), {PNG_COLOR_TYPE_GRAY_ALPHA}),
        png_of({1, 4, 8, Bytes(64, 3)}, {PNG_COLOR_TYPE_GRAY, 16})},
       8 * 1032, /*fixes_checksums=*/true);
+}
+
+Bytes chunk_of(const std::string& type, const Bytes& data) {
+  Bytes chunk;
+  testing::append_word(chunk, static_cast<std::uint32_t>(data.size()));
+  chunk.insert(chunk.end(), type.begin(), type.end());
+  chunk.insert(chunk.end(), data.begin(), data.end());
+  testing::append_word(chunk, 0);  // set by fix_checksums
+  return chunk;
+}
+
+Bytes compressed_zeros(std::size_t count) {
+  const Bytes zeros(count);
+  uLongf length = compressBound(static_cast<uLong>(count));
+  Bytes packed(length);
+  compress(packed.data(), &length, zeros.data(), static_cast<uLong>(count));
+  packed.resize(length);
+  return packed;
+}
+
+// Texts and profiles that a few kilobytes each inflate to megabytes, before and after the pixels.
+TEST(HostileImages, OfPngWithManyCompressedTextsTakeNoMemoryForThem) {
+  constexpr std::ptrdiff_t kAfterHeader = 33;
+  constexpr std::ptrdiff_t kEndBytes = 12;
+  const Bytes right = png_of(gradient(3, 12, 10));
+  const Bytes text = compressed_zeros(7 << 20);
+  Bytes png = right;
+  for (const auto& [type, front] : {std::pair("zTXt", Bytes{'a', 0, 0}), std::pair("iTXt", Bytes{'a', 0, 1, 0, 0, 0}),
+                                    std::pair("iCCP", Bytes{'a', 0, 0})}) {
+    Bytes data = front;
+    data.insert(data.end(), text.begin(), text.end());
+    const Bytes chunk = chunk_of(type, data);
+    for (int i = 0; i < 30; ++i) {
+      png.insert(png.begin() + kAfterHeader, chunk.begin(), chunk.end());
+      png.insert(png.end() - kEndBytes, chunk.begin(), chunk.end());
+    }
+  }
+  fix_checksums(png);
+  const auto peak_kilobytes = [] {
+    rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+  };
+  Bytes expected;
+  decode_image({right, "right.png"}, 3, expected);
+  EXPECT_EQ(outcome_in_child([&] {
+              Bytes pixels;
+              const long before = peak_kilobytes();
+              decode_image({png, "a.png"}, 3, pixels);
+              return pixels == expected && peak_kilobytes() < before + (16 << 10);
+            }),
+            read_right);
 }
 
 TEST(HostileTables, AreRefusedOrRead) {

@@ -78,7 +78,8 @@ class SlowRecipe {
   }
   reference::Plane fitted(const reference::Plane& image) const {
     if (image.height == side_ && image.width == side_) return image;
-    const auto large = short_side_resized(image, std::llround(static_cast<double>(side_) * 8 / 7));
+    const double short_side = static_cast<double>(side_) * (recipe_.keeps_short_side ? 1.0 : 8.0 / 7);
+    const auto large = short_side_resized(image, std::llround(short_side));
     return reference::cut(large, {(large.height - side_) / 2, (large.width - side_) / 2}, side_, side_);
   }
   reference::Plane cropped(const reference::Plane& image) {
@@ -125,10 +126,11 @@ TEST(Augmentation, MatchesTheStepsAppliedOneByOneInDouble) {
   };
   for (const Crop augment : kCrops) {
     for (const auto& [shape, side] : cases) {
-      const ImageRecipe recipe = recipe_of(augment, shape[0], side);
+      ImageRecipe recipe = recipe_of(augment, shape[0], side);
       const auto pixels = noise(shape.elements());
       for (std::int64_t sample = 0; sample < 6; ++sample) {
         const SampleKey key{.sample = sample, .epoch = sample % 2};
+        recipe.keeps_short_side = sample % 3 == 0;
         const auto values = written(recipe, {pixels.data(), shape}, key);
         for (std::int64_t channel = 0; channel < shape[0]; ++channel) {
           reference::Plane plane(shape[1], shape[2]);
@@ -302,7 +304,8 @@ TEST(Augmentation, NeedsNoMoreTapsThanTheWidestPlan) {
     for (std::int64_t item = 0; item < 400; ++item) {
       RandomSequence random(11, {.item = static_cast<std::uint32_t>(item)});
       const auto draw = [&](std::uint32_t most) { return static_cast<std::int64_t>(1 + random.below(most)); };
-      const ImageRecipe recipe = recipe_of(augment, 1, draw(24));
+      ImageRecipe recipe = recipe_of(augment, 1, draw(24));
+      recipe.keeps_short_side = item % 3 == 0;
       const bool fits = random.below(4) == 0;
       const Shape image = fits ? recipe.image : Shape{1, draw(90), draw(90)};
       const ImagePlan widest = widest_plan(recipe, image);

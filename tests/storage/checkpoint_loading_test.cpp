@@ -123,7 +123,7 @@ TEST_F(HandmadeCheckpoint, LoadsAsTheFormatDefines) {
                                                   .learning_rate = 0.25,
                                                   .seed = -1,
                                                   .parts = 4,
-                                                  .epoch_sums = {5, 6, 7, 0},
+                                                  .epoch_sums = LossSums{5, 6, 7, 0},
                                                   .epoch_seconds = 1.5,
                                                   .best = {9, 5, 8}}));
   EXPECT_EQ(loaded.state.data_digest, 255u);

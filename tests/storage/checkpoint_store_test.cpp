@@ -120,6 +120,7 @@ TEST_F(CheckpointFolder, SavesAveragesWhichCanTakeThePlaceOfTheWeights) {
 TEST_F(CheckpointFolder, KeepsLargeLossesAndRedoneSteps) {
   TrainState state = sample_state();
   state.progress.epoch_sums.large_losses = {1, 20, 300, 4000};
+  state.progress.epoch_sums.weight = 80.5;
   state.progress.redone_steps = 2;
   store_.save(state);
   expect_equal_bits(store_.newest(*world_, log_).value().state, state);

@@ -162,6 +162,17 @@ TEST_F(FolderLocks, AreIdentifiedByTheirTextUntilTheyAreReplaced) {
   std::filesystem::remove_all(moved);
 }
 
+TEST_F(FolderLocks, AreLostToPipesAndLinksInTheirPlaceWithoutWaiting) {
+  const FolderLock lock(folder_.path(), 0, Log());
+  const OwnedFolder owned(folder_.path(), lock.text());
+  std::filesystem::rename(folder_.file("lock"), folder_.file("other"));
+  ASSERT_EQ(::mkfifo(folder_.file("lock").c_str(), 0600), 0);
+  EXPECT_THAT(owned.loss_reason(), HasSubstr("is no longer this run's file"));
+  std::filesystem::remove(folder_.file("lock"));
+  std::filesystem::create_symlink("other", folder_.file("lock"));
+  EXPECT_THAT(owned.loss_reason(), HasSubstr("is no longer this run's file"));
+}
+
 TEST_F(FolderLocks, AreQueriedWithoutBeingChanged) {
   EXPECT_NO_THROW(refuse_locked(folder_.path()));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("lock")));

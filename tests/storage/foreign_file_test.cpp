@@ -33,6 +33,10 @@ class ForeignFile : public testing::Test {
     if (data != nullptr) check(H5Dwrite(dataset.get(), native, H5S_ALL, H5S_ALL, H5P_DEFAULT, data));
   }
 
+  void make_group(const std::string& name) {
+    check(H5Gclose(check(H5Gcreate2(file_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT))));
+  }
+
   static SpaceHandle space(const std::vector<hsize_t>& extents) {
     return SpaceHandle(check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr)));
   }
@@ -105,13 +109,84 @@ TEST_F(ForeignFile, IsRefusedWhereAnArrayHasTooManyDimensionsOrNone) {
   EXPECT_EQ(thrown_by([&] { file.shape("/null"); }).source(), ErrorSource::input);
 }
 
-TEST_F(ForeignFile, IsRefusedWhereGroupsFormACircleOrLinksDangle) {
-  check(H5Gclose(check(H5Gcreate2(file_.get(), "/circle", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT))));
+TEST_F(ForeignFile, IsRefusedWhereGroupsHaveSecondNames) {
+  make_group("/circle");
   check(H5Lcreate_hard(file_.get(), "/circle", file_.get(), "/circle/again", H5P_DEFAULT, H5P_DEFAULT));
-  check(H5Lcreate_soft("/nowhere", file_.get(), "/dangling", H5P_DEFAULT, H5P_DEFAULT));
+  for (int level = 0; level < 12; ++level) {
+    const std::string group = fmt::format("/levels{}", level);
+    make_group(group);
+    if (level == 0) continue;
+    for (int link = 0; link < 8; ++link) {
+      const std::string name = fmt::format("{}/{}", group, link);
+      const std::string target = fmt::format("/levels{}", level - 1);
+      check(H5Lcreate_hard(file_.get(), target.c_str(), file_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+    }
+  }
   const ArrayFile file = close_and_read();
-  EXPECT_THAT(thrown_by([&] { file.names("/circle"); }).what(), HasSubstr("nested deeper than"));
-  EXPECT_EQ(thrown_by([&] { file.shape("/dangling"); }).source(), ErrorSource::input);
+  EXPECT_THAT(thrown_by([&] { file.names("/circle"); }).what(), HasSubstr("'/circle/again/again' has a second name"));
+  EXPECT_THAT(thrown_by([&] { file.names("/levels11"); }).what(), HasSubstr("has a second name"));
+}
+
+TEST_F(ForeignFile, IsRefusedWhereLinksLeadToOtherNamesOrFiles) {
+  const float value = 7;
+  add("/array", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, space({1}), &value);
+  make_group("/group");
+  check(H5Lcreate_soft("/nowhere", file_.get(), "/dangling", H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Lcreate_soft("/array", file_.get(), "/group/soft", H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Lcreate_external("foreign.h5", "/array", file_.get(), "/external", H5P_DEFAULT, H5P_DEFAULT));
+  const ArrayFile file = close_and_read();
+  std::vector<float> read(1);
+  for (const std::string name : {"/dangling", "/group/soft", "/external"}) {
+    const auto refuses = [&](const auto& action) {
+      const Error error = thrown_by(action);
+      EXPECT_EQ(error.source(), ErrorSource::input);
+      EXPECT_THAT(error.what(), HasSubstr("is a link to another name or file")) << name;
+    };
+    refuses([&] { file.shape(name); });
+    refuses([&] { file.contains(name); });
+    refuses([&] { file.read_text(name); });
+    refuses([&] { file.read(name, {1}, std::span<float>(read)); });
+    refuses([&] { file.names(name.starts_with("/group") ? "/group" : "/"); });
+  }
+}
+
+TEST_F(ForeignFile, IsRefusedWhereValuesAreInAnotherFile) {
+  const PropertiesHandle external(check(H5Pcreate(H5P_DATASET_CREATE)));
+  check(H5Pset_external(external.get(), "/etc/hostname", 0, 4));
+  add("/external", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, space({1}), nullptr, external.get());
+  const TypeHandle text(check(H5Tcopy(H5T_C_S1)));
+  check(H5Tset_size(text.get(), 4));
+  add("/text", text.get(), text.get(), space({1}), nullptr, external.get());
+  const PropertiesHandle linked(check(H5Pcreate(H5P_DATASET_CREATE)));
+  const SpaceHandle one = space({1});
+  check(H5Pset_virtual(linked.get(), one.get(), "other.h5", "/array", one.get()));
+  add("/virtual", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, one, nullptr, linked.get());
+  const ArrayFile file = close_and_read();
+  std::vector<float> read(1);
+  for (const char* name : {"/external", "/virtual"}) {
+    EXPECT_THAT(thrown_by([&] { file.read(name, {1}, std::span<float>(read)); }).what(),
+                HasSubstr("its values are stored in another file"));
+  }
+  EXPECT_THAT(thrown_by([&] { file.read_text("/text"); }).what(), HasSubstr("its values are stored in another file"));
+}
+
+TEST_F(ForeignFile, IsRefusedWhereItAnnouncesMoreThanItCanContain) {
+  const TypeHandle text(check(H5Tcopy(H5T_C_S1)));
+  check(H5Tset_size(text.get(), (std::size_t{1} << 32) - 1));
+  const PropertiesHandle packed(check(H5Pcreate(H5P_DATASET_CREATE)));
+  const hsize_t chunk = hsize_t{1} << 29;
+  check(H5Pset_chunk(packed.get(), 1, &chunk));
+  check(H5Pset_deflate(packed.get(), 1));
+  add("/text", text.get(), text.get(), space({1}), nullptr);
+  add("/array", H5T_STD_I32LE, H5T_NATIVE_INT32, space({1'000'000}), nullptr);
+  const hsize_t ten = 10;
+  const hsize_t unlimited = H5S_UNLIMITED;
+  const SpaceHandle growing(check(H5Screate_simple(1, &ten, &unlimited)));
+  add("/labels", H5T_STD_I32LE, H5T_NATIVE_INT32, growing, nullptr, packed.get());
+  const ArrayFile file = close_and_read();
+  EXPECT_THAT(thrown_by([&] { file.read_text("/text"); }).what(), HasSubstr("do not fit into a file of"));
+  EXPECT_THAT(thrown_by([&] { file.shape("/array"); }).what(), HasSubstr("do not fit into a file of"));
+  EXPECT_THAT(thrown_by([&] { file.shape("/labels"); }).what(), HasSubstr("are larger than the array of 40"));
 }
 
 }  // namespace

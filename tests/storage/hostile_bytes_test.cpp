@@ -152,6 +152,27 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
   checkpoint.report("of any size and depth", "tiny");
 }
 
+// Manifest and SHA-256 are made anew for the changed file, so that only its own seal and digests can find the change.
+TEST(FileWithAForgedManifest, IsRefusedOrHarmless) {
+  const ScratchFolder folder;
+  const TrainState state = sample_state();
+  const std::vector<std::byte> right = checkpoint_file_bytes(state);
+  const std::string path = folder.file(checkpoint_file_name(state.progress.step));
+  std::map<int, int> outcomes;
+  for (std::uint32_t number = 0; number < mutants() / 2; ++number) {
+    Draw draw(number, "forged");
+    auto image = right;
+    for (int change = 0; change < 3; ++change) draw.one_of(image) = draw.bytes(1).front();
+    overwrite(path, image);
+    overwrite(manifest_path(path), bytes_of(manifest_text(manifest_of(state, image, sha256_text(image), {}))));
+    ++outcomes[outcome_in_child([&] { return checkpoint_file_bytes(read_checkpoint(path).loaded.state) == right; })];
+  }
+  for (const auto& [outcome, count] : outcomes) {
+    std::printf("forged manifest: %s: %d\n", name_of_outcome(outcome).c_str(), count);
+  }
+  EXPECT_EQ(outcomes[refused] + outcomes[read_right], static_cast<int>(mutants() / 2));
+}
+
 TEST(FileWithoutManifest, ThatIsDamagedIsNeverTriedByAResume) {
   const ScratchFolder folder;
   const auto world = make_solo_world();

@@ -39,7 +39,7 @@ inline TrainState sample_state() {
                        .learning_rate = 0.05,
                        .seed = -7,
                        .parts = 4,
-                       .epoch_sums = {.loss_quanta = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
+                       .epoch_sums = LossSums{.loss_quanta = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
                        .epoch_seconds = 0.1,
                        .best = {.step = 0, .correct = 90, .samples = 100}},
           .parameters = {sample_array("conv1/bias", {2}, -1), sample_array("conv1/weight", {2, 1, 3, 3}, 0.5f),

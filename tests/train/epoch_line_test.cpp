@@ -57,6 +57,20 @@ TEST(GuessingText, IsForAGuessedTestSetAtTheEndOfAShortEpochThatStartedWell) {
   EXPECT_TRUE(text(2.3125, 400, 19).empty()) << "too early";
 }
 
+TEST(GuessingText, SaysThatTheNetworkIsOverfittingIfOnlyTheTrainingImagesAreKnown) {
+  const auto text = [](double train_loss, std::int64_t train_correct, std::int64_t epoch) {
+    EpochReport report{.epoch = epoch, .step = 300, .train = sums(train_loss, train_correct, 100)};
+    report.test = sums(1.9, 12, 24);
+    return not_learning_warning(report, 4, {.base = 0.1});
+  };
+  EXPECT_EQ(text(0.31, 90, 20),
+            "after 300 steps the training accuracy is 0.9000, the test accuracy 0.5000, and the test loss, 1.9000, no "
+            "better than guessing (1.3863): the network is overfitting; use more images, --augment, or --init-from the "
+            "weights of another run");
+  EXPECT_TRUE(text(0.31, 90, 2).empty()) << "the running statistics of batch norms may not have converged";
+  EXPECT_TRUE(text(1.1, 55, 20).empty()) << "it learns slowly";
+}
+
 TEST(ProgressBar, ShowsStepsAndTimes) {
   const StepProgress progress{.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 40};
   EXPECT_EQ(progress_text(progress, sums(0.5871, 1, 64), 0.4),

@@ -227,9 +227,15 @@ TEST(Optimizer, RefusesFactorsThatMatchNothingAndOtherTexts) {
   EXPECT_EQ(parse_lr_factors("*/shift=64, stem@3=0.5e-2 "),
             (std::vector<ParameterFactor>{{"*/shift", 0, 64}, {"stem", 3, 0.005}}));
   EXPECT_TRUE(parse_decay_factors("").empty());
-  for (const char* wrong : {"a", "a=", "=1", "a=-1", "a@x=1", "a=1,,b=2", "a=1e99", "a=1 0"}) {
+  for (const char* wrong :
+       {"a",     "a=",      "=1",          "a=-1", "a@x=1", "a=1,,b=2", "a=1e99", "a=1 0", "a@=1",  "@1=1",
+        "a=1=2", "a@1@2=1", "a@1000000=1", "a=1.", "a=.",   "a=1.2.3",  "a=1e",   "a=e1",  "a=1e-", "a=+1"}) {
     EXPECT_THROW(parse_lr_factors(wrong), Error) << wrong;
   }
+  EXPECT_EQ(parse_lr_factors("a@0=.5,b=7e2"), (std::vector<ParameterFactor>{{"a", 0, 0.5}, {"b", 0, 700}}));
+  const std::string endless(1'000'000, 'a');
+  EXPECT_THROW(parse_decay_factors(endless), Error);
+  EXPECT_EQ(parse_lr_factors(endless + "=2").at(0).pattern, endless);
   Device device(make_cpu_backend());
   const auto communicator = make_solo_communicator();
   const ParameterLayout layout = odd_layout();

@@ -318,6 +318,34 @@ TEST(Trainer, DividesGradientsByTheWeightsOfTheLabelsOfTheWholeBatch) {
   }
 }
 
+// Weights of 0 give every class the same probability, so that each weighted mean is ln 3.
+TEST(Trainer, ReportsMeanLossesThatAreWeightedByClassWhicheverSamplesWereSeen) {
+  TrainerOptions options = small();
+  options.class_weights = {0.25, 2, 1};
+  options.learning_rate.base = 0;
+  options.epochs = 1;
+  options.log_every_steps = 1;
+  options.checkpoint_every_steps = 3;
+  for (const Shuffle shuffle : {Shuffle::global, Shuffle::balanced}) {
+    options.shuffle = shuffle;
+    options.last_batch = LastBatch::discard;
+    TrainingRun run(options);
+    TrainState zeros = run.trainer.snapshot();
+    for (NamedArray& array : zeros.parameters) std::ranges::fill(array.values, 0.0f);
+    run.trainer.initialize_from(zeros);
+    Recorder seen;
+    run.trainer.run(seen);
+    for (const IntervalReport& each : seen.intervals) EXPECT_NEAR(each.train.mean_loss(), std::log(3), 1e-5);
+    EXPECT_NEAR(seen.epochs.at(0).train.mean_loss(), std::log(3), 1e-5);
+    TrainingRun rest(options);
+    rest.trainer.restore(seen.checkpoints.at(0));
+    Recorder after;
+    rest.trainer.run(after);
+    EXPECT_EQ(after.epochs.at(0).train, seen.epochs.at(0).train);
+    EXPECT_NE(after.epochs.at(0).train.weight, static_cast<double>(after.epochs.at(0).train.samples));
+  }
+}
+
 // With any number of parts, the first layer's mean is that of the whole batch.
 TEST(Trainer, HasTheRunningStatisticsOfTheWholeBatchAlsoWithEmptyParts) {
   const auto mean_after_a_step = [](int parts) {

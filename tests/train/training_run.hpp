@@ -86,7 +86,7 @@ class TrainingRun {
 };
 
 // The sums of the steps since the epoch began, over all ranks. Collective.
-inline LossSums epoch_sums(Trainer& trainer) { return trainer.snapshot(std::nullopt).progress.epoch_sums; }
+inline TrainSums epoch_sums(Trainer& trainer) { return trainer.snapshot(std::nullopt).progress.epoch_sums; }
 
 class Recorder : public RunObserver {
  public:

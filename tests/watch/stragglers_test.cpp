@@ -72,6 +72,22 @@ TEST(Stragglers, AreThoseOfASilentHost) {
       << text;
 }
 
+TEST(Minority, IsTheSideOfANetworkCutWithFewerRanksOrWithoutRankZero) {
+  const auto sees_few = [](const std::vector<std::size_t>& lost, const std::vector<std::size_t>& never = {}) {
+    auto ranks = waiting_ranks(4);
+    for (const std::size_t rank : lost) ranks[rank].contact = Contact::lost;
+    for (const std::size_t rank : never) ranks[rank].contact = Contact::never;
+    return sees_minority(ranks);
+  };
+  EXPECT_FALSE(sees_few({}));
+  EXPECT_FALSE(sees_few({3}));
+  EXPECT_TRUE(sees_few({0, 1, 2}));
+  EXPECT_FALSE(sees_few({2, 3})) << "the half with rank 0";
+  EXPECT_TRUE(sees_few({0, 1}));
+  EXPECT_FALSE(sees_few({}, {1, 2, 3})) << "the network passes no datagrams at all";
+  EXPECT_TRUE(sees_few({0, 1}, {2})) << "hosts that nothing was heard from do not count";
+}
+
 TEST(Stragglers, AreTheUnheardWhenAllThatAreHeardWait) {
   auto ranks = waiting_ranks(2);
   ranks[1].contact = Contact::never;

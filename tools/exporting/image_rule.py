@@ -13,6 +13,7 @@ def text_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> str:
     channels, height, width = image
     statistics = checkpoint.statistics(channels)
     mean, deviation = (values.tolist() for values in statistics) if statistics else ([0.0] * channels, [1.0] * channels)
+    trained_on = checkpoint.trained_on()
     is_open = not (isinstance(height, int) and isinstance(width, int))
     rule = {
         "format": FORMAT, "model": checkpoint.model.name, "step": checkpoint.step,
@@ -22,7 +23,8 @@ def text_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> str:
         "decoding": "16 bits become round(value / 257); alpha is dropped; JPEG is turned as EXIF says",
         "resize": None if is_open else {
             "when": "the image is not of this height and width already",
-            "short_side": (height * 8 + 3) // 7,  # 8/7 of the network's, rounded
+            # 8/7 of the network's, rounded; or all of it, if the run has seen whole short sides
+            "short_side": height if trained_on.get("keeps_short_side") else (height * 8 + 3) // 7,
             "long_side": "floor(long * short_side / short)",
             "filter": "triangle, as wide as the shrinking (Pillow's BILINEAR, torchvision's antialias=True)",
             "rounding": "resized pixels are not rounded to bytes",
@@ -30,5 +32,5 @@ def text_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> str:
         "values": "(pixel / 255 - mean) / deviation", "mean": mean, "deviation": deviation,
         "normalize_in_graph": normalizes,  # then the network's input is pixel / 255
         "output": "logits; softmax makes probabilities of them", "classes": checkpoint.classes(),
-        "class_names": checkpoint.trained_on().get("class_names", [])}
+        "class_names": trained_on.get("class_names", [])}
     return json.dumps(rule, ensure_ascii=False, indent=2)

@@ -16,6 +16,7 @@ struct TrainedOn {
   Shape image;  // the network's input, C, H, W
   int classes = 0;
   std::vector<std::string> class_names;  // empty if the data had no class names
+  bool keeps_short_side = false;         // ImageRecipe::keeps_short_side
 };
 
 // Why the data's labels do not match the network's classes; empty if they do, or if the data are unlabelled. Compares

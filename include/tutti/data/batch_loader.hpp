@@ -50,6 +50,7 @@ struct StepBatches {
   std::int64_t global_samples = 0;  // of all parts of all ranks
   std::vector<Batch> batches;       // one per part of this rank, in order
   std::optional<double> weight{};   // the sum of the class weights of all labels, if there are class weights
+  double own_weight = 0;            // that of this rank's parts
 
   // LossPass::gradient_scale. If all weights are 0, so are the gradients.
   float gradient_scale() const {

@@ -11,8 +11,8 @@
 namespace tutti {
 
 struct DataFileOptions {
-  // Images are fitted to image_size x image_size as by a recipe without augmentation; 0: they must all have the same
-  // size, or a usage error is thrown.
+  // The short side of the images is resized to image_size, and the center of the long side is kept; 0: the images must
+  // all have the same size, or a usage error is thrown.
   std::int64_t image_size = 0;
   int threads = 1;  // read, decode and fit images; the file's bytes do not depend on their number
   // Called in the calling thread with the number of samples written since the last call.

@@ -47,6 +47,9 @@ struct DatasetInfo {
   bool labelled = true;                       // false: all labels are 0 and meaningless
   std::vector<SkippedImage> skipped{};        // ascending
   std::optional<FileContents> contents{};     // of image files, before samples were held out
+  // Of a data file: whether its images have the whole short side of the pictures that they were made from. Earlier
+  // versions of data convert cropped it.
+  std::optional<bool> has_short_side{};
 
   bool sizes_differ() const { return image[1] == 0; }
   // The sample as an array index. Throws an internal error if there is no such sample.

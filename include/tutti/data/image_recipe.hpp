@@ -8,6 +8,7 @@
 #include "tutti/data/dataset.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,8 +22,8 @@ namespace tutti {
 //   pad-crop-flip  padded with 1/8 of the size in zeros, a random square of the size
 //   resized-crop   a random crop of 0.08 to 1.0 of the area, 3:4 to 4:3, resized to the size
 //   shift          fitted to the size, moved by up to `shift` pixels along each axis, edges reflected
-// Fitting: an image of the right size is not changed; of any other, the short side is resized to 8/7 of the size and
-// the center is cropped.
+// Fitting: an image of the right size is not changed; of any other, the short side is resized to 8/7 of the size, or to
+// the size itself (keeps_short_side), and the center is cropped.
 enum class Crop { none, crop_flip, pad_crop_flip, resized_crop, shift };
 constexpr std::array<std::string_view, 5> enum_names(Crop) {
   return {"none", "crop-flip", "pad-crop-flip", "resized-crop", "shift"};
@@ -57,6 +58,7 @@ struct ImageRecipe {
   Shape image;                   // the network's input, C, N, N; a scalar: the data's C, H, W
   ChannelStatistics statistics;  // (pixel / 255 - mean) / deviation; empty: pixel / 255
   std::uint64_t seed = 0;
+  bool keeps_short_side = false;  // fitting crops the long side only
 };
 
 // A recipe for training with this image size (0: the data's). `normalize` is none, auto (the data set's own statistics)
@@ -66,6 +68,9 @@ struct RecipeRequest {
   std::string normalize;
   std::int64_t image_size = 0;
   std::uint64_t seed = 0;
+  // Empty: if the data are a data file whose images have the network's size and the whole short side, other images,
+  // such as those that predict gets, are fitted in the same way.
+  std::optional<bool> keeps_short_side{};
 };
 // Throws usage errors: images that differ in size or are not square although squares are required, a shift as large as
 // the images, unknown statistics, a standard deviation of 0.

@@ -28,5 +28,7 @@ std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector
 
 // Throws an input error that names the file and the fault unless its seal is valid, or an io error.
 void check_seal(const std::string& path);
+// The same for the contents of a file, which is also valid if it ends with HDF5's bytes: early versions added no seal.
+void check_seal_if_present(std::span<const std::byte> contents, const std::string& path);
 
 }  // namespace tutti

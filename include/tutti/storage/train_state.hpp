@@ -27,6 +27,19 @@ struct BestTest {
   friend bool operator==(const BestTest&, const BestTest&) = default;
 };
 
+// Sums over training samples. With class weights, their mean loss is the weighted one, to which the gradients belong.
+struct TrainSums : LossSums {
+  double weight = 0;  // the sum of the class weights of the samples' labels; 0 without class weights
+
+  TrainSums() = default;
+  TrainSums(const LossSums& sums, double weight_of_labels = 0) : LossSums(sums), weight(weight_of_labels) {}
+  double mean_loss() const { return weight > 0 ? loss() / weight : LossSums::mean_loss(); }
+  friend bool operator==(const TrainSums&, const TrainSums&) = default;
+  friend TrainSums operator-(const TrainSums& one, const TrainSums& other) {
+    return {static_cast<const LossSums&>(one) - static_cast<const LossSums&>(other), one.weight - other.weight};
+  }
+};
+
 // The position of a run, after its last completed step.
 struct TrainProgress {
   std::int64_t epoch = 0;             // completed epochs
@@ -39,7 +52,7 @@ struct TrainProgress {
   double learning_rate = 0;           // of the last completed step
   std::int64_t seed = 0;
   std::int64_t parts = 1;         // of every batch
-  LossSums epoch_sums;            // of the completed steps of the current epoch
+  TrainSums epoch_sums;           // of the completed steps of the current epoch
   std::int64_t redone_steps = 0;  // of the current epoch, those that were repeated on a coarser grid
   double epoch_seconds = 0;       // training time of the completed steps of the current epoch
   BestTest best;

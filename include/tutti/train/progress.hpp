@@ -16,9 +16,9 @@ namespace tutti {
 //   epoch 1/10, loss 0.5871, train acc 0.7912, test acc 0.8434, time 3.2 sec, 18750 images/s, lr 0.1
 std::string epoch_line(const EpochReport& report);
 
-// A warning for a network that predicts the same class for every image, as one with dead units does. Empty while it
-// learns. The training loss counts after a hundred steps, since a healthy run looks the same before; the test set
-// counts after twenty.
+// A warning for a network that predicts the same class for every image, as one with dead units does, or that knows the
+// training images only. Empty while it learns. The training loss counts after a hundred steps, since a healthy run
+// looks the same before; the test set counts after twenty.
 std::string not_learning_warning(const EpochReport& report, int classes, const LrPlan& rate);
 
 class ProgressBar {
@@ -34,11 +34,11 @@ class ProgressBar {
   std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
   Stopwatch since_loss_;
-  LossSums loss_;
+  TrainSums loss_;
 };
 
 // The bar's text: "epoch 2/5 [######..............] 142/313, loss 0.5871, 4 sec left". No loss without samples.
-std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step);
+std::string progress_text(const StepProgress& progress, const TrainSums& loss, double seconds_per_step);
 
 // Decides when a line is due, and makes it. Times are seconds since the first step began.
 class ProgressLines {
@@ -50,7 +50,7 @@ class ProgressLines {
   // Whether the next step might end later than kMaxSeconds after the last line.
   bool is_due(double now) const;
   // The line for the steps since the last one: "epoch 2/10, step 1420/3130, loss 0.5871, 18750 images/s, 12 min left".
-  std::string text(double now, const LossSums& loss);
+  std::string text(double now, const TrainSums& loss);
 
  private:
   StepProgress progress_;

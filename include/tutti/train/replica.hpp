@@ -74,14 +74,15 @@ struct StepRequest {
 };
 
 struct StepResult {
+  double weight = 0;                                // the sum of the class weights of all labels; 0: there are none
+  double own_weight = 0;                            // that of this rank's parts
   std::optional<std::uint64_t> gradients_digest{};  // if it was requested and the step was not skipped
   std::optional<SkippedReport> skipped{};
   std::optional<WrongPartReport> wrong_part{};  // the state is then lost
   std::int64_t repetitions = 0;                 // on a coarser grid (exact)
 };
 
-// After the exchange: the gradients are valid, or the step must be repeated on a coarser grid, or it is skipped, or an
-// audit found a wrong part.
+// After the exchange: the step is valid, or repeated on a coarser grid, or skipped, or an audit found a wrong part.
 enum class StepOutcome { valid, repeat, skipped, wrong };
 
 class Replica {
@@ -139,11 +140,10 @@ class Replica {
   // Of each bucket: its end in the block of gradients, ascending, and whether any of its slices has a gradient.
   const std::vector<std::int64_t>& bucket_ends() const;
   const std::vector<bool>& exchanged_buckets() const;
-  double owned_fraction() const;     // the fraction of the block that this rank updates
-  std::size_t memory_bytes() const;  // of the device: activations, weights, gradients and optimizer state
-  // The part of it for gradients and their accumulator, and the part for the optimizer's state.
-  std::size_t exchange_bytes() const;
-  std::size_t optimizer_bytes() const;
+  double owned_fraction() const;        // of the block, updated by this rank
+  std::size_t memory_bytes() const;     // of the device: activations, weights, gradients and optimizer state
+  std::size_t exchange_bytes() const;   // of these, for gradients and their accumulator
+  std::size_t optimizer_bytes() const;  // and for the optimizer's state
 
   const RankContext& context() const { return *context_; }
   BatchLoader& loader() { return loader_; }

@@ -20,7 +20,7 @@ struct EpochReport {
   std::int64_t epoch = 0;   // counted from 1
   std::int64_t epochs = 0;  // planned
   std::int64_t step = 0;    // steps done in the run
-  LossSums train{};
+  TrainSums train{};
   std::optional<LossSums> test{};
   double seconds = 0;        // of training alone
   double test_seconds = 0;   // of the evaluation, the last thing before this report
@@ -42,7 +42,7 @@ struct EpochEnd {
 // The steps since the last such report.
 struct IntervalReport {
   std::int64_t step = 0;
-  LossSums train{};
+  TrainSums train{};
   double learning_rate = 0;
 };
 
@@ -65,7 +65,7 @@ struct StepProgress {
   std::int64_t samples = 0;  // of this step, over all parts
   // The loss of this rank's parts over the steps since the last call, within this epoch. It waits for the device, so it
   // should be called only once in a while, never at every step. Not a collective.
-  std::function<LossSums()> rank_loss{};
+  std::function<TrainSums()> rank_loss{};
 };
 
 // The samples of one global batch, part by part.

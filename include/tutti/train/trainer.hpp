@@ -93,9 +93,9 @@ class Trainer {
   // Verifies the replicas first.
   void save(RunObserver& observer);
   void report_step(RunObserver& observer);
-  LossSums rank_loss();
+  TrainSums rank_loss();
   // The sums of the epoch over all ranks. Collective.
-  LossSums epoch_sums();
+  TrainSums epoch_sums();
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
   void refuse_not_finite(const TrainState& state);
@@ -120,8 +120,9 @@ class Trainer {
   std::vector<SplitBatchSampler> report_samplers_;  // one per part; empty unless samples are reported
   TrainProgress progress_;
   std::int64_t audits_ = 0;               // of this epoch, in this launch
-  LossSums logged_;                       // the epoch's sums when the last interval was reported
-  LossSums sums_at_last_rank_loss_;       // this rank's sums when rank_loss() was last called
+  TrainSums logged_;                      // the epoch's sums when the last interval was reported
+  TrainSums sums_at_last_rank_loss_;      // this rank's sums when rank_loss() was last called
+  double rank_weight_ = 0;                // TrainSums::weight of this rank's sums
   StepResult done_;                       // of the last step
   std::optional<std::int64_t> verified_;  // the step after which the state was last equal on all ranks
 };

@@ -160,8 +160,8 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
         contenders.push_back({std::string(name_of(algorithm)), std::move(communicator), meaning});
       }
     }
-    contenders.push_back({"mpi", make_mpi_library_communicator(world), "MPI_Iallreduce"});
-    contenders.push_back({"blocking", make_mpi_library_communicator(world, true), "MPI_Allreduce"});
+    contenders.push_back({"mpi", make_mpi_library_communicator(world), "the MPI library's MPI_Iallreduce"});
+    contenders.push_back({"blocking", make_mpi_library_communicator(world, true), "the MPI library's MPI_Allreduce"});
   }
   const bool is_nccl = processor.is_gpu() && invocation.run.comm != Comm::mpi;
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});
@@ -172,6 +172,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
 struct Message {
   std::int64_t elements = 0;
   std::int64_t rounds = 0;
+  double max_seconds = 0;
   int hosts = 1;  // of the ranks
 };
 
@@ -188,7 +189,7 @@ void measure(World& world, Backend& backend, const std::vector<Contender>& conte
     trials.push_back({.bytes = bytes, .once = [&own] { own.once(); }, .align = [&own] { own.align(); }});
   }
   wrong = max_over_ranks(world, wrong);
-  const auto seconds = time_in_rounds(world, trials, message.rounds);
+  const auto seconds = time_in_rounds(world, trials, message.rounds, message.max_seconds);
   const int ranks = world.size();
   for (std::size_t i = 0; world.rank() == 0 && i < trials.size(); ++i) {
     const std::string& algorithm = contenders[i].algorithm;
@@ -207,6 +208,7 @@ void measure(World& world, Backend& backend, const std::vector<Contender>& conte
                        {"seconds_median", time.median},
                        {"seconds_low_quartile", time.low},
                        {"seconds_high_quartile", time.high},
+                       {"rounds", seconds[i].size()},
                        {"gigabytes_per_second", rate},
                        {"bus_gigabytes_per_second", bus_rate},
                        {"wrong", wrong_elements}});
@@ -235,11 +237,19 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
     if (world.rank() == 0) fmt::print("  by {:<9} {}\n", contender.algorithm, contender.meaning);
   }
   add_choices(own, json["choices"]);
+  const OtherLoad load(world);
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
     measure(world, *processor.backend, contenders,
-            {.elements = std::max<std::int64_t>(1, bytes / 4), .rounds = bench.repeats, .hosts = hosts},
+            {.elements = std::max<std::int64_t>(1, bytes / 4),
+             .rounds = bench.repeats,
+             .max_seconds = bench.max_seconds,
+             .hosts = hosts},
             json["results"]);
+    write_json(world, invocation.json, json);  // each size, since a later one may not end
   }
+  const std::string warning = busy_warning(load.hosts());
+  if (!warning.empty() && world.rank() == 0) Log(0, world.host(), false).warn(warning);
+  json["busy"].push_back(warning.empty() ? Json() : Json(warning));
 }
 
 }  // namespace

@@ -10,11 +10,38 @@
 #include "run_reports.hpp"
 #include "streams_and_signals.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
 #include <set>
 #include <utility>
 
 namespace tutti {
+namespace {
+
+// The seconds that the cores of this host have not been idle, since its start.
+double busy_seconds_of_host() {
+  std::ifstream file("/proc/stat");
+  std::string cpu;
+  double user = 0, nice = 0, system = 0;
+  file >> cpu >> user >> nice >> system;
+  return file ? (user + nice + system) / static_cast<double>(::sysconf(_SC_CLK_TCK)) : 0;
+}
+
+double seconds_of_process() {
+  timespec used{};
+  return ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0
+             ? static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec)
+             : 0;
+}
+
+double cores_of_host() { return static_cast<double>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))); }
+
+}  // namespace
 
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work) {
   const auto working = world.split(works ? 0 : -1);
@@ -72,22 +99,67 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
   return max_over_ranks(world, std::move(seconds));
 }
 
-std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials,
-                                                std::int64_t rounds) {
-  constexpr std::int64_t kWarmUps = 3;
+std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds,
+                                                double max_seconds) {
+  constexpr double kSecondsOfALoop = 2e-3;
+  constexpr std::int64_t kMaxCalls = 1000;
+  const Stopwatch whole;
+  // The first calls bring the ranks into step: a rank that gave up its core may start late.
+  const auto seconds_per_call = [](const SumTrial& trial, std::int64_t calls) {
+    trial.align();
+    for (int first = 0; first < 2; ++first) trial.once();
+    const Stopwatch watch;
+    for (std::int64_t done = 0; done < calls; ++done) trial.once();
+    return watch.seconds() / static_cast<double>(calls);
+  };
+  std::vector<double> estimates;
+  for (const SumTrial& trial : trials) estimates.push_back(seconds_per_call(trial, 1));
+  estimates = max_over_ranks(world, estimates);
   std::vector<std::vector<double>> seconds(trials.size());
-  for (std::int64_t round = -kWarmUps; round < rounds; ++round) {
+  for (std::int64_t round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < trials.size(); ++i) {
-      // Short all-reduces are timed together, so that the time to synchronize the ranks does not matter.
-      const std::int64_t at_once = std::clamp<std::int64_t>((1 << 18) / trials[i].bytes, 1, 20);
-      trials[i].align();
-      const Stopwatch watch;
-      for (std::int64_t done = 0; done < at_once; ++done) trials[i].once();
-      if (round >= 0) seconds[i].push_back(watch.seconds() / static_cast<double>(at_once));
+      const double calls = kSecondsOfALoop / std::max(estimates[i], 1e-9);
+      seconds[i].push_back(seconds_per_call(trials[i], std::clamp<std::int64_t>(std::llround(calls), 1, kMaxCalls)));
+      // A first estimate may contain a rank's wait for its core.
+      estimates[i] = max_over_ranks(world, {std::min(estimates[i], seconds[i].back())}).front();
     }
+    if (max_over_ranks(world, {whole.seconds()}).front() > max_seconds) break;
   }
   for (auto& of_trial : seconds) of_trial = max_over_ranks(world, std::move(of_trial));
   return seconds;
+}
+
+OtherLoad::OtherLoad(World& world) : world_(world), busy_(busy_seconds_of_host()), own_(seconds_of_process()) {}
+
+std::vector<OtherLoad::Host> OtherLoad::hosts() const {
+  const double seconds = since_.seconds();
+  const auto all =
+      all_gather_doubles(world_, {busy_seconds_of_host() - busy_, seconds_of_process() - own_, cores_of_host()});
+  const auto names = all_gather_text(world_, world_.host());
+  std::vector<Host> hosts;
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    auto host = std::ranges::find(hosts, names[rank], &Host::name);
+    if (host == hosts.end()) {
+      host =
+          hosts.insert(host, {.name = names[rank], .cores = all[rank][0], .present = static_cast<int>(all[rank][2])});
+    }
+    host->cores -= all[rank][1];
+    ++host->ranks;
+  }
+  for (Host& host : hosts) host.cores = seconds > 0 ? std::max(0.0, host.cores / seconds) : 0;
+  return hosts;
+}
+
+std::string busy_warning(const std::vector<OtherLoad::Host>& hosts) {
+  constexpr double kTolerance = 0.3;  // cores
+  for (const OtherLoad::Host& host : hosts) {
+    if (host.ranks + host.cores <= host.present + kTolerance) continue;
+    return fmt::format(
+        "host {} is busy: {} share its {} with other processes that use {:.1f} cores, so the times include "
+        "waits for a core: measure on idle hosts, with at most one rank per core",
+        host.name, plural(host.ranks, "rank"), plural(host.present, "core"), host.cores);
+  }
+  return {};
 }
 
 PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankStatus* rank_status)

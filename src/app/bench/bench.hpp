@@ -44,9 +44,34 @@ struct SumTrial {
   // Synchronizes the ranks, to within the time of a short all-reduce. Collective.
   std::function<void()> align;
 };
-// Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a few warm-up rounds. Each round
-// runs all trials, so that a machine that slows down affects all of them. Collective.
-std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds);
+// Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a warm-up: the mean of many
+// calls between two readings of the clock, as osu_allreduce and nccl-tests measure. Each round runs all trials, so
+// that a machine that slows down affects all of them. There are fewer rounds, but at least one, if `max_seconds` have
+// passed. Collective.
+std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds,
+                                                double max_seconds);
+
+// The processor time that others than these ranks use on their hosts. Collective.
+class OtherLoad {
+ public:
+  // Begins to measure.
+  explicit OtherLoad(World& world);
+  struct Host {
+    std::string name;
+    double cores = 0;  // in use by other processes, on average since the beginning
+    int present = 1;   // cores
+    int ranks = 0;
+  };
+  std::vector<Host> hosts() const;
+
+ private:
+  World& world_;
+  Stopwatch since_;
+  double busy_ = 0;  // seconds of this host's cores, of all processes
+  double own_ = 0;   // seconds of this process
+};
+// A warning, if the figures of a host are those of a machine on which ranks wait for a core; otherwise empty.
+std::string busy_warning(const std::vector<OtherLoad::Host>& hosts);
 
 // A training that is ready for its first step.
 struct PreparedTraining {

@@ -20,6 +20,24 @@ constexpr std::int64_t kTooFewSamples = 4;
 
 }  // namespace
 
+Findings check_image_size(const DatasetInfo& train, const Shape& input) {
+  Findings findings;
+  if (!train.has_short_side || train.image == input) return findings;
+  const std::int64_t stored = std::min(train.image[1], train.image[2]);
+  if (input[1] > stored) {
+    findings.warn(
+        "--image-size {} enlarges the images of {}, which are {} x {}: convert the pictures again with "
+        "--image-size {} or more, or train at {}",
+        input[1], train.name, train.image[1], train.image[2], input[1], stored);
+  } else if (!*train.has_short_side) {
+    findings.warn(
+        "the images of {} may have been cropped when an earlier version converted them, and --image-size {} "
+        "crops them once more, unlike the pictures that predict gets: convert the pictures again",
+        train.name, input[1]);
+  }
+  return findings;
+}
+
 Findings check_classes(const DatasetInfo& train) {
   Findings findings;
   constexpr std::size_t kMaxNamed = 5;
@@ -35,6 +53,12 @@ Findings check_classes(const DatasetInfo& train) {
   findings.warn("{} of {} classes {} no training samples in {}: {}{}; the network cannot learn {}", count,
                 train.class_samples.size(), count == 1 ? "has" : "have", train.name, fmt::join(empty, ", "),
                 count > kMaxNamed ? ", ..." : "", count == 1 ? "it" : "them");
+  return findings;
+}
+
+Findings check_data(const DatasetInfo& train, const Shape& input) {
+  Findings findings = check_image_size(train, input);
+  findings.add(check_classes(train));
   return findings;
 }
 

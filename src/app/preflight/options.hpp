@@ -11,8 +11,12 @@
 
 namespace tutti {
 
+// Warns if the images of a data file are enlarged to the network's input, or cropped once more.
+Findings check_image_size(const DatasetInfo& train, const Shape& input);
 // Warns of classes without training samples.
 Findings check_classes(const DatasetInfo& train);
+// Both of these.
+Findings check_data(const DatasetInfo& train, const Shape& input);
 
 // Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
 // the `planned` steps.

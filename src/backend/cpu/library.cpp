@@ -7,7 +7,11 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
+#include <latch>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace tutti::cpu {
 
@@ -60,10 +64,29 @@ std::string threading_library() {
   }
 }
 
+// libgomp ends the process with status 1 if it cannot start a thread. Starting as many here first gives an error that
+// can be reported.
+void require_startable(int threads) {
+  std::latch all_started(1);
+  std::vector<std::jthread> others;
+  try {
+    for (int i = 1; i < threads; ++i) others.emplace_back([&] { all_started.wait(); });
+  } catch (const std::system_error& error) {
+    all_started.count_down();
+    throw Error(
+        ErrorSource::input,
+        fmt::format("cannot start {} threads, only {}: {}; lower --threads, or raise the limits of memory and of "
+                    "processes (ulimit -v, ulimit -u)",
+                    threads, others.size() + 1, error.code().message()));
+  }
+  all_started.count_down();
+}
+
 void set_thread_environment(int threads) {
   if (threads < 1) {
     throw Error(ErrorSource::usage, fmt::format("a compute thread needs at least 1 thread, not {}", threads));
   }
+  require_startable(threads);
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
   // A library built with -ffast-math may have changed this for the thread that loaded it and for those that it started.

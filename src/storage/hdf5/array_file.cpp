@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <limits>
 #include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +22,10 @@ namespace {
 using namespace hdf5;
 
 constexpr int kMaxGroupDepth = 16;
+// Of a compressed array: labels of up to 8 bytes stand beside images of at least one byte.
+constexpr double kMaxExpansion = 8;
+// Programs choose the chunks of arrays that may grow before they know their size.
+constexpr double kMaxSpareChunkBytes = 4 << 20;
 
 // Runs `action` with HDF5 locked. Rethrows every error as an input error with the prefix `what`.
 template <class Action>
@@ -70,6 +75,11 @@ FileHandle open_in_memory(std::span<const std::byte> contents, const std::string
 
 bool is_a(const ObjectHandle& object, H5I_type_t type) { return H5Iget_type(object.get()) == type; }
 
+// Other links could lead to any file that the reader may open.
+void require_hard(const H5L_info_t& link, const std::string& name) {
+  if (link.type != H5L_TYPE_HARD) throw fault(fmt::format("'{}' is a link to another name or file", name));
+}
+
 // The object of that name, or an empty handle. Follows the path link by link, since H5Lexists fails if a group in the
 // path is missing.
 ObjectHandle find(hid_t file, std::string_view name) {
@@ -79,32 +89,61 @@ ObjectHandle find(hid_t file, std::string_view name) {
     name.remove_prefix(std::min(component.size() + 1, name.size()));
     if (component.empty()) continue;
     if (!is_a(object, H5I_GROUP) || check(H5Lexists(object.get(), component.c_str(), H5P_DEFAULT)) == 0) return {};
+    H5L_info_t link{};
+    check(H5Lget_info(object.get(), component.c_str(), &link, H5P_DEFAULT));
+    require_hard(link, component);
     object = ObjectHandle(check(H5Oopen(object.get(), component.c_str(), H5P_DEFAULT)));
   }
   return object;
 }
 
-std::string link_name(hid_t group, hsize_t index) {
-  const auto name_by_index = [&](char* text, std::size_t bytes) {
-    return check(hid_t{H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, text, bytes, H5P_DEFAULT)});
-  };
-  std::string name(static_cast<std::size_t>(name_by_index(nullptr, 0)), '\0');
-  name_by_index(name.data(), name.size() + 1);
-  return name;
-}
+struct Link {
+  std::string name;
+  H5L_info_t info{};
 
-// The depth is limited because links can form a cycle.
-void collect(hid_t group, const std::string& prefix, int depth, std::vector<std::string>& names) {
-  if (depth > kMaxGroupDepth) throw fault(fmt::format("groups are nested deeper than {}", kMaxGroupDepth));
-  H5G_info_t info{};
-  check(H5Gget_info(group, &info));
-  for (hsize_t index = 0; index < info.nlinks; ++index) {
-    const std::string name = link_name(group, index);
-    const ObjectHandle object(check(H5Oopen(group, name.c_str(), H5P_DEFAULT)));
-    if (is_a(object, H5I_DATASET)) names.push_back(prefix + name);
-    if (is_a(object, H5I_GROUP)) collect(object.get(), prefix + name + "/", depth + 1, names);
+  // The address of the object in its file, which other versions of HDF5 call a token.
+  std::string target() const { return {reinterpret_cast<const char*>(&info.u), sizeof info.u}; }
+};
+
+// A callback from C code, which must not throw.
+herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* links) noexcept {
+  try {
+    static_cast<std::vector<Link>*>(links)->push_back({name, *info});
+    return 0;
+  } catch (...) {
+    return -1;
   }
 }
+
+// Collects the names of datasets, in any depth. Each group is visited once: links that form a cycle have no end, and
+// links that meet again and again would take exponential time.
+class NameCollector {
+ public:
+  void collect(hid_t group, const std::string& prefix, int depth = 0) {
+    if (depth > kMaxGroupDepth) throw fault(fmt::format("groups are nested deeper than {}", kMaxGroupDepth));
+    std::vector<Link> links;
+    check(H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_link, &links));
+    for (const Link& link : links) {
+      require_hard(link.info, prefix + link.name);
+      const ObjectHandle object(check(H5Oopen(group, link.name.c_str(), H5P_DEFAULT)));
+      if (is_a(object, H5I_DATASET)) names_.push_back(prefix + link.name);
+      if (!is_a(object, H5I_GROUP)) continue;
+      if (!groups_.insert(link.target()).second) {
+        throw fault(fmt::format("the group '{}' has a second name", prefix + link.name));
+      }
+      collect(object.get(), prefix + link.name + "/", depth + 1);
+    }
+  }
+
+  std::vector<std::string> sorted() && {
+    std::ranges::sort(names_);
+    return std::move(names_);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::set<std::string> groups_;
+};
 
 Shape shape_of(hid_t dataset) {
   const SpaceHandle space(check(H5Dget_space(dataset)));
@@ -124,6 +163,37 @@ Shape shape_of(hid_t dataset) {
     shape.push_back(static_cast<std::int64_t>(extent));
   }
   return Shape(std::span<const std::int64_t>(shape));
+}
+
+// Refuses an array whose values are in another file, or that needs more memory than a file of this size can be worth.
+void require_plausible(hid_t dataset, hsize_t file_bytes) {
+  const PropertiesHandle made(check(H5Dget_create_plist(dataset)));
+  const H5D_layout_t layout = H5Pget_layout(made.get());
+  if (check(H5Pget_external_count(made.get())) != 0 || layout == H5D_VIRTUAL) {
+    throw fault("its values are stored in another file");
+  }
+  const TypeHandle type(check(H5Dget_type(dataset)));
+  const auto element_bytes = static_cast<double>(H5Tget_size(type.get()));
+  const SpaceHandle space(check(H5Dget_space(dataset)));
+  const double array_bytes =
+      element_bytes * static_cast<double>(check(hid_t{H5Sget_simple_extent_npoints(space.get())}));
+  const bool is_compressed = check(H5Pget_nfilters(made.get())) != 0;
+  const double most_bytes = static_cast<double>(file_bytes) * (is_compressed ? kMaxExpansion : 1);
+  if (array_bytes > most_bytes) {
+    throw fault(fmt::format("its {:.0f} bytes do not fit into a file of {}", array_bytes, file_bytes));
+  }
+  if (layout != H5D_CHUNKED || !is_compressed) return;
+  std::array<hsize_t, H5S_MAX_RANK> chunk{};
+  const int rank = check(H5Pget_chunk(made.get(), H5S_MAX_RANK, chunk.data()));
+  double chunk_bytes = element_bytes;
+  for (const hsize_t extent : std::span(chunk).first(static_cast<std::size_t>(rank))) {
+    chunk_bytes *= static_cast<double>(extent);
+  }
+  // HDF5 decompresses whole chunks.
+  if (chunk_bytes > std::max(array_bytes, kMaxSpareChunkBytes)) {
+    throw fault(
+        fmt::format("its chunks of {:.0f} bytes are larger than the array of {:.0f}", chunk_bytes, array_bytes));
+  }
 }
 
 // Reads a variable-length string, which HDF5 allocates.
@@ -180,7 +250,14 @@ struct ArrayFile::File {
     ObjectHandle object = find(handle.get(), name);
     if (!object) throw fault("there is no array of this name");
     if (!is_a(object, H5I_DATASET)) throw fault("it is a group, not an array");
+    require_plausible(object.get(), bytes());
     return object;
+  }
+
+  hsize_t bytes() const {
+    hsize_t bytes = 0;
+    check(H5Fget_filesize(handle.get(), &bytes));
+    return bytes;
   }
 
   // The dataset stays open, since rows are read often. Its chunk cache is off, so that HDF5 reads only the requested
@@ -192,9 +269,6 @@ struct ArrayFile::File {
     require_type(object.get(), element_of(std::uint8_t{}));
     const PropertiesHandle made(check(H5Dget_create_plist(object.get())));
     if (check(H5Pget_nfilters(made.get())) != 0) throw fault("it is compressed, and rows are read uncompressed only");
-    if (check(H5Pget_external_count(made.get())) != 0 || H5Pget_layout(made.get()) == H5D_VIRTUAL) {
-      throw fault("its values are stored in another file");
-    }
     OpenRows opened{.dataset = {}, .shape = shape_of(object.get())};
     if (opened.shape.ndim() == 0) throw fault("it has no rows");
     const PropertiesHandle access(check(H5Pcreate(H5P_DATASET_ACCESS)));
@@ -211,10 +285,8 @@ ArrayFile::ArrayFile(std::span<const std::byte> contents, const std::string& ori
 const std::string& ArrayFile::path() const { return file_->path; }
 
 std::int64_t ArrayFile::bytes() const {
-  hsize_t bytes = 0;
   const auto lock = lock_hdf5();
-  check(H5Fget_filesize(file_->handle.get(), &bytes));
-  return static_cast<std::int64_t>(bytes);
+  return static_cast<std::int64_t>(file_->bytes());
 }
 
 bool ArrayFile::contains(const std::string& name) const {
@@ -226,13 +298,12 @@ bool ArrayFile::contains(const std::string& name) const {
 
 std::vector<std::string> ArrayFile::names(const std::string& group) const {
   return file_->reading(group, [&] {
-    std::vector<std::string> names;
+    NameCollector names;
     const ObjectHandle object = find(file_->handle.get(), group);
-    if (!object) return names;
+    if (!object) return std::move(names).sorted();
     if (!is_a(object, H5I_GROUP)) throw fault("it is not a group");
-    collect(object.get(), group.ends_with('/') ? group : group + "/", 0, names);
-    std::ranges::sort(names);
-    return names;
+    names.collect(object.get(), group.ends_with('/') ? group : group + "/");
+    return std::move(names).sorted();
   });
 }
 
