@@ -35,6 +35,11 @@ class Choices(unittest.TestCase):
             tiles = str(page.page(run, [], set()))
             self.assertEqual(step == 200, "<dt>test accuracy</dt><dd><b>99.00 %</b>" in tiles.replace("\u00a0", " "))
 
+    def test_may_be_of_a_run_without_a_mistake(self):
+        records = [START] + [epoch(number, test=1.0) | {"train_acc": 1.0} for number in (1, 2)]
+        (self.folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+        self.assertIn("100 % test accuracy after 2 epochs", page.page(run_folder.read(self.folder), [], set()))
+
     def test_agree_with_the_classified_images(self):
         run = self.folder / "run"
         subprocess.run([TRAINER, "--data", "synthetic:96x1x6x6:4", "--model", "mlp", "--batch-size", "16", "--epochs",

@@ -186,7 +186,7 @@ def _loss_axis(low: float, high: float) -> charts.Axis:
 
 
 def _share_axis(low: float, high: float) -> charts.Axis:
-    axis = charts.linear_axis(low, high)
+    axis = charts.linear_axis(min(low, high - 0.001), high)  # all may be 1
     axis.high = min(axis.high, max(1.0, high))
     return axis
 
