@@ -2,7 +2,8 @@
 # Functions that the Slurm jobs in this folder share: they start ranks, pass warnings on, save and resume a training.
 # The jobs source it; it runs nothing by itself.
 
-log() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
+# shellcheck source=jobs/launch.bash
+source "${BASH_SOURCE[0]%/*}/launch.bash"
 
 # The jobs of a chain that wait for this one.
 waiting_jobs() {
@@ -53,14 +54,7 @@ choose_launcher() {
   esac
 }
 
-newest_checkpoint() {
-  local manifests=("$out"/checkpoints/step-*.json)
-  echo "${manifests[-1]}"
-}
-
-exit_record_has() { [[ -r $out/exit.json && $(<"$out/exit.json") =~ $1 ]]; } # REGEX
-
-# Runs a training in the folder `out` and sets its `status`, which launchers may hide, and `saved` if it stopped after
+# Runs a training in the folder `out` and sets its `status`, and `saved` if it stopped after
 # saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed after a warning gets status
 # 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure, such as a
 # full disk, keeps its status: it would fail again after each requeue.
@@ -72,41 +66,9 @@ train() { # OPTIONS
   if [[ $warned ]]; then return; fi # before the ranks started
   "${launcher[@]}" "$trainer" "$@" --out "$out" --resume &
   run=$!
-  while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
-  status=0
-  wait "$run" || status=$?
-  if ((status)) && exit_record_has '"status":([0-9]+)'; then
-    status=${BASH_REMATCH[1]}
-    if ((status == 75)); then saved=1; fi
-  fi
+  if [[ ${launcher[0]} == srun ]]; then await_launcher; else await_launcher "${SLURM_JOB_NODELIST-}"; fi
+  if exit_record_has '"status":75\b'; then saved=1; fi
   if ((status)) && [[ $warned && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
-}
-
-# Whether the training has saved a checkpoint since it started, or crashed after its first step.
-has_progressed() {
-  local done=0
-  if [[ $(newest_checkpoint) != "$before" ]]; then return; fi
-  if [[ $(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) =~ \"step\":([0-9]+) ]]; then
-    done=${BASH_REMATCH[1]}
-  fi
-  exit_record_has '"step":([0-9]+)' && ((BASH_REMATCH[1] > done + 1))
-}
-
-# Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before Slurm noticed), a
-# fault of one rank (87: replicas differed, or an audit found a wrong result), or the launcher.
-# Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
-may_retry() {
-  ((status == 70 || status == 86 || status == 87 || status > 128)) || return
-  local how="status $status"
-  if ((status != 87)) && ! has_progressed; then
-    how+=' without progress'
-    if [[ -r $out/crashes && $(tail -n 1 "$out/crashes") == *'without progress' ]]; then
-      log "$how, as before: not requeued; TUTTI_OUT=$folder sbatch ... resumes it"
-      return 1
-    fi
-  fi
-  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: $how" >>"$out/crashes"
-  (($(wc -l <"$out/crashes") <= 3))
 }
 
 # The hosts that an audit found to compute wrong results, with those that the job excludes already; empty: none.
@@ -158,7 +120,7 @@ train_and_requeue() { # OPTIONS
   choose_launcher
   train "$@"
   set_wrong_checkpoints_aside # also after the last crash: somebody may resume the training
-  ((status == 75)) || may_retry || give_up "$status"
+  ((status == 75)) || may_retry "$task on ${SLURM_JOB_NODELIST-}" "TUTTI_OUT=$folder sbatch ..." || give_up "$status"
   local end="status $status"
   if [[ $saved ]]; then end=saved; elif ((status == 75)); then end='stopped before it had saved'; fi
   job=$(scontrol show job "$task") || true

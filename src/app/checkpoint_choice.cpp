@@ -70,6 +70,21 @@ Error no_checkpoints_in(const std::string& folder) {
           fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)};
 }
 
+// State dicts of PyTorch and ONNX files have no seal either, but the remedy is another one.
+void refuse_other_formats(const std::string& path) {
+  const fs::path ending = fs::path(path).extension();
+  const bool is_onnx = ending == ".onnx";
+  if (!is_onnx && ending != ".pt" && ending != ".pth" && ending != ".safetensors") return;
+  const fs::path checkpoint = fs::path(path).replace_extension(".h5");
+  throw Error(
+      ErrorSource::checkpoint,
+      fmt::format("'{}' is {}, not a checkpoint: make one of it with tools/export '{}' {}--to-checkpoint '{}' "
+                  "(installed: tutti-export){}",
+                  path, is_onnx ? "an ONNX file" : "a state dict of PyTorch", path,
+                  is_onnx ? "" : "--names torchvision ", checkpoint.string(),
+                  is_onnx ? "" : "; for weights of a network that a run here has, --like RUN instead of --names"));
+}
+
 }  // namespace
 
 bool is_folder(const std::string& path) {
@@ -138,6 +153,7 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& referenc
   on_rank_0(world, [&] {
     path = checkpoint_path(reference);
     refuse_missing(path);
+    if (!is_folder(path)) refuse_other_formats(path);
   });
   path = broadcast_text(world, path, 0);
   if (world.all_true(world.rank() != 0 || is_folder(path))) {

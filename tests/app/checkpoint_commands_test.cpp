@@ -169,6 +169,21 @@ TEST_F(Checkpoints, AreRequestedWhereAnotherFileOrFolderIsNamed) {
   EXPECT_THAT(compared.err, HasSubstr("other' is not a run: it holds neither metrics.jsonl nor checkpoints"));
 }
 
+TEST_F(Checkpoints, AreMadeByAnExportOfTheFilesOfOtherPrograms) {
+  for (const auto& [name, remedy] : {std::pair("a.pth", "--names torchvision --to-checkpoint '"),
+                                     {"a.safetensors", "--names torchvision --to-checkpoint '"},
+                                     {"a.onnx", "a.onnx' --to-checkpoint '"}}) {
+    std::ofstream(folder_.file(name)) << "not a checkpoint";
+    for (const Words& command : {with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--init-from", folder_.file(name)}),
+                                 Words{"eval", "--checkpoint", folder_.file(name)}}) {
+      const ChildResult refused = run_trainer(command);
+      EXPECT_EQ(refused.status, 66) << refused.err;
+      EXPECT_THAT(refused.err, HasSubstr("tools/export '" + folder_.file(name)));
+      EXPECT_THAT(refused.err, HasSubstr(remedy + folder_.file("a.h5")));
+    }
+  }
+}
+
 TEST_F(Checkpoints, WithoutAManifestAreVerifiedByTheirSeal) {
   const ChildResult seen = run_trainer({"inspect", alone()});
   EXPECT_EQ(seen.status, 0) << seen.err;

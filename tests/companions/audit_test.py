@@ -1,6 +1,7 @@
 """trainer replay and trainer audit: honest runs are confirmed, and broken chains of records are found."""
 
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -55,6 +56,17 @@ def records_of(folder):
     for record in records:
         record.pop("hash", None)
     return records
+
+
+def write_chain(folder, records):
+    """Returns the hash of each record."""
+    hashes, lines = [""], []
+    for record in records:
+        text = json.dumps(record, separators=(",", ":"))
+        hashes.append(hashlib.sha256((hashes[-1] + text).encode()).hexdigest())
+        lines.append(f'{text[:-1]},"hash":"{hashes[-1]}"}}\n')
+    (folder / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    return hashes[1:]
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -213,10 +214,22 @@ class Program(unittest.TestCase):
     def test_refuses_to_extrapolate_what_measurements_contradict(self):
         status, printed = self.forecast(self.measured(1.2))
         self.assertEqual(1, status)
-        self.assertIn("no forecast: forecast and measurement differ by 16.7 % where both exist", printed)
+        self.assertIn("no forecast: forecast and measurement differ by -16.7 % in mode weak with exchange ring on 2 "
+                      "ranks, the most of the comparisons that decide (one whole node and two", printed)
         self.assertNotIn("\nforecast   weak", printed)
         status, printed = self.forecast(self.measured(1.2), "--anyway")
         self.assertEqual((0, 10), (status, printed.count("\nforecast   weak")))
+
+    def test_names_the_row_that_decided_beside_larger_differences_that_do_not(self):
+        measured = self.measured(1.12)
+        more = measured["results"][1] | {"nodes": 4, "ranks": 4, "batch": 128, "step_seconds_median": 3.0}
+        measured["results"].append(more)
+        status, printed = self.forecast(measured)
+        self.assertEqual(1, status)
+        rows = re.findall(r"^compared .* (-?[0-9.]+) % .*$", printed, re.MULTILINE)
+        self.assertGreater(abs(float(rows[2])), abs(float(rows[1])))
+        self.assertIn(f"differ by {rows[1]} % in mode weak with exchange ring on 2 ranks", printed)
+        self.assertEqual(1, printed.count("does not decide\n"))
 
     def test_takes_links_from_bench_allreduce_or_by_hand(self):
         link = forecast.Link(2e-4, 5e8)

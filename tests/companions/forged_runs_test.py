@@ -5,7 +5,6 @@ digests are computed again, so that only a replay finds most of them.
 """
 
 import collections
-import hashlib
 import json
 import math
 import os
@@ -15,23 +14,12 @@ import shutil
 import subprocess
 import unittest
 
-from audit_test import MODEL, SAVING, STEP, STEPS, TRAINER, Audited, records_of, run, train, write_images
+from audit_test import MODEL, SAVING, STEP, STEPS, TRAINER, Audited, records_of, run, train, write_chain, write_images
 
 FORGE = os.environ["TUTTI_FORGE"]
 FORGERIES = int(os.environ["TUTTI_FORGERIES"])
 RESULTS = {"digest": ("gradients", "weights", "optimizer"),
            "epoch": ("digest", "train_loss", "train_acc", "test_loss", "test_acc")}
-
-
-def write_chain(folder, records):
-    """Returns the hash of each record."""
-    hashes, lines = [""], []
-    for record in records:
-        text = json.dumps(record, separators=(",", ":"))
-        hashes.append(hashlib.sha256((hashes[-1] + text).encode()).hexdigest())
-        lines.append(f'{text[:-1]},"hash":"{hashes[-1]}"}}\n')
-    (folder / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
-    return hashes[1:]
 
 
 def checkpoint(folder, step):

@@ -3,6 +3,7 @@
 import pathlib
 import re
 import subprocess
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -59,18 +60,35 @@ class Packaging(unittest.TestCase):
                           "%test", "%help"}, set(sections))
         self.assertEqual([["From: debian:12", "Stage: build"], ["From: debian:12", "Stage: run"]],
                          sections["Bootstrap: docker"])
-        for line in sections["%files"][0]:
-            self.assertTrue((ROOT / line.split()[0]).exists(), line)
+        self.configure_image([line.split() for line in sections["%files"][0]])
         build, _ = sections["%post"]
         self.assertIn("tools/setup", build)
         self.assertIn("cmake --install build/release --prefix /opt/tutti", build)
         self.assertIn("/opt/tutti/bin", " ".join(sections["%environment"][0]))
+
+    def configure_image(self, files):
+        """What the recipe copies suffices to configure, and has all that is installed."""
+        with tempfile.TemporaryDirectory() as scratch:
+            source, build = pathlib.Path(scratch, "src"), pathlib.Path(scratch, "build")
+            for here, there in files:
+                self.assertTrue(there.startswith("/src/"), there)
+                target = pathlib.Path(scratch, there.lstrip("/"))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(ROOT / here)
+            done = subprocess.run(["cmake", "-S", source, "-B", build, "-DTUTTI_TESTS=OFF", "-DTUTTI_CUDA=OFF"],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(0, done.returncode, done.stderr)
+            scripts = [path.read_text(encoding="utf-8") for path in build.rglob("cmake_install.cmake")]
+            installed = {path for text in scripts for path in re.findall(rf'"({re.escape(str(source))}/[^"]+)"', text)}
+            self.assertIn(f"{source}/README.md", installed)
+            self.assertEqual([], [path for path in sorted(installed) if not pathlib.Path(path).exists()])
 
     def test_has_a_modulefile_of_what_is_installed(self):
         text = read("modulefile")
         self.assertTrue(text.startswith("#%Module1.0\n"), text)
         self.assertEqual(text.count("{"), text.count("}"))
         self.assertIn("prepend-path PATH $prefix/bin", text)
+        self.assertIn("prepend-path MANPATH $prefix/share/man\nappend-path MANPATH {}", text)
         self.assertRegex(text, r"foreach folder \{lib lib64\}")
 
     def test_has_a_spack_recipe_of_the_libraries_of_its_environment(self):
@@ -81,6 +99,9 @@ class Packaging(unittest.TestCase):
         for_tests_and_scripts = {"googletest", "python", "pkgconf"}
         wanted = {stands_for.get(name, name) for name, _ in NAMES.values() if name} - for_tests_and_scripts
         self.assertEqual(set(), wanted - depends)
+        self.assertIn('depends_on("python@3.9:", type=("build", "run"))', recipe)  # for manual page and completion
+        self.assertRegex(recipe, r"parents\[6\]\.as_uri\(\)\n    homepage = ")
+        self.assertEqual(ROOT, (FOLDER / "spack_repo/tutti/packages/tutti/package.py").parents[6])
         for requirement in ("cmake@3.23:", "hdf5@1.10.7: ~mpi", "onednn@2.6: cpu_runtime=omp", "toml11@3.7:"):
             self.assertIn(f'"{requirement}"', recipe)
             self.assertIn(f'"{requirement}"', read("spack.yaml"))

@@ -84,7 +84,8 @@ def shortened(command: str, whole: bool) -> str:
             segment = re.sub("(--digest-every|--steps) [0-9]+", r"\1 6", segment) + f" --data {LITTLE_DATA}"
         if "trainer sweep" in segment:
             return re.sub(r" --steps \d+", "", segment) + " --steps 6"
-        return f"{segment} --steps 2" if trains and "resnet" in segment and "--steps" not in segment else segment
+        is_large = trains and re.search("resnet|photos.toml", segment)
+        return f"{segment} --steps 2" if is_large and "--steps" not in segment else segment
 
     return " && ".join(short(segment) for segment in command.split(" && "))
 

@@ -214,6 +214,7 @@ class Jobs(Scripts):
         environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}"} | environment
         result = subprocess.run(["bash", f"jobs/{script}", *words], cwd=self.root, env=environment, capture_output=True,
                                 text=True, check=False, timeout=60)
+        self.errors = result.stderr
         return result.returncode, calls.read_text(encoding="utf-8")
 
     def test_are_valid_and_have_two_lines_to_edit(self):
@@ -227,7 +228,7 @@ class Jobs(Scripts):
                     result = subprocess.run([*check, job], cwd=TOOLS.parent, capture_output=True, text=True,
                                             check=False)
                     self.assertEqual(("", "", 0), (result.stdout, result.stderr, result.returncode))
-                if job.name not in ("slurm.bash", "chain"):
+                if job.name not in ("slurm.bash", "launch.bash", "chain"):
                     self.assertEqual(2, text.count("\n# EDIT: "))
 
 
@@ -236,7 +237,7 @@ class SlurmJob(Jobs):
         """jobs/train.sbatch, where a rank does `srun` and Slurm shows the job as `job`."""
         self.program("srun", srun)
         self.program("scontrol", f'[[ $1 == show ]] || exec echo "$*" >>calls; echo " {job} Restarts=0 Requeue=1 "')
-        self.program("sleep", "exit 0")
+        self.program("sleep", '[[ $1 == 600 ]] || exec /bin/sleep "$1"')
         (self.root / "runs/tutti-7").mkdir(parents=True, exist_ok=True)
         (self.root / "runs/tutti-7/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
         return self.run_job("train.sbatch", **{"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun",
@@ -262,6 +263,25 @@ class SlurmJob(Jobs):
         self.assertEqual((75, "requeue 7\n"),
                          self.train("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
         self.assertEqual((65, ""), self.train("""echo '{"status":65,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+
+    def test_finds_it_behind_a_launcher_that_ended_with_success(self):
+        self.assertEqual((75, "requeue 7\n"),
+                         self.train("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 0"""))
+
+    def test_is_requeued_when_a_signal_killed_a_rank_of_mpich(self):
+        self.assertEqual([(137, "requeue 7\n"), (137, "")], [self.train("exit 9") for _ in range(2)])
+        self.assertIn("signal KILL killed a rank", self.errors)
+
+    def test_kills_a_launcher_that_outlives_its_ranks(self):
+        record = '{"status":86,"rank":1,"reason":"r","phase":"backward","step":9}'
+        self.program("mpirun", f"trap '' TERM; {self.saves} echo '{record}' >runs/tutti-7/exit.json\n"
+                               "/bin/sleep 600 & echo $! >child; wait")
+        ended = self.train("exit 0", TUTTI_LAUNCHER="mpirun", SLURM_NTASKS="2", TUTTI_LAUNCHER_SECONDS="1")
+        self.assertEqual((86, "requeue 7\n"), ended)
+        self.assertIn("the launcher is still there 1 s after the ranks have ended: it is killed; end what is left of "
+                      "it (orted) on n1", self.errors)
+        child = (self.root / "child").read_text(encoding="utf-8").strip()
+        self.assertFalse(pathlib.Path(f"/proc/{child}/exe").exists(), "a child of the launcher lives on")
 
     def test_of_an_array_has_its_own_name_and_folder(self):
         self.assertEqual((75, "requeue 5_2\n"),
@@ -381,9 +401,9 @@ class SlurmJob(Jobs):
 
 
 class PbsJob(Jobs):
-    def train(self, mpirun, qstat="Resource_List.walltime = 01:30:00"):
+    def train(self, mpirun, qstat="Resource_List.walltime = 01:30:00", qsub='echo "qsub $*" >>calls; echo 8.server'):
         self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')
-        self.program("qsub", 'echo "qsub $*" >>calls; echo 8.server')
+        self.program("qsub", qsub)
         self.program("qstat", f"echo '    {qstat}'")
         (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
         return self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
@@ -392,9 +412,26 @@ class PbsJob(Jobs):
     def test_submits_itself_again_when_out_of_time(self):
         self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"), self.train("exit 75"))
 
+    again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"
+
     def test_submits_itself_again_three_times_when_the_replicas_differed(self):
-        again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"
-        self.assertEqual([(87, again)] * 3 + [(87, "mpirun 5280\n")], [self.train("exit 87") for _ in range(4)])
+        self.assertEqual([(87, self.again)] * 3 + [(87, "mpirun 5280\n")], [self.train("exit 87") for _ in range(4)])
+
+    def test_submits_itself_again_after_crashes_that_may_not_come_back(self):
+        record = """echo '{"status":86,"rank":1,"step":9}' >runs/tutti-7/exit.json; """
+        for mpirun, status in ((record + "exit 0", 86), (SlurmJob.saves + "exit 137", 137),
+                               (SlurmJob.saves + "exit 9", 137)):
+            self.assertEqual((status, self.again), self.train(mpirun))
+        self.assertEqual((137, "mpirun 5280\n"), self.train("exit 137"), "the fourth")
+        (self.root / "runs/tutti-7/crashes").unlink()
+        self.assertEqual([(86, self.again), (86, "mpirun 5280\n")], [self.train("exit 86") for _ in range(2)])
+        self.assertIn("not started again; qsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs resumes it", self.errors)
+
+    def test_says_how_to_resume_when_it_cannot_submit_itself(self):
+        for qsub in ("exit 1", "exit 0"):
+            self.assertEqual(75, self.train("exit 75", qsub=qsub)[0])
+            self.assertIn("saved in time, but qsub has failed; to resume: cd ", self.errors)
+            self.assertIn("&& qsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs", self.errors)
 
     def test_saves_and_is_not_resubmitted_when_deleted(self):
         self.assertEqual((75, "mpirun 5280\n"),
@@ -406,6 +443,26 @@ class PbsJob(Jobs):
 
     def test_trains_to_the_end_where_there_is_no_walltime(self):
         self.assertEqual((0, "mpirun --resume\n"), self.train("exit 0", qstat="Job_Name = tutti"))
+
+
+class Hosts(Jobs):
+    def train(self, mpirun, **environment):
+        self.program("mpirun", mpirun)
+        (self.root / "hosts.txt").write_text("# two\nn1 slots=4\nn2:4\n", encoding="utf-8")
+        (self.root / "runs/a").mkdir(parents=True, exist_ok=True)
+        (self.root / "runs/a/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
+        return self.run_job("hosts", "--out", "runs/a", **environment)[0]
+
+    def test_ends_as_the_training_does(self):
+        self.assertEqual(0, self.train("exit 0"))
+        self.assertEqual(65, self.train("exit 65"))
+        self.assertEqual(86, self.train("""echo '{"status":86,"rank":0}' >runs/a/exit.json; exit 1"""))
+
+    def test_kills_a_launcher_that_outlives_its_ranks(self):
+        late = """trap '' TERM; echo '{"status":86,"rank":0}' >runs/a/exit.json; exec /bin/sleep 600"""
+        self.assertEqual(86, self.train(late, TUTTI_LAUNCHER_SECONDS="1"))
+        self.assertIn("hosts: the launcher is still there 1 s after", self.errors)
+        self.assertIn("(orted) on n1 n2", self.errors)
 
 
 if __name__ == "__main__":

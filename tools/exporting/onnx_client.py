@@ -1,18 +1,20 @@
 """Classifies image files by an ONNX file of tools/export and its F.onnx.json, as `trainer predict` does:
 
-  python3 onnx_client.py F.onnx images ..        needs numpy, Pillow and onnxruntime, and nothing of Tutti
+  python3 onnx_client.py F.onnx IMAGE ..        files, or folders with JPEG and PNG files in them
+
+Needs numpy, Pillow and onnxruntime (pip install numpy pillow onnxruntime), and nothing of Tutti.
 """
 
 import json
 import pathlib
 import sys
 
-import numpy as np
-import onnxruntime
-from PIL import Image, ImageOps
+ENDINGS = (".jpg", ".jpeg", ".png")
 
 
 def prepare(path, rule):
+    import numpy as np
+    from PIL import Image, ImageOps
     channels, height, width = rule["image"]
     image = Image.open(path)
     if image.format == "JPEG":
@@ -34,6 +36,8 @@ def prepare(path, rule):
 
 
 def classify(network, paths):
+    import numpy as np
+    import onnxruntime
     rule = json.loads(pathlib.Path(f"{network}.json").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(network, providers=["CPUExecutionProvider"])
     for path in paths:
@@ -43,6 +47,44 @@ def classify(network, paths):
         yield path, (rule["class_names"] or [*map(str, range(len(chances)))])[best], float(chances[best])
 
 
+def pictures_of(words):
+    """The files, and those in the folders, in the order of their names."""
+    for word in words:
+        folder = pathlib.Path(word)
+        if not folder.is_dir():
+            yield word
+            continue
+        found = sorted(str(path) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+        if not found:
+            raise ValueError(f"no JPEG or PNG files in the folder '{word}'")
+        yield from found
+
+
+def main(words):
+    if {"-h", "--help"} & set(words):
+        print(__doc__.strip())
+        return 0
+    if len(words) < 2:
+        print(f"onnx_client.py: give an ONNX file and the images to classify\n\n{__doc__.strip()}", file=sys.stderr)
+        return 64
+    path = words[0]
+    try:
+        for path in (words[0], f"{words[0]}.json"):
+            with open(path, "rb"):
+                pass
+        paths = [*pictures_of(words[1:])]
+        answers = classify(words[0], paths)
+        for path in paths:
+            _, name, chance = next(answers)
+            print(f"{path}: {name} {chance:.6f}")
+    except ImportError as error:
+        print(f"onnx_client.py: {error}: pip install numpy pillow onnxruntime", file=sys.stderr)
+        return 64
+    except (OSError, ValueError, KeyError) as error:
+        print(f"onnx_client.py: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return 65
+    return 0
+
+
 if __name__ == "__main__":
-    for path, name, chance in classify(sys.argv[1], sys.argv[2:]):
-        print(f"{path}: {name} {chance:.6f}")
+    sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,13 @@
 
 import json
 import os
+import struct
 
 from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
+
+MOST_STEPS = 2**53
+# What happens if a field of a record is missing, or is not of its kind.
+ODD_RECORD = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, struct.error)
 
 
 class MetricsFile:
@@ -40,17 +45,24 @@ class MetricsFile:
         return records
 
     def refusal(self) -> Failure:
-        """The error for a record that lacks a field."""
+        """The error for a record that lacks a field, or has one of another kind."""
         return Failure(BAD_INPUT, f"'{self.path}' holds records that are not the trainer's")
 
     def _record(self, line: bytes, modified: float):
         self._line += 1
         try:
             record = json.loads(line)
-            if record["event"] != "run" or "step" in record:
-                record["step"] = int(record["step"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, RecursionError):
+            record = None
+        if not is_record(record):
             self.damaged += 1
             return None
         # Records of earlier versions have no time.
         return {"unix_time": modified, **record, "line": self._line}
+
+
+def is_record(record: object) -> bool:
+    if not isinstance(record, dict) or not isinstance(record.get("event"), str):
+        return False
+    step = record.get("step", 0 if record["event"] == "run" else None)
+    return isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MOST_STEPS

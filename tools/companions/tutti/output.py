@@ -8,9 +8,14 @@ import tempfile
 from tutti.program import CANNOT_SAVE, Failure, describe
 
 
-def write_atomically(path: str, data: bytes) -> None:
-    """Replaces a regular file atomically. Devices, pipes and the targets of links are written directly."""
+def write_atomically(path: str, data: bytes, follows_links: bool = True) -> None:
+    """Replaces a regular file atomically. Devices, pipes and the targets of links are written directly, unless the user
+    has not named the file: links in a run's folder may lead anywhere, and are replaced."""
     try:
+        if not follows_links:
+            path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+            replace(path, data)
+            return
         if path == "-" or is_stdout(path):
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
@@ -20,18 +25,22 @@ def write_atomically(path: str, data: bytes) -> None:
                 file.write(data)
             return
         path = os.path.realpath(path)  # not of a pipe, as /dev/stderr may be one: it has no path
-        with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=".new-", delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fchmod(file.fileno(), 0o666 & ~umask())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        replace(path, data)
     except OSError as error:
         remedy = ": start what reads from it first" if error.errno == errno.ENXIO else ""
         raise Failure(CANNOT_SAVE, f"cannot save '{path}': {describe(error)}{remedy}") from error
+
+
+def replace(path: str, data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=".new-", delete=False) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
 
 
 def is_stdout(path: str) -> bool:

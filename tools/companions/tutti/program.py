@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import sys
+import traceback
 
 if sys.version_info < (3, 9):
     sys.stderr.write("trainer: this command needs Python 3.9 or newer, and python3 is %s\n" % sys.version.split()[0])
@@ -133,10 +134,17 @@ class _Stdout(io.RawIOBase):
         return len(data)
 
 
+class _PrintedText(io.TextIOWrapper):
+    """Text of files, such as names of models, must not control the terminal."""
+
+    def write(self, text):
+        return super().write(printable(text))
+
+
 def run(main):
     """Calls main(words) and ends the process with the status that it returns."""
     stdout = _Stdout()
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(stdout), encoding="utf-8", line_buffering=stdout.isatty())
+    sys.stdout = _PrintedText(io.BufferedWriter(stdout), encoding="utf-8", line_buffering=stdout.isatty())
     try:
         status = _status_of(main)
         sys.stdout.flush()
@@ -157,8 +165,14 @@ def _status_of(main):
         return end.code or DONE
     except Failure as failure:
         return _report(failure)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         return _end_by(signal.SIGINT)
+    except Exception as error:  # Python would end with 1, which is the status of a negative result
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return _report(Failure(INTERNAL, f"internal error: {type(error).__name__}: {error} "
+                                         f"({pathlib.PurePath(where.filename).name}:{where.lineno}); please report it"))
 
 
 def _report(failure):

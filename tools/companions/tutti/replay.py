@@ -7,11 +7,12 @@ import dataclasses
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import time
 
-from tutti import launch, program
+from tutti import launch, program, stored_options
 from tutti.metrics import MetricsFile
 from tutti.program import BAD_INPUT, CANNOT_READ, NO_CHECKPOINT, Failure, describe
 
@@ -20,10 +21,7 @@ STOPPED = 75
 RESULTS = {"digest": ("gradients", "weights", "optimizer", "statistics", "averages"),
            "step": ("train_loss", "train_acc", "lr"),
            "epoch": ("digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr")}
-# Options of a run that do not affect its results and are chosen anew.
-CHOSEN_ANEW = re.compile("^(out|device|share-device|comm|part-map|checkpoint-every|keep-checkpoints|keep-best|"
-                         "time-limit|sample-log|trace|progress|quiet|watch-interface|verify-data|audit-every) = .*\n",
-                         re.MULTILINE)
+MOST_RANKS = 1 << 20
 
 
 class Mismatch(Exception):
@@ -44,6 +42,7 @@ class Claims:
     launches: list[Launch] = dataclasses.field(default_factory=list)
     results: dict[tuple[int, str], dict] = dataclasses.field(default_factory=dict)  # by step and event
     checkpoints: dict[int, dict] = dataclasses.field(default_factory=dict)  # manifests by step
+    discarded: int = 0  # the last step with a result that a later launch discarded and did not compute again
 
     @property
     def points(self) -> list[int]:
@@ -65,24 +64,58 @@ class Claims:
         return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Replayed:
+    held: int  # the last step with a confirmed result; where the replay began if there is none
+    records: int  # that are confirmed
+    has_state: bool  # the checkpoint of the last step is confirmed, too
+
+    def __str__(self):
+        return program.plural(self.records, "record") + (" and its checkpoint" if self.has_state else "") + " confirmed"
+
+
 def read(folder: str) -> Claims:
-    claims = Claims(pathlib.Path(folder).resolve(), MetricsFile(folder).read())
+    file = MetricsFile(folder)
+    claims = Claims(pathlib.Path(folder).resolve(), file.read())
+    last = 0
     for record in claims.records:
         step, event = record.get("step", 0), record["event"]
         if event == "run":
+            check_launch(record, file)
             claims.launches = [one for one in claims.launches if one.begin < step] + [Launch(step, record)]
             claims.results = {key: one for key, one in claims.results.items() if key[0] <= step}
         elif event in RESULTS:
             claims.results[step, event] = record
+            last = max(last, step)
     if not claims.launches:
         raise Failure(BAD_INPUT, f"'{folder}/metrics.jsonl' has no run record")
-    for path in (claims.folder / "checkpoints").glob("step-*.json"):
-        if re.fullmatch(r"step-\d{8,}", path.stem):
-            try:
-                claims.checkpoints[int(path.stem[5:])] = json.loads(text_of(path))
-            except ValueError as error:
-                raise Failure(NO_CHECKPOINT, f"'{path}' is damaged") from error
+    claims.checkpoints = {step: manifest_in(path) for step, path in manifests_of(claims.folder).items()}
+    claims.discarded = last if last > claims.points[-1] else 0
     return claims
+
+
+def check_launch(record: dict, file: MetricsFile) -> None:
+    """Refuses a run record without the fields that a replay needs."""
+    ranks = record.get("ranks")
+    if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS or \
+            not all(isinstance(record.get(name, ""), str) for name in ("configuration", "exchange")):
+        raise file.refusal()
+
+
+def manifests_of(folder: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The manifests of a run's checkpoints, by step."""
+    return {int(path.stem[5:]): path for path in (folder / "checkpoints").glob("step-*.json")
+            if re.fullmatch(r"step-[0-9]{8,15}", path.stem)}
+
+
+def manifest_in(path: pathlib.Path) -> dict:
+    try:
+        manifest = json.loads(text_of(path))
+        if isinstance(manifest, dict):
+            return manifest
+    except (ValueError, RecursionError):
+        pass
+    raise Failure(NO_CHECKPOINT, f"'{path}' is damaged")
 
 
 def text_of(path: pathlib.Path) -> str:
@@ -96,6 +129,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the --out folder of the training")
     parser.add_argument("--data", help="where the data are here [as in the run]")
     parser.add_argument("--test-data", help="where the test set is here, if separate [as in the run]")
+    parser.add_argument("--plan-cache", metavar="FILE", help="the --plan-cache file of the run; it is copied")
     parser.add_argument("--ranks", type=int, help="number of ranks [that of the launcher, or 1]")
     parser.add_argument("--launcher", metavar="WORDS",
                         help="what starts ranks, mpirun or srun with its options in quotes [what started this command; "
@@ -115,14 +149,15 @@ class Replayer:
             raise Failure(BAD_INPUT, f"with --exchange {record['exchange']} the bits depend on the number of ranks: "
                                      f"give --ranks {as_run}; runs with --parts can be replayed on any number")
         self.data = {"data": options.data, "test-data": options.test_data}
+        self.plan_cache = options.plan_cache
         self.has_note = False
 
     def temporary_folder(self):
         return tempfile.TemporaryDirectory(prefix="tutti-replay-", dir=None if self.launcher.is_local else ".")
 
-    def replay(self, begin: int, end: int, out: pathlib.Path, limit: float | None = None) -> tuple[int, str]:
-        """Computes the steps after `begin`, which has a state, up to `end`, or fewer within `limit` seconds. Returns
-        the last step with a confirmed result (`begin` if there is none), and what is confirmed. Raises a Mismatch."""
+    def replay(self, begin: int, end: int, out: pathlib.Path, limit: float | None = None) -> Replayed:
+        """Computes the steps after `begin`, which has a state, up to `end`, or fewer within `limit` seconds. Raises a
+        Mismatch."""
         started = time.monotonic()
         self._link_checkpoint(begin, out)
         launches = [one for one in self.claims.launches if one.begin < end]
@@ -136,12 +171,12 @@ class Replayer:
     def _link_checkpoint(self, step: int, out: pathlib.Path) -> None:
         (out / "checkpoints").mkdir(parents=True)
         if step in self.claims.checkpoints:
-            for file in self.claims.path_of(step).parent.glob(f"step-{step:08}.*"):
+            for file in (self.claims.path_of(step), self.claims.path_of(step).with_suffix(".json")):
                 (out / "checkpoints" / file.name).symlink_to(file)
 
     def _train(self, one: Launch, begin: int, until: int, out: pathlib.Path, limit: float | None) -> bool:
         """False if the time did not suffice."""
-        (out / "replay.toml").write_text(CHOSEN_ANEW.sub("", self._configuration(one, out)), encoding="utf-8")
+        (out / "replay.toml").write_text(self._configuration(one, out), encoding="utf-8")
         words = ["--config", str(out / "replay.toml"), "--out", str(out), "--resume", "--steps", str(until), "--quiet",
                  "--checkpoint-every", "end", "--keep-checkpoints", "2", "--progress", "never", "--patience", "0",
                  "--stop-at-accuracy", "0"]
@@ -150,6 +185,8 @@ class Replayer:
             words += ["--test-every", "0"]
         if limit is not None:
             words += ["--time-limit", str(max(1, round(limit)))]
+        if self.plan_cache:
+            words += ["--plan-cache", self._copied_plan_cache(out)]
         process = self.launcher.start(self.ranks, [program.trainer(), *words])
         try:
             errors = process.communicate()[1]
@@ -162,20 +199,37 @@ class Replayer:
             reason = launch.reason_in(errors, out) or f"the launcher ended with status {status}"
             raise Failure(status if status > program.NO else BAD_INPUT,
                           f"steps {begin} to {until} cannot be replayed: {reason}")
+        reached = max(manifests_of(out), default=begin)
+        if status == STOPPED and limit is None:
+            raise Failure(STOPPED, f"steps {begin} to {until} are not replayed: the trainer was stopped after step "
+                                   f"{reached}; start the replay again")
+        if status == program.DONE and reached < until:
+            raise Mismatch(f"step {reached + 1}: the run claims steps up to {until}, and with the options that it "
+                           f"recorded it ends after step {reached}")
         return status == program.DONE
 
+    def _copied_plan_cache(self, out: pathlib.Path) -> str:
+        """Replays must not change the file of the run."""
+        try:
+            return shutil.copyfile(self.plan_cache, str(out / "plan-cache"))
+        except OSError as error:
+            raise Failure(CANNOT_READ, f"--plan-cache {self.plan_cache}: {describe(error)}") from error
+
     def _configuration(self, one: Launch, out: pathlib.Path) -> str:
-        """The options of a launch. Early versions recorded them only in its checkpoints and, of the last launch, in
-        config.toml."""
+        """The options of a launch, as far as they are taken from the run. Early versions recorded them only in its
+        checkpoints and, of the last launch, in config.toml."""
         if "configuration" in one.record:
-            return one.record["configuration"]
+            return stored_options.for_replay(one.record["configuration"],
+                                             f"{self.claims.folder}/metrics.jsonl, line {one.record['line']}")
         if one is self.claims.launches[-1]:
-            return text_of(self.claims.folder / "config.toml")
+            path = self.claims.folder / "config.toml"
+            return stored_options.for_replay(text_of(path), str(path))
         end = self.claims.launches[self.claims.launches.index(one) + 1].begin
         for step in sorted(self.claims.checkpoints):
             if one.begin < step <= end:
                 self._ask("inspect", self.claims.path_of(step), "--json", out / "replay.toml")
-                return json.loads(text_of(out / "replay.toml"))["run"]["configuration"]
+                text = json.loads(text_of(out / "replay.toml"))["run"]["configuration"]
+                return stored_options.for_replay(text, str(self.claims.path_of(step)))
         raise Failure(BAD_INPUT, f"steps {one.begin} to {end} cannot be replayed: an early version trained them, and "
                                  "no checkpoint with its options is left")
 
@@ -186,10 +240,10 @@ class Replayer:
             raise Failure(answer.returncode, answer.stderr.decode("utf-8", "replace").strip().partition(": ")[2])
         return answer
 
-    def _compare(self, begin: int, end: int, out: pathlib.Path) -> tuple[int, str]:
+    def _compare(self, begin: int, end: int, out: pathlib.Path) -> Replayed:
         replayed = read(str(out))
         self._check_conditions(replayed.launches[-1].record)
-        reached = max(replayed.checkpoints)
+        reached = max(replayed.checkpoints, default=begin)
         has_state = reached == end and end in self.claims.checkpoints
         of_state = self._difference_of_states(end, replayed) if has_state else ""
         held, confirmed = begin, 0
@@ -200,8 +254,7 @@ class Replayer:
             held, confirmed = step, confirmed + 1
         if of_state:
             raise Mismatch(f"step {end}: {of_state}")
-        text = program.plural(confirmed, "record")
-        return (end, text + " and its checkpoint") if has_state else (held, text)
+        return Replayed(end if has_state else held, confirmed, has_state)
 
     def _check_conditions(self, here: dict) -> None:
         run = self.claims.launches[-1].record

@@ -13,10 +13,10 @@ import os
 import pathlib
 import struct
 
+from tutti.metrics import MOST_STEPS, is_record
 from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
 
 FLOCK = "hhqqi4x"  # struct flock of Linux with 64-bit offsets: type, whence, start, length, process
-MOST_STEPS = 2**53
 MOST_FIGURE = 1e30  # limit of the values that are accepted
 
 
@@ -43,6 +43,7 @@ class Run:
     options: dict = dataclasses.field(default_factory=dict)
     end: dict | None = None  # exit.json
     under_way: bool = False
+    chosen_step: int | None = None  # of the checkpoint that the user chose; none: the newest
 
     @property
     def name(self) -> str:
@@ -52,6 +53,13 @@ class Run:
     def last_step(self) -> int:
         return max((records[-1]["step"] for records in (self.epochs, self.stretches, self.times, self.checkpoints)
                     if records), default=0)
+
+    @property
+    def shown(self) -> dict:
+        """The record of the epoch that ended at the chosen step (empty if none did), or of the last one."""
+        if self.chosen_step is None:
+            return self.epochs[-1]
+        return next((one for one in self.epochs if one["step"] == self.chosen_step), {})
 
     def epochs_at(self, step: int) -> float:
         """Returns the epochs done after this many steps, or the steps if no epoch has ended. An epoch that was cut
@@ -149,19 +157,12 @@ def _parsed(text: str | bytes) -> object:
         return None
 
 
-def _is_record(record: object) -> bool:
-    if not isinstance(record, dict) or not isinstance(record.get("event"), str):
-        return False
-    step = record.get("step")
-    return record["event"] == "run" or isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MOST_STEPS
-
-
 def _take_lines(run: Run, data: bytes) -> None:
     records = []
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         record = _parsed(line) if line else None
-        if _is_record(record):
+        if is_record(record):
             records.append(record)
         elif line:
             run.damaged.append(number)
@@ -210,7 +211,7 @@ def _options_of(text: str) -> dict:
 def _is_locked(path: pathlib.Path) -> bool:
     """Whether the lock is held. Does not take it, so that a run can start. False if the file system cannot tell."""
     try:
-        with path.open("rb") as lock:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as lock:
             answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
         return False

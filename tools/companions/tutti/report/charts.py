@@ -86,7 +86,7 @@ class LineChart:
         values = [y for line in lines for _, y in line.points]
         y = self.y_axis(min(values), max(values))
         x = linear_axis(0, self.x_end, X_TICKS, whole=True)
-        x.low, x.high = 0, self.x_end
+        x.low, x.high = 0, self.x_end or 1  # 0: odd records have no steps
         svg = [_y_axis(y, self.y_text), self._x_axis(x)]
         svg += [_line("resumed", _x(x, place), TOP, _x(x, place), TOP + PLOT_HEIGHT) for place in self.verticals]
         legend = []

@@ -64,10 +64,16 @@ def headline(run: Run) -> str:
     model, data = (_short_name(last_fact(run, name)) or f"unknown {name}" for name in ("model", "data"))
     if not run.epochs:
         return f"{model} on {data}: no epoch has ended yet"
-    last = run.epochs[-1]
-    when = f"after {plural(last['epoch'], 'epoch')}{' so far' if run.under_way else ''}"
+    shown = run.shown
+    if not shown:
+        return f"{model} on {data}: at step {run.chosen_step} of {run.last_step}"
+    when = f"after {plural(shown['epoch'], 'epoch')}"
+    if shown is not run.epochs[-1]:
+        when += f" of {run.epochs[-1]['epoch']}"
+    elif run.under_way:
+        when += " so far"
     for name, which, more in (("test_acc", "test", ""), ("train_acc", "training", ", not tested")):
-        accuracy = figure(last, name)
+        accuracy = figure(shown, name)
         if accuracy is not None:
             return f"{model} on {data}: {percent(accuracy)} {which} accuracy {when}{more}"
     return f"{model} on {data}: unknown accuracy {when}"
@@ -113,24 +119,24 @@ def _conditions(run: Run) -> str:
 def _tiles(run: Run) -> list[Html]:
     if not run.epochs:
         return []
-    last = run.epochs[-1]
+    shown = run.shown
     tested = [epoch for epoch in run.epochs if figure(epoch, "test_acc") is not None]
-    best = max(tested, key=lambda epoch: (figure(epoch, "test_acc"), epoch is last), default=last)
+    best = max(tested, key=lambda epoch: (figure(epoch, "test_acc"), epoch is shown), default=shown)
     took = sum(figure(epoch, "seconds") or 0 for epoch in run.epochs)
     tiles = []
     for name, value, look, more in (
-            ("test accuracy", figure(last, "test_acc"), percent, ""),
-            ("best test accuracy", None if best is last else figure(best, "test_acc"), percent,
-             f"epoch {best['epoch']}"),
-            ("train accuracy", figure(last, "train_acc"), percent, ""),
-            ("test loss", figure(last, "test_loss"), decimal, ""),
-            ("train loss", figure(last, "train_loss"), decimal, ""),
+            ("test accuracy", figure(shown, "test_acc"), percent, ""),
+            ("best test accuracy", None if best is shown else figure(best, "test_acc"), percent,
+             f"epoch {best.get('epoch')}"),
+            ("train accuracy", figure(shown, "train_acc"), percent, ""),
+            ("test loss", figure(shown, "test_loss"), decimal, ""),
+            ("train loss", figure(shown, "train_loss"), decimal, ""),
             ("training time", took, seconds, plural(len({one["epoch"] for one in run.epochs}), "epoch")),
-            ("speed", figure(last, "images_per_second"), count, "images/s")):
+            ("speed", figure(shown, "images_per_second"), count, "images/s")):
         if value is not None:
             tiles.append(_tile(name, element("b", look(value)), *([element("small", more)] if more else [])))
-    if fact(last, "digest"):
-        tiles.append(_tile("weights", element("code", fact(last, "digest"))))
+    if fact(shown, "digest"):
+        tiles.append(_tile("weights", element("code", fact(shown, "digest"))))
     return [element("dl", *tiles, class_="tiles")]
 
 
@@ -180,7 +186,7 @@ def _loss_axis(low: float, high: float) -> charts.Axis:
 
 
 def _share_axis(low: float, high: float) -> charts.Axis:
-    axis = charts.linear_axis(low, high)
+    axis = charts.linear_axis(min(low, high - 0.001), high)  # all may be 1
     axis.high = min(axis.high, max(1.0, high))
     return axis
 

@@ -1,3 +1,5 @@
+import pathlib
+
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 
@@ -7,7 +9,11 @@ from spack.package import *
 class Tutti(CMakePackage, CudaPackage):
     """Deep-learning training that behaves like an HPC code."""
 
-    # From a checkout, whose version is that of its CMakeLists.txt: spack dev-build tutti@main
+    # The checkout that this recipe is in, whose version is that of its CMakeLists.txt: spack dev-build tutti@main
+    # there, or spack install tutti@main, from its branch main.
+    git = pathlib.Path(__file__).resolve().parents[6].as_uri()
+    homepage = f"{git}/README.md"
+
     version("main", branch="main")
 
     generator("ninja")
@@ -24,7 +30,7 @@ class Tutti(CMakePackage, CudaPackage):
     depends_on("zlib-api")
     depends_on("jpeg")
     depends_on("libpng")
-    depends_on("python@3.9:", type="run")
+    depends_on("python@3.9:", type=("build", "run"))
     depends_on("cli11", type="build")
     depends_on("nlohmann-json", type="build")
     depends_on("toml11@3.7:", type="build")

@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+# Functions that the jobs in this folder share: they wait for a launcher, find out how the training in the folder `out`
+# ended, and whether it may be started again. The jobs source it; it runs nothing by itself.
+
+run=    # the launcher's process
+before= # the newest checkpoint when it started
+
+log() { # WORDS, joined
+  local IFS=
+  printf '%s: %s\n' "${SLURM_JOB_NAME:-${0##*/}}" "$*" >&2
+}
+
+newest_checkpoint() {
+  local manifests=("$out"/checkpoints/step-*.json)
+  echo "${manifests[-1]}"
+}
+
+exit_record_has() { [[ $out && -r $out/exit.json && $(<"$out/exit.json") =~ $1 ]]; } # REGEX
+
+# Kills the launcher `run`, and what it has started here, if it is still there some time after its ranks have written
+# why they ended: Open MPI's mpirun waits for a node that has disappeared, and would hold the allocation.
+kill_late_launcher() { # NODES; empty: none is named
+  local late=0 limit=${TUTTI_LAUNCHER_SECONDS:-120} children
+  while ((late < limit)); do
+    sleep 1 &>/dev/null
+    kill -0 "$run" 2>/dev/null || return 0
+    if [[ $out && -e $out/exit.json ]]; then ((++late)); fi
+  done
+  log "the launcher is still there $limit s after the ranks have ended: it is killed" \
+    "${1:+; end what is left of it (orted) on $1}"
+  children=$(pgrep -P "$run") || true
+  # shellcheck disable=SC2086 # one word for each process
+  kill -KILL "$run" $children 2>/dev/null || true
+}
+
+# Waits for the launcher `run` and sets `status`. Launchers may hide that of the training, even behind 0; exit.json has
+# it. MPICH's mpirun ends with the number of the signal that killed a rank, and shells with 128 more.
+await_launcher() { # NODES
+  local guard
+  kill_late_launcher "${1-}" &
+  guard=$!
+  while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
+  status=0
+  wait "$run" || status=$?
+  kill "$guard" 2>/dev/null || true
+  wait "$guard" 2>/dev/null || true
+  if exit_record_has '"status":([0-9]+)'; then
+    status=${BASH_REMATCH[1]}
+  elif ((status > 1 && status < 32)); then
+    log "signal $(kill -l "$status") killed a rank; the launcher's message above names its host"
+    ((status += 128))
+  fi
+}
+
+# Whether the training has saved a checkpoint since it started, when the newest one was `before`, or crashed after its
+# first step.
+has_progressed() {
+  local done=0
+  if [[ $(newest_checkpoint) != "$before" ]]; then return; fi
+  if [[ $(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) =~ \"step\":([0-9]+) ]]; then
+    done=${BASH_REMATCH[1]}
+  fi
+  exit_record_has '"step":([0-9]+)' && ((BASH_REMATCH[1] > done + 1))
+}
+
+# Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before it was noticed), a
+# fault of one rank (87: replicas differed, or an audit found a wrong result), or the launcher.
+# Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
+may_retry() { # JOB COMMAND, which resumes it
+  ((status == 70 || status == 86 || status == 87 || status > 128)) || return
+  local how="status $status"
+  if ((status != 87)) && ! has_progressed; then
+    how+=' without progress'
+    if [[ -r $out/crashes && $(tail -n 1 "$out/crashes") == *'without progress' ]]; then
+      log "$how, as before: not started again; $2 resumes it"
+      return 1
+    fi
+  fi
+  echo "$(date '+%F %T') job $1: $how" >>"$out/crashes"
+  (($(wc -l <"$out/crashes") <= 3))
+}
