@@ -1,12 +1,13 @@
-// Times candidates for the kernels of batch norm on the shapes of resnet18, against the bytes that they move:
+// Times the kernels of batch norm on the shapes of resnet18, against the bytes that they move, with several kinds of
+// blocks, of which the first is used:
 //
 //     norm_speed [--bytes-per-second 4.3e12]
 //     norm_speed --check    compares their results on small shapes instead
 //
 // Cold: tensors that are in no cache. Hot: the same tensors again and again. In a step they are something between.
 
+#include "backend/cuda/batch_norm.cuh"
 #include "backend/cuda/runtime.hpp"
-#include "backend/cuda/wide_norms.cuh"
 
 #include <algorithm>
 #include <array>
@@ -27,52 +28,20 @@ struct SumsKernel {
   void (*sums)(NormSums);
   void (*gradient_sums[2])(NormGradientSums);  // of one gradient and of two
   int threads;
-  int rows;
 };
 
-template <int kThreads, int kBlocks, int kUnroll, int kUnrolled>
-SumsKernel wide(const char* name) {
+template <class Blocks>
+SumsKernel sums_with(const char* name) {
   return {name,
-          wide_norm_sums<Bf16, kThreads, kBlocks, kUnroll>,
-          {wide_norm_gradient_sums<Bf16, 1, kThreads, kBlocks, kUnrolled>,
-           wide_norm_gradient_sums<Bf16, 2, kThreads, kBlocks, kUnrolled>},
-          kThreads,
-          1};
+          norm_sums<Bf16, Blocks>,
+          {norm_gradient_sums<Bf16, 1, Blocks>, norm_gradient_sums<Bf16, 2, Blocks>},
+          Blocks::kThreads};
 }
 
 std::vector<SumsKernel> sums_kernels() {
-  return {{"today", norm_sums<Bf16>, {norm_gradient_sums<Bf16, 1>, norm_gradient_sums<Bf16, 2>}, RowGrid::kThreads, 4},
-          wide<256, 3, 4, 2>("256x3"),
-          wide<256, 2, 8, 4>("256x2"),
-          wide<512, 2, 4, 2>("512x2"),
-          wide<512, 1, 8, 4>("512x1"),
-          wide<1024, 1, 3, 2>("1024x1")};
+  return {sums_with<NormBlocks>("in use"), sums_with<SumBlocks<256, 2, 8>>("256x2"),
+          sums_with<SumBlocks<512, 2, 4>>("512x2")};
 }
-
-struct ValuesKernel {
-  const char* name;
-  void (*application)(NormApplication);
-  void (*propagation)(NormPropagation);
-  bool resident;  // no more blocks than run at once
-  int rows;
-};
-
-std::vector<ValuesKernel> values_kernels() {
-  return {{"today", norm_application<Bf16>, norm_propagation<Bf16>, false, 4},
-          {"ahead2", norm_application_ahead<Bf16, 2, 3>, norm_propagation_ahead<Bf16, 2, 2>, false, 4},
-          {"ahead2 resident", norm_application_ahead<Bf16, 2, 3>, norm_propagation_ahead<Bf16, 2, 2>, true, 2},
-          {"ahead4 resident", norm_application_ahead<Bf16, 4, 2>, norm_propagation_ahead<Bf16, 3, 2>, true, 2},
-          {"ahead1 resident", norm_application_ahead<Bf16, 1, 4>, norm_propagation_ahead<Bf16, 1, 3>, true, 1}};
-}
-
-// A pair of kernels for a whole pass.
-struct Pair {
-  std::size_t sums;
-  std::size_t values;
-  bool overlapping;
-};
-constexpr Pair kPairs[] = {{0, 0, false}, {3, 0, false}, {5, 0, false}, {3, 1, false}, {3, 1, true},
-                           {3, 2, true},  {5, 1, true},  {5, 2, true},  {5, 3, true},  {5, 4, true}};
 
 class DeviceMemory {
  public:
@@ -165,16 +134,16 @@ class Bench {
             partials(),
             {.channels = kind.layout.channels, .scale = scale_, .shift = shift_, .epsilon = 1e-5, .result = values_}});
   }
-  void application(const ValuesKernel& kernel, const Kind& kind, std::size_t slot, bool overlapping) {
-    const RowGrid rows = grid(kernel, kernel.application, kind);
-    run(kernel.application, rows, overlapping,
-        NormApplication{.grid = rows,
-                        .input = at(inputs_, kind, slot),
-                        .residual = kind.joins ? at(residuals_, kind, slot) : nullptr,
-                        .output = at(outputs_, kind, slot),
-                        .relu = true,
-                        .positive = mask(kind, slot),
-                        .channels = values_});
+  void application(const Kind& kind, std::size_t slot) {
+    const RowGrid rows = grid_of_values(kind);
+    launch(norm_application<Bf16>, grid_of(rows), stream_,
+           NormApplication{.grid = rows,
+                           .input = at(inputs_, kind, slot),
+                           .residual = kind.joins ? at(residuals_, kind, slot) : nullptr,
+                           .output = at(outputs_, kind, slot),
+                           .relu = true,
+                           .positive = mask(kind, slot),
+                           .channels = values_});
   }
   void gradient_sums(const SumsKernel& kernel, const Kind& kind, std::size_t slot) {
     const RowGrid rows = grid(kernel, kernel.gradient_sums[0], kind);
@@ -195,16 +164,15 @@ class Bench {
                             .mean = results_ + 2 * step_,
                             .variance = results_ + 3 * step_}});
   }
-  void propagation(const ValuesKernel& kernel, const Kind& kind, std::size_t slot, bool overlapping) {
-    const RowGrid rows = grid(kernel, kernel.propagation, kind);
-    run(kernel.propagation, rows, overlapping,
-        NormPropagation{.grid = rows,
-                        .gradient = at(kind.joins ? summed_ : gradients_, kind, slot),
-                        .gradient_is_new = kind.joins,
-                        .positive = kind.joins ? nullptr : mask(kind, slot),
-                        .input = at(inputs_, kind, slot),
-                        .input_gradient = at(outputs_, kind, slot),
-                        .channels = values_});
+  void propagation(const Kind& kind, std::size_t slot) {
+    const RowGrid rows = grid_of_values(kind);
+    launch(norm_propagation<Bf16>, grid_of(rows), stream_,
+           NormPropagation{.grid = rows,
+                           .gradient = at(kind.joins ? summed_ : gradients_, kind, slot),
+                           .positive = kind.joins ? nullptr : mask(kind, slot),
+                           .input = at(inputs_, kind, slot),
+                           .input_gradient = at(outputs_, kind, slot),
+                           .channels = values_});
   }
 
   // Forgets the results of a pass.
@@ -255,17 +223,10 @@ class Bench {
                                {.blocks = sum_blocks(kernel, 0, of.threads),
                                 .width = RowGrid::kWidestOfSums,
                                 .threads = of.threads,
-                                .rows = of.rows});
+                                .rows = 1});
   }
-  template <class Kernel>
-  RowGrid grid(const ValuesKernel& of, Kernel kernel, const Kind& kind) const {
-    const std::int64_t blocks = of.resident ? sum_blocks(kernel, 0) : elementwise_blocks(0);
-    return share_rows(kind.layout, ElementType::bf16, {.blocks = blocks, .rows = of.rows});
-  }
-  template <class Kernel, class Work>
-  void run(Kernel kernel, const RowGrid& rows, bool overlapping, const Work& work) {
-    if (overlapping) return launch_overlapping(kernel, grid_of(rows), stream_, work);
-    launch(kernel, grid_of(rows), stream_, work);
+  static RowGrid grid_of_values(const Kind& kind) {
+    return share_rows(kind.layout, ElementType::bf16, {.blocks = elementwise_blocks(0)});
   }
   void* at(const DeviceMemory& memory, const Kind& kind, std::size_t slot) const {
     return memory.at(slot * tensor_bytes(kind));
@@ -333,27 +294,24 @@ struct Measured {
 
 std::vector<Measured> all_measured(Bench& bench) {
   static const std::vector<SumsKernel> sums = sums_kernels();
-  static const std::vector<ValuesKernel> values = values_kernels();
+  using Slot = std::size_t;
   std::vector<Measured> all;
   for (const SumsKernel& each : sums) {
     all.push_back(
-        {"sums", each.name, true, [&](const Kind& kind, std::size_t slot) { bench.sums(each, kind, slot); }, {1, 1}});
+        {"sums", each.name, true, [&](const Kind& kind, Slot slot) { bench.sums(each, kind, slot); }, {1, 1}});
   }
-  for (const ValuesKernel& each : values) {
-    all.push_back({"application",
+  all.push_back({"application",
+                 "in use",
+                 true,
+                 [&](const Kind& kind, Slot slot) { bench.application(kind, slot); },
+                 {2 + 1.0 / 16, 3 + 1.0 / 16}});
+  for (const SumsKernel& each : sums) {
+    all.push_back({"forward",
                    each.name,
                    true,
-                   [&](const Kind& kind, std::size_t slot) { bench.application(each, kind, slot, false); },
-                   {2 + 1.0 / 16, 3 + 1.0 / 16}});
-  }
-  for (const Pair& pair : kPairs) {
-    const std::string name = std::string(sums[pair.sums].name) + " + " + values[pair.values].name;
-    all.push_back({"forward",
-                   name + (pair.overlapping ? ", overlapping" : ""),
-                   true,
-                   [&](const Kind& kind, std::size_t slot) {
-                     bench.sums(sums[pair.sums], kind, slot);
-                     bench.application(values[pair.values], kind, slot, pair.overlapping);
+                   [&](const Kind& kind, Slot slot) {
+                     bench.sums(each, kind, slot);
+                     bench.application(kind, slot);
                    },
                    {3 + 1.0 / 16, 4 + 1.0 / 16}});
   }
@@ -361,24 +319,21 @@ std::vector<Measured> all_measured(Bench& bench) {
     all.push_back({"gradient sums",
                    each.name,
                    false,
-                   [&](const Kind& kind, std::size_t slot) { bench.gradient_sums(each, kind, slot); },
+                   [&](const Kind& kind, Slot slot) { bench.gradient_sums(each, kind, slot); },
                    {2 + 1.0 / 16, 4 + 1.0 / 16}});
   }
-  for (const ValuesKernel& each : values) {
-    all.push_back({"propagation",
+  all.push_back({"propagation",
+                 "in use",
+                 false,
+                 [&](const Kind& kind, Slot slot) { bench.propagation(kind, slot); },
+                 {3 + 1.0 / 16, 3}});
+  for (const SumsKernel& each : sums) {
+    all.push_back({"backward",
                    each.name,
                    false,
-                   [&](const Kind& kind, std::size_t slot) { bench.propagation(each, kind, slot, false); },
-                   {3 + 1.0 / 16, 3}});
-  }
-  for (const Pair& pair : kPairs) {
-    const std::string name = std::string(sums[pair.sums].name) + " + " + values[pair.values].name;
-    all.push_back({"backward",
-                   name + (pair.overlapping ? ", overlapping" : ""),
-                   false,
-                   [&](const Kind& kind, std::size_t slot) {
-                     bench.gradient_sums(sums[pair.sums], kind, slot);
-                     bench.propagation(values[pair.values], kind, slot, pair.overlapping);
+                   [&](const Kind& kind, Slot slot) {
+                     bench.gradient_sums(each, kind, slot);
+                     bench.propagation(kind, slot);
                    },
                    {5 + 2.0 / 16, 7 + 1.0 / 16}});
   }
@@ -400,7 +355,7 @@ void measure(double bytes_per_second) {
   Bench bench(std::size_t{412} << 20U, 512);
   const std::vector<Measured> all = all_measured(bench);
   for (const std::int64_t batch : {256, 1024}) {
-    std::printf("%5s %9s %-8s %-13s %-38s %9s %6s %9s\n", "batch", "shape", "residual", "pass", "variant", "us", "of",
+    std::printf("%5s %9s %-8s %-13s %-8s %9s %6s %9s\n", "batch", "shape", "residual", "pass", "variant", "us", "of",
                 "hot us");
     for (const Measured& each : all) {
       double sums[3] = {};
@@ -413,7 +368,7 @@ void measure(double bytes_per_second) {
           const double cold = microseconds(bench, bench.slots(kind), run);
           const double hot = microseconds(bench, 1, run);
           const std::string shape = std::to_string(stage.channels) + "x" + std::to_string(stage.size);
-          std::printf("%5d %9s %-8s %-13s %-38s %9.2f %6.2f %9.2f\n", static_cast<int>(batch), shape.c_str(),
+          std::printf("%5d %9s %-8s %-13s %-8s %9.2f %6.2f %9.2f\n", static_cast<int>(batch), shape.c_str(),
                       joins ? "yes" : "no", each.pass.c_str(), each.variant.c_str(), cold, of_bytes / cold, hot);
           const double count = (each.forward ? stage.forward : stage.backward)[joins ? 1 : 0];
           sums[0] += count * cold;
@@ -421,13 +376,13 @@ void measure(double bytes_per_second) {
           sums[2] += count * hot;
         }
       }
-      std::printf("%5d %9s %-8s %-13s %-38s %9.2f %6.2f %9.2f\n", static_cast<int>(batch), "all 17", "",
+      std::printf("%5d %9s %-8s %-13s %-8s %9.2f %6.2f %9.2f\n", static_cast<int>(batch), "all 17", "",
                   each.pass.c_str(), each.variant.c_str(), sums[0], sums[1] / sums[0], sums[2]);
     }
   }
 }
 
-// Whether all variants of a pass give what today's do.
+// Whether all kinds of blocks give what the first does.
 int compare() {
   Bench bench(std::size_t{1} << 20U, 512);
   const std::vector<Measured> all = all_measured(bench);

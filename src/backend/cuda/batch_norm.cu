@@ -36,12 +36,14 @@ __global__ void norm_propagation_from_totals(NormGradients work) {
   set_propagation(work, c, work.totals[2 * work.channels], {work.totals[2 * c], work.totals[2 * c + 1]});
 }
 
-auto norm_sums_of(ElementType type) { return type == ElementType::bf16 ? norm_sums<Bf16> : norm_sums<float>; }
+auto norm_sums_of(ElementType type) {
+  return type == ElementType::bf16 ? norm_sums<Bf16, NormBlocks> : norm_sums<float, NormBlocks>;
+}
 
 template <class T>
 auto norm_gradient_sums_of(const GradientSum& gradients) {
-  if (gradients.second == nullptr) return norm_gradient_sums<T, 1>;
-  return gradients.third == nullptr ? norm_gradient_sums<T, 2> : norm_gradient_sums<T, 3>;
+  if (gradients.second == nullptr) return norm_gradient_sums<T, 1, NormBlocks>;
+  return gradients.third == nullptr ? norm_gradient_sums<T, 2, NormBlocks> : norm_gradient_sums<T, 3, NormBlocks>;
 }
 
 auto norm_gradient_sums_of(ElementType type, const GradientSum& gradients) {
@@ -60,12 +62,8 @@ class BatchNormLayer final : public CudaLayer {
         frozen_(request.frozen),
         layout_(layout_of(request.input)),
         weights_(cuda_weights(spec, request)),
-        sums_grid_(
-            share_rows(layout_, type_,
-                       {.blocks = sum_blocks(norm_sums_of(type_), processor.device), .width = RowGrid::kWidestOfSums})),
-        gradient_sums_grid_(share_rows(layout_, type_,
-                                       {.blocks = sum_blocks(norm_gradient_sums_of(type_, {}), processor.device),
-                                        .width = RowGrid::kWidestOfSums})),
+        sums_grid_(sums_grid(norm_sums_of(type_), processor.device)),
+        gradient_sums_grid_(sums_grid(norm_gradient_sums_of(type_, {}), processor.device)),
         elementwise_grid_(share_rows(layout_, type_, {.blocks = elementwise_blocks(processor.device)})) {
     const auto channels = static_cast<std::size_t>(layout_.padded_channels);
     channel_memory_ =
@@ -150,6 +148,14 @@ class BatchNormLayer final : public CudaLayer {
   }
 
  private:
+  template <class Kernel>
+  RowGrid sums_grid(Kernel kernel, int device) const {
+    return share_rows_for_sums(layout_, type_,
+                               {.blocks = sum_blocks(kernel, device, NormBlocks::kThreads),
+                                .width = RowGrid::kWidestOfSums,
+                                .threads = NormBlocks::kThreads,
+                                .rows = 1});
+  }
   PartialSums<float2> partials() const {
     return {static_cast<float2*>(partials_.data()), static_cast<unsigned*>(blocks_done_.data())};
   }

@@ -3,10 +3,20 @@
 // values from these sums; one goes over the values. Sums are f32 within a thread and f64 across threads, in a fixed
 // order.
 
-#include "floats.cuh"
-#include "grids.cuh"
+#include "channel_sums.cuh"
 
 namespace tutti::cuda {
+
+// The blocks of the kernels that sum: their threads, how many a multiprocessor has at once, and how many packs a thread
+// loads before it uses them.
+template <int kThreadsOfBlock, int kBlocks, int kPacks>
+struct SumBlocks {
+  static constexpr int kThreads = kThreadsOfBlock;
+  static constexpr int kResident = kBlocks;
+  static constexpr int kLoads = kPacks;
+};
+// The fastest on an H200: the partial sums of few blocks are finished soonest.
+using NormBlocks = SumBlocks<512, 1, 8>;
 
 // Per-channel values, including padding channels, which are zero.
 struct NormChannels {
@@ -77,7 +87,6 @@ struct NormGradientSums {
 struct NormPropagation {
   RowGrid grid;
   const void* gradient = nullptr;
-  bool gradient_is_new = false;            // written by the kernel before
   const std::uint8_t* positive = nullptr;  // or null: everywhere
   const void* input = nullptr;
   void* input_gradient = nullptr;
@@ -136,14 +145,14 @@ __device__ inline void set_totals(double* totals, std::int64_t channels, int c, 
   if (c == 0) totals[2 * channels] = n;
 }
 
-template <class T>
-__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
+template <class T, class Blocks>
+__global__ void __launch_bounds__(Blocks::kThreads, Blocks::kResident) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
   const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Moments<T> moments{};
   if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
   int rows = 0;
-  for_each_pack<4>(share, [&](auto count, std::int64_t i) {
+  for_each_pack<Blocks::kLoads>(share, [&](auto count, std::int64_t i) {
     constexpr int kCount = decltype(count)::value;
     Pack<T> packs[kCount];
 #pragma unroll
@@ -162,20 +171,17 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   });
   double sums[2 * kSize];
   raw_moments(moments, rows, sums);
-  add_rows({work.grid.width, work.grid.height}, sums);
-  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, share.chunk));
-  float2 of_chunk[kSize];
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    const double mean = sums[2 * k] * inverse;
-    const double squares = sums[2 * k + 1] - sums[2 * k] * mean;
-    of_chunk[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
-  }
-  const auto add_chunk = [&](double(&all)[2], float2 part, int of) {
-    const double mean = part.x;
+  const double rows_here = static_cast<double>(rows_of_chunk(work.grid, share.chunk));
+  const auto part = [&](double2 of_block) -> float2 {
+    const double mean = of_block.x / rows_here;
+    const double squares = of_block.y - of_block.x * mean;
+    return {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
+  };
+  const auto add_chunk = [&](double(&all)[2], float2 partial, int of) {
+    const double mean = partial.x;
     const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, of));
     all[0] += sum;
-    all[1] += part.y + sum * mean;
+    all[1] += partial.y + sum * mean;
   };
   const auto finish = [&](int channel, const double(&all)[2]) {
     const auto n = static_cast<double>(work.grid.rows);
@@ -185,7 +191,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
       set_statistics_from_sums(work.statistics, channel, n, all[0], all[1]);
     }
   };
-  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
+  add_channels<Blocks::kThreads, kSize>(work.grid, work.partials, share, sums, part, add_chunk, finish);
 }
 
 template <class T>
@@ -246,10 +252,10 @@ __device__ inline void set_gradients(const NormGradients& work, int c, double ro
   work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
 }
 
-template <class T, int kGradients>
-__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
+template <class T, int kGradients, class Blocks>
+__global__ void __launch_bounds__(Blocks::kThreads, Blocks::kResident) norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
-  constexpr int kUnroll = kGradients == 3 ? 1 : 2;
+  constexpr int kUnroll = Blocks::kLoads / (kGradients == 3 ? 4 : 2);
   const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Floats<T> mean{};
   if (share.begin < share.end) mean = load_channels<T>(work.channels.of.rounded_mean, share.pack);
@@ -286,18 +292,17 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
     both[2 * k] = sums.values[k];
     both[2 * k + 1] = products.values[k];
   }
-  add_rows({work.grid.width, work.grid.height}, both);
-  float2 of_chunk[kSize];
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) of_chunk[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
-  const auto add_chunk = [](double(&all)[2], float2 part, int) {
-    all[0] += part.x;
-    all[1] += part.y;
+  const auto part = [](double2 of_block) -> float2 {
+    return {static_cast<float>(of_block.x), static_cast<float>(of_block.y)};
+  };
+  const auto add_chunk = [](double(&all)[2], float2 partial, int) {
+    all[0] += partial.x;
+    all[1] += partial.y;
   };
   const auto finish = [&](int channel, const double(&all)[2]) {
     set_gradients(work.channels, channel, static_cast<double>(work.grid.rows), all);
   };
-  finish_sums<2>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
+  add_channels<Blocks::kThreads, kSize>(work.grid, work.partials, share, both, part, add_chunk, finish);
 }
 
 template <class T>

@@ -197,13 +197,4 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream
   check(cudaGetLastError());
 }
 
-// The kernel starts after the one before it, as ever.
-template <class... Parameters, class... Arguments>
-void launch_overlapping(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
-                        const Arguments&... arguments) {
-  launch(kernel, grid, stream, arguments...);
-}
-inline void let_next_kernel_start() {}
-inline void wait_for_kernel_before() {}
-
 }  // namespace tutti::cuda
