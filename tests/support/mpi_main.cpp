@@ -1,6 +1,6 @@
 // GoogleTest's main for tests on multiple ranks. Rank 0 reports in full, the others only report failures, with their
 // rank. Every rank exits with the worst result of all, so that no launcher can hide a failure, and rank 0 names the
-// ranks that failed.
+// ranks that failed. A rank that leaves a test early ends the whole job.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
@@ -11,8 +11,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tutti {
@@ -20,31 +22,51 @@ namespace {
 
 World* world_of_tests = nullptr;  // borrowed from main while tests run
 
-class FailuresOfRank final : public testing::EmptyTestEventListener {
+// Knows which test runs on which rank. OnTestPartResult() runs under GoogleTest's lock, where the name of the running
+// test cannot be queried.
+class RankListener : public testing::EmptyTestEventListener {
  public:
-  explicit FailuresOfRank(const World& world) : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
-
-  // OnTestPartResult() runs under GoogleTest's lock, where the name of the running test cannot be queried.
+  explicit RankListener(World& world) : world_(world) {}
   void OnTestStart(const testing::TestInfo& test) override {
-    test_ = fmt::format("{}.{}", test.test_suite_name(), test.name());
+    place_ = fmt::format("[rank {} {}] {}.{}", world_.rank(), world_.host(), test.test_suite_name(), test.name());
   }
 
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (!result.failed()) return;
-    write_stderr_line(fmt::format("{} {}: {}:{}: {}", place_, test_,
-                                  result.file_name() != nullptr ? result.file_name() : "", result.line_number(),
-                                  result.message()));
-  }
-
- private:
+ protected:
+  World& world_;
   std::string place_;
-  std::string test_;
 };
 
-void report_failures_only(const World& world) {
+class FailuresOfRank final : public RankListener {
+ public:
+  using RankListener::RankListener;
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    write_stderr_line(fmt::format("{}: {}:{}: {}", place_, result.file_name() != nullptr ? result.file_name() : "",
+                                  result.line_number(), result.message()));
+  }
+};
+
+// An exception or a failed ASSERT takes a rank out of its test, and the others would wait for it in the test's next
+// collective until CTest's time limit. They get a moment to report the same failure.
+class EndOfAllRanks final : public RankListener {
+ public:
+  using RankListener::RankListener;
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.fatally_failed()) return;
+    write_stderr_line(fmt::format("{}: this rank leaves the test and ends all ranks, which might wait for it", place_));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    world_.abort(1);
+  }
+};
+
+// GoogleTest owns the listeners, and calls them in this order.
+void add_listeners(World& world) {
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
-  delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new FailuresOfRank(world));  // GoogleTest owns it
+  if (world.rank() != 0) {
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new FailuresOfRank(world));
+  }
+  if (world.size() > 1) listeners.Append(new EndOfAllRanks(world));
 }
 
 int worst_of_all(World& world, int mine) {
@@ -66,7 +88,7 @@ int run_tests() {
   }
   const std::unique_ptr<World> world = make_mpi_world();
   world_of_tests = world.get();
-  if (world->rank() != 0) report_failures_only(*world);
+  add_listeners(*world);
   const int result = RUN_ALL_TESTS();
   const bool has_run = testing::UnitTest::GetInstance()->test_to_run_count() > 0;
   if (!has_run) write_stderr_line("the filter selects no test");

@@ -37,8 +37,8 @@ struct Conv2dPlanner {
   using BackwardWeights = dnnl::convolution_backward_weights::primitive_desc;
   using BackwardData = dnnl::convolution_backward_data::primitive_desc;
 
-  // How efficient oneDNN is with a layout, worst first.
-  enum class Merit { reference_loops, image_unrolled, channels_padded, best };
+  // How well oneDNN computes in a layout, worst first.
+  enum class Merit { outside_memory, reference_loops, image_unrolled, channels_padded, best };
 
   static constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
@@ -76,11 +76,21 @@ struct Conv2dPlanner {
                                                                padding);
   }
 
+  // In the weight gradient of a strided 1x1 convolution of fewer channels than a vector has, oneDNN writes beyond its
+  // memory if the channels are innermost (its issue 6035): gradients are wrong, and programs crash or hang.
+  bool writes_outside_memory(const Forward& candidate) const {
+    const std::int64_t vector = compiles_for(dnnl::cpu_isa::avx512_core) ? 16 : 8;
+    return spec.kernel == 1 && spec.stride > 1 && input[1] < vector &&
+           candidate.src_desc() == channels_last(input, type) &&
+           std::string_view(backward_weights(candidate).impl_info_str()).starts_with("jit_1x1");
+  }
+
   // Reference loops are hundreds of times slower than generated code, and oneDNN falls back to them in the backward
   // pass even if it has code for the forward pass. Blocked channels are fastest if the blocks are full: 20 channels are
   // computed as 32, 50 as 64. For 20 to 50 channels, channels-last is 1.6 times as fast.
   Merit merit(const Forward& candidate) const {
     const bool backward = request.mode == LayerMode::training;
+    if (backward && writes_outside_memory(candidate)) return Merit::outside_memory;
     if (!is_compiled(candidate) || (backward && !is_compiled(backward_weights(candidate)))) {
       return Merit::reference_loops;
     }
