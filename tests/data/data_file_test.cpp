@@ -1,4 +1,5 @@
 #include "tutti/data/data_file.hpp"
+#include "tutti/data/image_recipe.hpp"
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"

@@ -13,7 +13,7 @@ from gpu_day.speed import LENET_64, R18_256, R18_1024, Workload, our_words, rehe
 from peers.tables import number
 
 DURATION = "gpu__time_duration.sum"
-SKIPPED, WATCHED = 230, 460  # launches: those of the start, and more than those of two steps
+SKIPPED, WATCHED = 430, 460  # launches: those of the start and of the steps before graphs; more than those of two steps
 PHASES = [  # of a step, by the names of kernels; the first match counts
     ("convolutions", r"cudnn|conv|xmma|implicit|wgrad|dgrad|fprop|nhwc|^kernel|workspace"),
     ("dense layers", r"gemm|cublas|cutlass|nvjet|splitK|linear"), ("batch norms", r"norm|statistic"),
@@ -53,11 +53,10 @@ def phase_of(kernel: str) -> str:
 
 def profile_step(session: Session, workload: Workload) -> list[tuple[str, float]]:
     session.run(our_words(session, workload, 1))  # fills the plan cache, so that the search is not in the profile
-    options = ["--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base",
+    options = ["--graph-profiling", "node", "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base",
                "--print-kernel-base", "function", "--launch-skip", SKIPPED, "--launch-count", WATCHED]
     words = our_words(session, workload, 25 if workload.model == "lenet" else 5)
-    text = session.run([*session.tool("ncu"), *options, "--metrics", DURATION, *words, "--in-flight", 0,
-                        "--record-steps", "off"])
+    text = session.run([*session.tool("ncu"), *options, "--metrics", DURATION, *words, "--in-flight", 0])
     with (session.out / "profile.csv").open("a", encoding="utf-8") as file:
         file.write(f"{workload}\n{text}\n")
     return one_step(read_durations(text))
