@@ -140,15 +140,22 @@ TEST(CpuBackend, RefusesMismatchesAndNamesTheSpec) {
 
 TEST(CpuBackend, NamesTheOperationThatOneDnnRefuses) {
   const auto backend = make_cpu_backend();
-  ActivationSpec input = backend->plain_activation({2, 3, 4, 4});
-  input.shape = {2, 3, 8, 8};  // contradicts its format
+  // With groups, which our own loops do not compute.
+  const Conv2dSpec spec{.channels = 16, .kernel = 3, .padding = 1, .bias = false, .groups = 16};
+  const Buffer memory = backend->allocate(16 * 3 * 3 * sizeof(float));
+  const Tensor filters[] = {memory.view({16, 1, 3, 3}, ElementType::f32)};
+  const auto weights = backend->make_weights(spec, filters);
+  const auto layer = backend->make_layer(
+      spec, {.input = backend->plain_activation({2, 16, 4, 4}), .weights = weights.get(), .mode = LayerMode::evaluation});
+  ActivationSpec input = layer->output();
+  input.shape = {2, 16, 8, 8};  // contradicts its format
   try {
-    backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {.input = input});
+    backend->make_layer(spec, {.input = input, .weights = weights.get(), .mode = LayerMode::evaluation});
     FAIL() << "a format of another shape was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::onednn);
     const std::string text = error.describe();
-    EXPECT_EQ(text.rfind("oneDNN: making max-pool2d on 2x3x8x8: ", 0), 0u) << text;
+    EXPECT_EQ(text.rfind("oneDNN: making conv2d on 2x16x8x8: ", 0), 0u) << text;
     EXPECT_NE(text.find("(src/backend/cpu/backend.cpp:"), std::string::npos) << text;
   }
 }
