@@ -180,6 +180,7 @@ Bytes framed(int side, int color) {
   return png_of(picture);
 }
 
+// A converted image is resampled twice, which moves probabilities by up to 0.05; a second crop moved them by 0.2.
 TEST_F(GivenData, OfAConvertedFileAreSeenAsPredictSeesTheFilesThatItWasMadeFrom) {
   for (int i = 0; i < 24; ++i) {
     folder_.write(fmt::format("photos/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i),
@@ -202,7 +203,7 @@ TEST_F(GivenData, OfAConvertedFileAreSeenAsPredictSeesTheFilesThatItWasMadeFrom)
         const std::string file = std::filesystem::path(row.at("image").get<std::string>()).filename();
         const double cat = row.at("probabilities").at("cat");
         const auto [before, is_first] = cats.emplace(file, cat);
-        EXPECT_NEAR(before->second, cat, 0.02) << size << " " << file << (is_first ? "" : " differs");
+        EXPECT_NEAR(before->second, cat, 0.08) << size << " " << file << (is_first ? "" : " differs");
       }
     }
     EXPECT_EQ(cats.size(), 24u);

@@ -331,7 +331,8 @@ TEST_F(Predict, RefusesOptionsThatContradictEachOther) {
 
 TEST_F(Predict, NeedsACheckpointThatDescribesItsData) {
   LoadedCheckpoint loaded = load_checkpoint(run() + "/checkpoints/step-00000060.h5");
-  EXPECT_THAT(loaded.state.data, HasSubstr(R"({"image":[1,28,28],"classes":10,"class_names":["0","1")"));
+  EXPECT_THAT(loaded.state.data,
+              HasSubstr(R"({"image":[1,28,28],"keeps_short_side":false,"classes":10,"class_names":["0","1")"));
   loaded.state.data.clear();
   const std::string early = CheckpointStore(file("early")).save(loaded.state).path;
   const ChildResult refused = run_trainer(2, {"predict", "--checkpoint", early});

@@ -146,7 +146,8 @@ TEST(CpuBackend, NamesTheOperationThatOneDnnRefuses) {
   const Tensor filters[] = {memory.view({16, 1, 3, 3}, ElementType::f32)};
   const auto weights = backend->make_weights(spec, filters);
   const auto layer = backend->make_layer(
-      spec, {.input = backend->plain_activation({2, 16, 4, 4}), .weights = weights.get(), .mode = LayerMode::evaluation});
+      spec,
+      {.input = backend->plain_activation({2, 16, 4, 4}), .weights = weights.get(), .mode = LayerMode::evaluation});
   ActivationSpec input = layer->output();
   input.shape = {2, 16, 8, 8};  // contradicts its format
   try {

@@ -76,7 +76,7 @@ TEST(ProgramOnGpus, TrainsWithConvolutionsThatCannotBeCaptured) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(count(result.err, "could not be recorded as a CUDA graph"), warnings) << result.err;
     EXPECT_EQ(count(result.err, "plan search: "), 1) << result.err;
-    EXPECT_EQ(count(result.err, " candidates of 2 engines, "), 1) << result.err;
+    EXPECT_EQ(count(result.err, " candidates of 2 engines in "), 1) << result.err;
     EXPECT_EQ(last_word(result.err, "weights "), expected);
   }
   const ChildResult ranks = run_child(trainer_words(2, with(words, {"--comm", "nccl", "--bucket-mib", "0.1"})),

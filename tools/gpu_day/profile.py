@@ -53,10 +53,11 @@ def phase_of(kernel: str) -> str:
 
 def profile_step(session: Session, workload: Workload) -> list[tuple[str, float]]:
     session.run(our_words(session, workload, 1))  # fills the plan cache, so that the search is not in the profile
-    options = ["--graph-profiling", "node", "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base",
-               "--print-kernel-base", "function", "--launch-skip", SKIPPED, "--launch-count", WATCHED]
+    options = ["--graph-profiling", "node", "--clock-control", "none", "--cache-control", "none", "--csv",
+               "--print-units", "base", "--print-kernel-base", "function", "--launch-skip", SKIPPED, "--launch-count",
+               WATCHED]
     words = our_words(session, workload, 25 if workload.model == "lenet" else 5)
-    text = session.run([*session.tool("ncu"), *options, "--metrics", DURATION, *words, "--in-flight", 0])
+    text = session.run([*session.tool("ncu"), *options, "--metrics", DURATION, *words])
     with (session.out / "profile.csv").open("a", encoding="utf-8") as file:
         file.write(f"{workload}\n{text}\n")
     return one_step(read_durations(text))

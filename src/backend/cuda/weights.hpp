@@ -59,7 +59,7 @@ class CudaWeights final : public LayerWeights {
   // Refreshes all layers in one kernel. See Backend::refresh.
   static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
 
-  // The filters, which work on this stream packs from their canonical values. `packed` is null where no plan wants them.
+  // The filters, which work on this stream packs from their canonical values. `packed` is null if no plan wants them.
   PackedFilters filters_refreshed_on(CudaStream& stream);
 
   // The canonical values, in the order of parameters().
