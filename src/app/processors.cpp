@@ -113,13 +113,14 @@ GpuFacts gpu_facts(Device device, const Machine& machine) {
     inventory.unavailable_reason = "this build has no libtutti_cuda.so (build it with -DTUTTI_CUDA=ON)";
     return facts;
   }
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  facts.announced = visible == nullptr ? 0 : devices_named_in(visible);
+  const bool expects_gpu = facts.has_card || facts.has_driver || facts.announced > 0;
   // Opening our library maps gigabytes of CUDA's, which a limit of memory (ulimit -v) may forbid.
-  if (device == Device::automatic && !facts.has_card && !facts.has_driver && !finds_cuda_driver()) {
+  if (device == Device::automatic && !expects_gpu && !finds_cuda_driver()) {
     inventory.unavailable_reason = "no driver";
     return facts;
   }
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  facts.announced = visible == nullptr ? 0 : devices_named_in(visible);
   try {
     inventory = load_cuda_libraries().cuda.query();
   } catch (const Error& error) {

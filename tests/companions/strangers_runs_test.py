@@ -112,12 +112,12 @@ class StoredOptions(Strangers):
                     refused = run(TRAINER, command[0], folder, *command[1:], status=65)
                     self.assertRegex(refused, r"metrics.jsonl, line 1, line \d+ of its options: \S")
         for early in (False, True):
-            for name in ("trace", "sample-log", "plan-cache"):
+            for name, default in (("trace", ""), ("sample-log", ""), ("plan-cache", "auto")):
                 folder = self.copy()
                 records = records_of(folder)
                 for record in records:
                     if "configuration" in record:
-                        text = record["configuration"].replace(f'{name} = ""', f'{name} = "{target}"')
+                        text = record["configuration"].replace(f'{name} = "{default}"', f'{name} = "{target}"')
                         record["configuration"] = text
                         if early:
                             (folder / "config.toml").write_text(record.pop("configuration"), encoding="utf-8")
@@ -138,7 +138,7 @@ class StoredOptions(Strangers):
         status, _, errors = self.call("replay", folder, "--to", "8", "--plan-cache", target, program=program)
         self.assertEqual(0, status, errors)
         words = (self.root / "words").read_text(encoding="utf-8")
-        self.assertIn('plan-cache = ""', words)
+        self.assertIn('plan-cache = "auto"', words)
         self.assertNotIn(str(target), words)
         self.assertRegex(words, r"--plan-cache \S+/run/plan-cache\b")
         self.assertEqual(before, target.read_text(encoding="utf-8"))

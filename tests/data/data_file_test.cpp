@@ -1,8 +1,8 @@
 #include "tutti/data/data_file.hpp"
-#include "tutti/data/image_recipe.hpp"
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 

@@ -22,7 +22,7 @@ CHOSEN_ANEW = frozenset(
     "stop-at-accuracy patience sample-log trace progress quiet watch-interface verify-data audit-every "
     "on-divergence".split())
 # Those among them that a resume would take from the checkpoint.
-REPLACED = 'keep-best = false\naudit-every = 0\nplan-cache = ""\nsample-log = ""\ntrace = ""\n'
+REPLACED = 'keep-best = false\naudit-every = 0\nplan-cache = "auto"\nsample-log = ""\ntrace = ""\n'
 MOVED = frozenset("tensorboard mlperf-log".split())  # earlier versions had them, for files they wrote
 
 # As the trainer writes options: one a line, a text as in JSON.
