@@ -13,10 +13,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
-#include <numeric>
 #include <ostream>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -84,108 +86,144 @@ std::vector<float> values(std::int64_t count, float scale) {
   return all;
 }
 
-class Update : public testing::TestWithParam<Case> {
- protected:
-  // The blocks after the steps, and the packed filters.
-  std::vector<std::uint8_t> after_update(bool at_once) {
-    const Case& given = GetParam();
-    const bool is_bf16 = given.type == ElementType::bf16;
-    const auto backend = tutti_cuda_library().make_backend(
-        {.precision = is_bf16 ? Precision::bf16 : Precision::fp32, .search_plans = false});
-    const auto stream = backend->make_stream();
-    const std::vector<Filters> filters = all_filters(given.type);
-    const std::int64_t elements = filters.back().offset + filters.back().layout.canonical_values() + 9;
-    const auto block = [&](float scale) {
-      Buffer memory = backend->allocate(static_cast<std::size_t>(elements) * sizeof(float));
-      std::vector<float> on_host = values(elements, scale);
-      const Tensor tensor = memory.view(Shape{elements}, ElementType::f32);
-      backend->copy(*stream, tensor, {on_host.data(), tensor.shape, ElementType::f32, MemorySpace::host});
-      stream->synchronize();
-      return memory;
-    };
-    const Buffer weights = block(1);
-    const Buffer gradients = block(0.5F);
-    const Buffer first = block(0.25F);
-    std::vector<float> squares = values(elements, 0.1F);
-    for (float& each : squares) each *= each;
-    const Buffer second = block(0);
-    backend->copy(*stream, second.view(Shape{elements}, ElementType::f32),
-                  {squares.data(), Shape{elements}, ElementType::f32, MemorySpace::host});
-
-    PackedGradients unfinished;
-    std::vector<std::unique_ptr<LayerWeights>> layers;
-    std::vector<Buffer> packed_gradients;
-    std::vector<LayerWeights*> all_layers;
-    std::vector<Tensor> packed_weights;
+// The layers of all filters with their blocks, on a backend of their own.
+class Layers {
+ public:
+  explicit Layers(const Case& given)
+      : given_(given),
+        backend_(tutti_cuda_library().make_backend(
+            {.precision = given.type == ElementType::bf16 ? Precision::bf16 : Precision::fp32, .search_plans = false})),
+        stream_(backend_->make_stream()),
+        filters_(all_filters(given.type)),
+        elements_(filters_.back().offset + filters_.back().layout.canonical_values() + 9),
+        weights_(block(values(elements_, 1))),
+        gradients_(block(values(elements_, 0.5F))),
+        first_(block(values(elements_, 0.25F))),
+        second_(block(squares_of(values(elements_, 0.1F)))) {
     float scale = 1;
-    for (const Filters& each : filters) {
-      const Tensor tensor = part(weights, each.offset, each.layout.canonical_values());
-      layers.push_back(backend->make_weights(each.spec, {&tensor, 1}));
-      all_layers.push_back(layers.back().get());
-      void* const packed = dynamic_cast<CudaWeights&>(*layers.back()).packed(each.layout);
-      const Shape shape{each.layout.packed_values()};
-      packed_weights.push_back({packed, shape, given.type, MemorySpace::cuda});
-      // A gradient that is left by a layer: the filters of some values.
-      packed_gradients.push_back(
-          backend->allocate(static_cast<std::size_t>(each.layout.packed_values()) * bytes_of(given.type)));
-      const Buffer other = block(scale += 0.1F);
-      const PackedFilters of_other{each.layout, given.type, static_cast<float*>(part(other, each.offset, 1).data),
-                                   packed_gradients.back().data()};
-      cuda::launch_pack(native(*stream), {&of_other, 1});
-      stream->synchronize();
-      unfinished.add({each.layout, given.type, static_cast<float*>(part(gradients, each.offset, 1).data),
-                      packed_gradients.back().data()});
+    for (const Filters& each : filters_) {
+      add_layer(each);
+      leave_gradient(each, scale += 0.1F);
     }
-    backend->refresh(*stream, all_layers);
+    backend_->refresh(*stream_, all_layers_);
+  }
 
-    // Two steps: the border is within a gap. What is behind the second is updated by none.
-    const std::int64_t border = filters[2].offset - 3;
-    const std::int64_t end = filters.back().offset + filters.back().layout.canonical_values() + 4;
-    for (int time = 0; time < 2; ++time) {
-      std::vector<SgdStep> sgd;
-      std::vector<AdamWStep> adamw;
-      for (const auto& [begin, size] : {std::pair{std::int64_t{0}, border}, std::pair{border, end - border}}) {
-        sgd.push_back({.weights = part(weights, begin, size),
-                       .gradients = part(gradients, begin, size),
-                       .velocity = given.velocity ? part(first, begin, size) : Tensor{},
-                       .learning_rate = begin == 0 ? 0.1F : 0.3F,
-                       .momentum = given.velocity ? 0.9F : 0,
-                       .weight_decay = begin == 0 ? 0 : 0.01F,
-                       .nesterov = given.nesterov});
-        adamw.push_back({.weights = part(weights, begin, size),
-                         .gradients = part(gradients, begin, size),
-                         .first_moment = part(first, begin, size),
-                         .second_moment = part(second, begin, size),
-                         .learning_rate = begin == 0 ? 0.1 : 0.3,
-                         .weight_decay = 0.01,
-                         .step = 3});
-      }
-      const UnfinishedUpdate update{unfinished, all_layers};
-      if (given.adamw) {
-        at_once ? backend->update(*stream, update, std::span<const AdamWStep>(adamw))
-                : backend->Backend::update(*stream, update, std::span<const AdamWStep>(adamw));
-      } else {
-        at_once ? backend->update(*stream, update, std::span<const SgdStep>(sgd))
-                : backend->Backend::update(*stream, update, std::span<const SgdStep>(sgd));
-      }
+  // The border of the two steps is within a gap. What is behind the second is updated by none.
+  void update(bool at_once) {
+    const std::int64_t border = filters_[2].offset - 3;
+    const std::int64_t end = filters_.back().offset + filters_.back().layout.canonical_values() + 4;
+    std::vector<SgdStep> sgd;
+    std::vector<AdamWStep> adamw;
+    for (const auto& [begin, size] : {std::pair{std::int64_t{0}, border}, std::pair{border, end - border}}) {
+      sgd.push_back(sgd_step(begin, size));
+      adamw.push_back(adamw_step(begin, size));
     }
+    const UnfinishedUpdate update{unfinished_, all_layers_};
+    if (given_.adamw) {
+      at_once ? backend_->update(*stream_, update, std::span<const AdamWStep>(adamw))
+              : backend_->Backend::update(*stream_, update, std::span<const AdamWStep>(adamw));
+    } else {
+      at_once ? backend_->update(*stream_, update, std::span<const SgdStep>(sgd))
+              : backend_->Backend::update(*stream_, update, std::span<const SgdStep>(sgd));
+    }
+  }
+
+  // Of the blocks and the packed filters.
+  std::vector<std::uint8_t> bytes() const {
     std::vector<std::uint8_t> bytes;
-    for (const Buffer* const memory : {&weights, &first, &second})
-      append(*backend, *stream, part(*memory, 0, elements), bytes);
-    for (const Tensor& packed : packed_weights) append(*backend, *stream, packed, bytes);
+    for (const Buffer* const memory : {&weights_, &first_, &second_}) append(part(*memory, 0, elements_), bytes);
+    for (const Tensor& packed : packed_weights_) append(packed, bytes);
     return bytes;
   }
 
  private:
-  static cudaStream_t native(Stream& stream) { return cuda::native(as_cuda_stream(stream)); }
-  static Tensor part(const Buffer& memory, std::int64_t begin, std::int64_t size) {
-    return {static_cast<float*>(memory.data()) + begin, Shape{size}, ElementType::f32, MemorySpace::cuda};
+  Buffer block(std::vector<float> on_host) const {
+    Buffer memory = backend_->allocate(on_host.size() * sizeof(float));
+    const Tensor tensor = memory.view(Shape{std::ssize(on_host)}, ElementType::f32);
+    backend_->copy(*stream_, tensor, {on_host.data(), tensor.shape, ElementType::f32, MemorySpace::host});
+    stream_->synchronize();
+    return memory;
   }
-  static void append(Backend& backend, Stream& stream, const Tensor& tensor, std::vector<std::uint8_t>& bytes) {
+
+  static std::vector<float> squares_of(std::vector<float> all) {
+    for (float& each : all) each *= each;
+    return all;
+  }
+
+  void add_layer(const Filters& filters) {
+    const Tensor tensor = part(weights_, filters.offset, filters.layout.canonical_values());
+    layers_.push_back(backend_->make_weights(filters.spec, {&tensor, 1}));
+    all_layers_.push_back(layers_.back().get());
+    void* const packed = dynamic_cast<CudaWeights&>(*layers_.back()).packed(filters.layout);
+    packed_weights_.push_back({packed, Shape{filters.layout.packed_values()}, given_.type, MemorySpace::cuda});
+  }
+
+  // A gradient that is left by a layer: the filters of some values.
+  void leave_gradient(const Filters& filters, float scale) {
+    packed_gradients_.push_back(
+        backend_->allocate(static_cast<std::size_t>(filters.layout.packed_values()) * bytes_of(given_.type)));
+    void* const packed = packed_gradients_.back().data();
+    const Buffer other = block(values(elements_, scale));
+    const PackedFilters of_other{filters.layout, given_.type, at(other, filters.offset), packed};
+    cuda::launch_pack(cuda::native(as_cuda_stream(*stream_)), {&of_other, 1});
+    stream_->synchronize();
+    unfinished_.add({filters.layout, given_.type, at(gradients_, filters.offset), packed});
+  }
+
+  SgdStep sgd_step(std::int64_t begin, std::int64_t size) const {
+    return {.weights = part(weights_, begin, size),
+            .gradients = part(gradients_, begin, size),
+            .velocity = given_.velocity ? part(first_, begin, size) : Tensor{},
+            .learning_rate = begin == 0 ? 0.1F : 0.3F,
+            .momentum = given_.velocity ? 0.9F : 0,
+            .weight_decay = begin == 0 ? 0 : 0.01F,
+            .nesterov = given_.nesterov};
+  }
+
+  AdamWStep adamw_step(std::int64_t begin, std::int64_t size) const {
+    return {.weights = part(weights_, begin, size),
+            .gradients = part(gradients_, begin, size),
+            .first_moment = part(first_, begin, size),
+            .second_moment = part(second_, begin, size),
+            .learning_rate = begin == 0 ? 0.1 : 0.3,
+            .weight_decay = 0.01,
+            .step = 3};
+  }
+
+  static float* at(const Buffer& memory, std::int64_t begin) { return static_cast<float*>(memory.data()) + begin; }
+  static Tensor part(const Buffer& memory, std::int64_t begin, std::int64_t size) {
+    return {at(memory, begin), Shape{size}, ElementType::f32, MemorySpace::cuda};
+  }
+  void append(const Tensor& tensor, std::vector<std::uint8_t>& bytes) const {
     std::vector<std::uint8_t> more(tensor.bytes());
-    backend.copy(stream, {more.data(), tensor.shape, tensor.type, MemorySpace::host}, tensor);
-    stream.synchronize();
+    backend_->copy(*stream_, {more.data(), tensor.shape, tensor.type, MemorySpace::host}, tensor);
+    stream_->synchronize();
     bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+
+  Case given_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Filters> filters_;
+  std::int64_t elements_;
+  Buffer weights_;
+  Buffer gradients_;
+  Buffer first_;   // velocities, or first moments
+  Buffer second_;  // moments
+  std::vector<std::unique_ptr<LayerWeights>> layers_;
+  std::vector<LayerWeights*> all_layers_;
+  std::vector<Tensor> packed_weights_;
+  std::vector<Buffer> packed_gradients_;
+  PackedGradients unfinished_;
+};
+
+class Update : public testing::TestWithParam<Case> {
+ protected:
+  // The blocks after two steps, and the packed filters.
+  static std::vector<std::uint8_t> after_update(bool at_once) {
+    Layers layers(GetParam());
+    for (int time = 0; time < 2; ++time) layers.update(at_once);
+    return layers.bytes();
   }
 };
 

@@ -5,7 +5,9 @@
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
 #include "backend/requests.hpp"
-#include "batch_norm.cuh"
+#include "norm_application.cuh"
+#include "norm_gradients.cuh"
+#include "norm_statistics.cuh"
 
 namespace tutti::cuda {
 namespace {
