@@ -1,8 +1,9 @@
 """The parts that compare our speed with PyTorch's: same workload, same batch, alternating, on the same GPU.
 
-PyTorch runs in one process for all its ways of computing a step, so that it starts once and has chosen cuDNN's
-algorithms once; it waits while ours computes. What it compiles was compiled in the background, while tests ran. Ours is
-restarted for each round. All have their data on the device and are timed over many steps after a warm-up.
+PyTorch runs in a process for each of its ways of computing a step, which starts once and waits while another side
+computes. (In one process, the graph of a step failed after other ways had run, and then all others.) What it compiles
+was compiled in the background, while tests ran. Ours is restarted for each round. All have their data on the device and
+are timed over many steps after a warm-up.
 """
 
 import contextlib
@@ -137,12 +138,13 @@ def ours(session: Session, workload: Workload) -> float:
     return json.loads(figures.read_text(encoding="utf-8"))["images_per_second"]
 
 
-def run_rounds(session: Session, workload: Workload, peer: Peer, problems: list[str]) -> dict[str, list[float]]:
+def run_rounds(session: Session, workload: Workload, peers: dict[str, Peer],
+               problems: list[str]) -> dict[str, list[float]]:
     """Images/s of each side by round, in a rotating order. A side that fails is skipped from then on."""
     def once(name: str) -> float:
-        return ours(session, workload) if name == "tutti" else peer.images_per_second(name)
+        return ours(session, workload) if name == "tutti" else peers[name].images_per_second(name)
 
-    figures: dict[str, list[float]] = {name: [] for name in ("tutti", *workload.ways)}
+    figures: dict[str, list[float]] = {name: [] for name in ("tutti", *peers)}
     for turn in range(-1, session.full(ROUNDS, 2)):  # the first makes and chooses everything
         names = list(figures)
         first = turn % max(1, len(names))
@@ -174,16 +176,18 @@ def speed(session: Session, result: PartResult, name: str) -> None:
     if not session.background.wait_for(name, min(SECONDS_TO_COMPILE, session.seconds_left() - 20)):
         problems.append("PyTorch had not compiled before")
     with session.background.standing_still():
-        peer = Peer(session, workload)
-        try:
+        peers: dict[str, Peer] = {}
+        with contextlib.ExitStack() as open_peers:
             try:
-                peer.started()
+                for way in workload.ways:
+                    peers[way] = Peer(session, workload)
+                    open_peers.callback(peers[way].close)
+                for peer in peers.values():
+                    peer.started()
             except PartFailed as error:
                 problems.append(f"{workload.name}: {error}")
-                workload = dataclasses.replace(workload, ways=())
-            figures = run_rounds(session, workload, peer, problems)
-        finally:
-            peer.close()
+                peers = {}
+            figures = run_rounds(session, workload, peers, problems)
     rows = []
     for side, values in figures.items():
         ratio = ratio_to(figures, side)
@@ -195,7 +199,7 @@ def speed(session: Session, result: PartResult, name: str) -> None:
             result.figure(f"{workload.name}.ratio_{side}", ratio)
     result.table(f"{workload}: {session.full(ROUNDS, 2)} rounds of {workload.steps} steps",
                  ["", "images/s", "least", "most", "step ms", "tutti / this"], rows)
-    if set(workload.ways) - set(figures) or "tutti" not in figures:
+    if set(peers) - set(figures) or "tutti" not in figures:
         raise PartFailed("; ".join(problems))
     for problem in problems:
         result.line(problem)
