@@ -167,8 +167,8 @@ class HonestRuns(Audited):
 
     def test_are_confirmed_as_far_as_the_time_suffices(self):
         folder = train(self.root / "long", "--data", self.data, *MODEL, "--epochs", "5000", "--steps", "60000",
-                       "--checkpoint-every", "end", "--digest-every", "10")
-        printed = self.audit(folder, "--minutes", "0.1")
+                       "--checkpoint-every", "end", "--digest-every", "500")
+        printed = self.audit(folder, "--minutes", "0.2")
         self.assertRegex(printed, r"steps 0 to [1-9]\d*0: \d+ records confirmed\nconfirmed: 0 of 1 intervals, ")
 
 
