@@ -18,8 +18,6 @@
 
 namespace tutti {
 
-using Json = nlohmann::json;
-
 // The form in which ranks send their reports to each other.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceRequest, device, share, allow_mixed);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaDevice, name, uuid, pci_bus_id);
@@ -221,8 +219,9 @@ DeviceChoice choose_device(World& world, const CudaInventory& inventory, const D
                     .misses_gpus = misses_gpus};
   std::ranges::replace(mine.unavailable_reason, '\n', ' ');
   std::vector<DeviceReport> reports;
-  const std::string sent = Json(mine).dump(-1, ' ', false, Json::error_handler_t::replace);
-  for (const std::string& text : all_gather_text(world, sent)) reports.push_back(Json::parse(text).get<DeviceReport>());
+  using Sent = nlohmann::json;
+  const std::string sent = Sent(mine).dump(-1, ' ', false, Sent::error_handler_t::replace);
+  for (const std::string& text : all_gather_text(world, sent)) reports.push_back(Sent::parse(text).get<DeviceReport>());
   return choose_devices(reports)[static_cast<std::size_t>(world.rank())];
 }
 

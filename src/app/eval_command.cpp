@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t kMaxColumns = 20;      // of a matrix on the terminal
 constexpr std::size_t kMaxWrongClasses = 3;  // in the line of a class
-constexpr std::int64_t kMaxPixels = 160;     // of a picture's side
+constexpr std::int64_t kPictureSide = 160;   // pixels
 
 using Json = nlohmann::ordered_json;
 
@@ -144,7 +144,7 @@ Json mistakes_json(const std::string& folder, const Dataset& data, const Confusi
     const std::string file = data.file_of(mistake.sample);
     const std::string picture = picture_name(mistake, file, confusion);
     data.read(std::array{mistake.sample}, batch);
-    write_atomically(fmt::format("{}/{}", folder, picture), small_png(batch.images.front(), kMaxPixels));
+    write_atomically(fmt::format("{}/{}", folder, picture), small_png(batch.images.front(), kPictureSide));
     list.push_back({{"image", file.empty() ? Json(mistake.sample) : Json(file)},
                     {"label", confusion.names[mistake.label]},
                     {"predicted", confusion.names[mistake.predicted]},

@@ -34,10 +34,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_name
 
 namespace {
 
-constexpr std::size_t kAlignment = 8;
+constexpr std::size_t kBlockAlignment = 8;
 constexpr std::size_t kExpectedMetadataBytes = 4096;
 
-std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t padded(std::size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
 
 class BlockWriter {
  public:

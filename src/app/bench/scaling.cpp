@@ -219,8 +219,8 @@ SoloCompute measure_compute(World& world, const Invocation& invocation, const st
 // Bytes and median seconds of all-reduces of f32 between two ranks.
 Json sums_between(World& world, bool takes_part, const RunConfig& config) {
   constexpr std::array<std::int64_t, 5> kBytes{4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20};
-  constexpr std::int64_t kRounds = 7;
-  constexpr double kMaxSeconds = 60;
+  constexpr std::int64_t kPairRounds = 7;
+  constexpr double kMaxPairSeconds = 60;
   Json sums = Json::array();
   on_ranks(world, takes_part, [&](World& pair) {
     const Assembly assembly = assemble(pair, config, Log(pair.rank(), pair.host(), true));
@@ -236,7 +236,7 @@ Json sums_between(World& world, bool takes_part, const RunConfig& config) {
     for (const std::int64_t bytes : kBytes) {
       trials.push_back({.bytes = bytes, .once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }});
     }
-    const auto seconds = time_in_rounds(pair, trials, kRounds, kMaxSeconds);
+    const auto seconds = time_in_rounds(pair, trials, kPairRounds, kMaxPairSeconds);
     for (std::size_t i = 0; i < trials.size(); ++i) sums.push_back({kBytes[i], quartiles_of(seconds[i]).median});
   });
   return {{"sums_of_two", sums}};
