@@ -67,7 +67,7 @@ units = "classes"
 
 Words run_words(const std::string& model, const std::string& out) {
   return with(
-      words_of("--data synthetic:1500x1x28x28:4 --lr 0.02 --parts 8 --batch-size 128 --last-batch rollover "
+      words_of("--data synthetic:1500x1x14x14:4 --lr 0.02 --parts 8 --batch-size 128 --last-batch rollover "
                "--checkpoint-every 2 --resume"),
       {"--model", model, "--out", out, "--steps", std::to_string(kSteps), "--sample-log", out + "/samples.jsonl"});
 }
