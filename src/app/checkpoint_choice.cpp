@@ -53,11 +53,11 @@ CheckpointStore store_in(const std::string& folder) {
   return CheckpointStore(is_folder(checkpoints_folder(folder)) ? checkpoints_folder(folder) : folder);
 }
 
-// The step of the best evaluation according to the newest good checkpoint; -1 if there is none.
-std::int64_t best_step(const CheckpointStore& store, const std::string& folder) {
+// The best evaluation according to the newest good checkpoint; its step is -1 if there is none.
+BestTest best_test(const CheckpointStore& store, const std::string& folder) {
   for (const std::int64_t step : std::views::reverse(store.steps())) {
     try {
-      return load_checkpoint(store.path_of(step)).state.progress.best.step;
+      return load_checkpoint(store.path_of(step)).state.progress.best;
     } catch (const Error&) {
       continue;
     }
@@ -111,7 +111,7 @@ std::string checkpoint_path(const std::string& reference) {
   const CheckpointStore store = store_in(folder);
   const std::vector<std::int64_t> steps = store.steps();
   if (steps.empty()) throw no_checkpoints_in(folder);
-  const std::int64_t step = is_best ? best_step(store, folder) : std::stoll(which);
+  const std::int64_t step = is_best ? best_test(store, folder).step : std::stoll(which);
   if (std::ranges::binary_search(steps, step)) return store.path_of(step);
   throw Error(ErrorSource::checkpoint,
               fmt::format("'{}' has no checkpoint of step {}{}; it has steps {}", folder,
@@ -166,6 +166,25 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& referenc
   LoadedCheckpoint loaded = load_checkpoint(world, path);
   if (path != reference) log.info(fmt::format("{} is {}, after step {}", reference, path, loaded.state.progress.step));
   return loaded;
+}
+
+std::string better_checkpoint_text(const LoadedCheckpoint& loaded) {
+  const fs::path folder = fs::path(loaded.path).parent_path();
+  const CheckpointStore store(folder.string());
+  const std::int64_t step = loaded.state.progress.step;
+  try {
+    const std::vector<std::int64_t> steps = store.steps();
+    if (!std::ranges::binary_search(steps, step)) return {};
+    const bool is_newest = steps.back() == step;
+    const BestTest best = is_newest ? loaded.state.progress.best : best_test(store, folder.string());
+    if (best.samples == 0 || best.step == step || !std::ranges::binary_search(steps, best.step)) return {};
+    const fs::path run = folder.filename() == "checkpoints" ? folder.parent_path() : folder;
+    return fmt::format("the run's best evaluation was that after step {}, with test accuracy {:.4f}: {}@best has that "
+                       "checkpoint",
+                       best.step, best.accuracy(), run.string());
+  } catch (const Error&) {  // of another checkpoint
+    return {};
+  }
 }
 
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config) {

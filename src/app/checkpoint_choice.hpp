@@ -35,6 +35,10 @@ const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, co
 // and which ones it skipped. Collective.
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& reference, const Log& log);
 
+// A line that names RUN@best, if the loaded checkpoint of that run has not the best evaluation; else empty. Reads the
+// newest checkpoint if that is another one.
+std::string better_checkpoint_text(const LoadedCheckpoint& loaded);
+
 // The network of the weights that another run starts from. Stores its name in the run's options.
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config);
 

@@ -24,7 +24,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <system_error>
 
@@ -137,13 +136,6 @@ LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
       .recipe = make_recipe(recipe_request(config), data)};
 }
 
-// The epoch of a run's step, which is counted from 1.
-std::int64_t epoch_of(const SplitBatchSampler& sampler, std::int64_t step) {
-  const auto epochs = std::views::iota(std::int64_t{0}, SplitBatchSampler::kMaxEpochs - 1);
-  return *std::ranges::partition_point(epochs,
-                                       [&](std::int64_t epoch) { return sampler.steps_before(epoch + 1) < step; });
-}
-
 bool is_normalized(const ImageRecipe& recipe) { return !recipe.statistics.mean.empty(); }
 
 // Values that are not normalized are pixel / 255; normalized ones are shown from -3 (black) to 3 (white).
@@ -161,7 +153,7 @@ ShownStep prepare(const Dataset& data, const LoaderPlan& plan, const ShowRequest
   const auto stream = backend->make_stream();
   BatchLoader loader(data, *backend, plan);
   const SplitBatchSampler& sampler = loader.sampler();
-  const std::int64_t epoch = request.step > 0 ? epoch_of(sampler, request.step) : request.epoch - 1;
+  const std::int64_t epoch = request.step > 0 ? sampler.epoch_of(request.step) : request.epoch - 1;
   loader.seek(epoch, request.step > 0 ? request.step - 1 - sampler.steps_before(epoch) : 0);
   const StepBatches& batches = loader.next(*stream);
   stream->synchronize();

@@ -91,6 +91,9 @@ LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const S
         .on_all_ranks();
   }
   if (invocation.weights != SavedWeights::last) use_averages(loaded.state);
+  if (world.rank() == 0) {
+    if (const std::string better = better_checkpoint_text(loaded); !better.empty()) log.info(better);
+  }
   if (has_average && !invocation.weights) log.info("the weights are the average over time; the other: --weights last");
   return loaded;
 }

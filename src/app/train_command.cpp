@@ -26,10 +26,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -137,6 +139,7 @@ class TrainRun {
   std::vector<std::string> start_from_weights();
   void log_resumed(bool has_chosen_schedule);
   void inject_faults();
+  void log_best() const;
   std::string device_text() const;
   void log_lone_audits(const std::vector<std::string>& devices) const;
 
@@ -270,6 +273,16 @@ void TrainRun::inject_faults() {
   fault_injector_->begin(faults, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
 }
 
+// Names the best checkpoint, if --keep-best has kept it.
+void TrainRun::log_best() const {
+  const BestTest& best = trainer_->best_test();
+  if (world_.rank() != 0 || folder_ == nullptr || !assembly_.config.keep_best || best.samples == 0) return;
+  std::error_code unseen;
+  if (!std::filesystem::exists(folder_->store.path_of(best.step), unseen)) return;
+  log_.info(fmt::format("best test accuracy {:.4f} at epoch {}: {}@best", best.accuracy(),
+                        trainer_->epoch_of(best.step), assembly_.config.out));
+}
+
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (fault_injector_) inject_faults();
@@ -297,6 +310,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   const std::uint64_t digest = trainer_->weights_digest();
   output->finish(end, *trainer_);
   if (trace) trace->write(output->epochs(), log_);
+  log_best();
   if (end == RunEnd::stopped && folder_ == nullptr) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_.reason(),
                        plural(trainer_->steps_done(), "step"));

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <span>
 
 namespace tutti {
@@ -85,6 +86,11 @@ std::int64_t SplitBatchSampler::steps(std::int64_t epoch) const {
 std::int64_t SplitBatchSampler::steps_before(std::int64_t epoch) const {
   return last_batch_ == LastBatch::rollover ? (epoch * length_ - carried_over(epoch)) / batch_size_
                                             : epoch * steps(epoch);
+}
+
+std::int64_t SplitBatchSampler::epoch_of(std::int64_t step) const {
+  const auto epochs = std::views::iota(std::int64_t{0}, kMaxEpochs - 1);
+  return *std::ranges::partition_point(epochs, [&](std::int64_t epoch) { return steps_before(epoch + 1) < step; });
 }
 
 std::int64_t SplitBatchSampler::remainder(std::int64_t epoch) const {

@@ -325,7 +325,7 @@ std::string Trainer::early_end() const {
   const EarlyStop& stop = options_.early_stop;
   const bool has_best = best.step >= 0;  // else no test loss was finite so far
   if (!evaluator_ || (has_best && best.samples != evaluator_->samples())) return {};
-  const double accuracy = has_best ? static_cast<double>(best.correct) / static_cast<double>(best.samples) : 0;
+  const double accuracy = has_best ? best.accuracy() : 0;
   if (stop.accuracy > 0 && accuracy >= stop.accuracy) {
     return fmt::format("the test accuracy {:.4f} after step {} reached --stop-at-accuracy {}", accuracy, best.step,
                        stop.accuracy);

@@ -277,6 +277,25 @@ TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestInEveryCommand) {
   EXPECT_THAT(page.out, HasSubstr(", images classified by step-00000004.h5\n"));
 }
 
+// At a learning rate of 0 all evaluations are equal, and the first of equals is the best.
+TEST_F(Checkpoints, WithTheBestEvaluationAreNamedAtTheEndOfTheRunAndWhenAnotherIsUsed) {
+  const std::string out = folder_.file("best");
+  const Words run{"--data", "synthetic:40x1x4x4:2", "--model", "linear", "--batch-size", "10",     "--lr",
+                  "0",      "--epochs",             "4",       "--out",  out,            "--keep-best"};
+  const ChildResult trained = run_trainer(2, run);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string accuracy = trained.out.substr(trained.out.find("test acc ") + 9, 6);
+  EXPECT_THAT(trained.err, HasSubstr("best test accuracy " + accuracy + " at epoch 1: " + out + "@best\n"));
+  const std::string better = "the run's best evaluation was that after step 4, with test accuracy " + accuracy + ": " +
+                             out + "@best has that checkpoint\n";
+  for (const std::string& other : {out, out + "@12", out + "/checkpoints/step-00000016.h5"}) {
+    EXPECT_THAT(run_trainer(2, {"eval", "--checkpoint", other}).err, HasSubstr(better)) << other;
+  }
+  EXPECT_THAT(run_trainer({"predict", "--checkpoint", out}).err, HasSubstr(better));
+  EXPECT_THAT(run_trainer({"report", out, "--no-images"}).err, HasSubstr(better));
+  EXPECT_THAT(run_trainer({"eval", "--checkpoint", out + "@best"}).err, ::testing::Not(HasSubstr("best evaluation")));
+}
+
 TEST_F(Checkpoints, ThatDoNotExistAreReportedWithThoseThatDo) {
   for (const auto& [which, expected] : {std::pair("@5", "has no checkpoint of step 5; it has steps 4, 8"),
                                         std::pair("@newest", "one of its checkpoints as RUN@best or RUN@STEP"),

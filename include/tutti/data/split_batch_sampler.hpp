@@ -58,6 +58,8 @@ class SplitBatchSampler {
   // throw a usage error for an epoch outside 0 .. kMaxEpochs - 1.
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t steps_before(std::int64_t epoch) const;
+  // The epoch, counted from 0, of a step of the run, counted from 1.
+  std::int64_t epoch_of(std::int64_t step) const;
   // The samples of that step's global batch.
   std::int64_t batch_samples(std::int64_t epoch, std::int64_t step) const { return batch(epoch, step).size(); }
   // Samples that are in no step's batch by the end of the epoch: for rollover c_{e+1}, for discard N mod B.

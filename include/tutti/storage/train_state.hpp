@@ -24,6 +24,8 @@ struct BestTest {
   std::int64_t step = -1;  // completed steps at that evaluation; -1: none yet
   std::int64_t correct = 0;
   std::int64_t samples = 0;
+
+  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
   friend bool operator==(const BestTest&, const BestTest&) = default;
 };
 

@@ -76,6 +76,9 @@ class Trainer {
   std::int64_t samples_left_over() const;
   // Why the run ends before its planned end (TrainerOptions::early_stop); empty: it does not. Equal on all ranks.
   std::string early_end() const;
+  const BestTest& best_test() const { return progress_.best; }
+  // The epoch, counted from 1, to which this step of the run belongs.
+  std::int64_t epoch_of(std::int64_t step) const { return sampler().epoch_of(step) + 1; }
   std::uint64_t weights_digest() { return replica_.weights_digest(); }
   // The number of parts that this rank computes concurrently.
   int workers() const;
