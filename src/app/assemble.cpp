@@ -33,13 +33,13 @@ namespace {
 void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
   const auto hosts = all_gather_text(world, world.host());
   const auto requests = all_gather_text(
-      world,
-      request.images.empty()
-          ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {} --exif {}",
-                        request.train, request.test, request.validation_ratio, request.seed, request.skip_bad_images,
-                        request.upright)
-          : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "), request.skip_bad_images,
-                        request.upright));
+      world, request.images.empty()
+                 ? fmt::format("--data {} --test-data {} --validation-ratio {} --validation-split {} --seed {} "
+                               "--skip-bad-images {} --exif {}",
+                               request.train, request.test, request.validation_ratio, name_of(request.split),
+                               request.seed, request.skip_bad_images, request.upright)
+                 : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "),
+                               request.skip_bad_images, request.upright));
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
     if (requests[rank] == requests[first]) continue;
@@ -180,10 +180,9 @@ void assemble_named_data(World& world, Assembly& assembly, DataRequest request, 
   const double ratio = std::exchange(request.validation_ratio, 0);
   assembly.config.validation_ratio = 0;
   assemble_data(world, assembly, request);
-  const bool is_of_run = ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, ratio,
-                                                             static_cast<std::uint64_t>(request.seed));
-  if (!world.all_true(is_of_run)) return;
   request.validation_ratio = ratio;
+  const bool is_of_run = ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, request);
+  if (!world.all_true(is_of_run)) return;
   assembly.config.validation_ratio = ratio;
   assembly.data = {};
   assemble_data(world, assembly, request);
@@ -276,6 +275,7 @@ DataRequest data_request(const RunConfig& config) {
   return {.train = config.data,
           .test = config.test_data,
           .validation_ratio = config.validation_ratio,
+          .split = config.validation_split,
           .seed = static_cast<std::uint64_t>(config.seed),
           .skip_bad_images = config.skip_bad_images,
           .verification = config.verify_data ? Verification::whole : Verification::start,

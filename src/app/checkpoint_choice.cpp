@@ -6,6 +6,7 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "run_folder.hpp"
+#include "state_dicts.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -72,16 +73,12 @@ Error no_checkpoints_in(const std::string& folder) {
 
 // State dicts of PyTorch and ONNX files have no seal either, but the remedy is another one.
 void refuse_other_formats(const std::string& path) {
-  const fs::path ending = fs::path(path).extension();
-  const bool is_onnx = ending == ".onnx";
-  if (!is_onnx && ending != ".pt" && ending != ".pth" && ending != ".safetensors") return;
-  const fs::path checkpoint = fs::path(path).replace_extension(".h5");
+  const bool is_onnx = fs::path(path).extension() == ".onnx";
+  if (!is_onnx && !is_state_dict(path)) return;
   throw Error(
       ErrorSource::checkpoint,
-      fmt::format("'{}' is {}, not a checkpoint: make one of it with tools/export '{}' {}--to-checkpoint '{}' "
-                  "(installed: tutti-export){}",
-                  path, is_onnx ? "an ONNX file" : "a state dict of PyTorch", path,
-                  is_onnx ? "" : "--names torchvision ", checkpoint.string(),
+      fmt::format("'{}' is {}, not a checkpoint: make one of it with {}{}", path,
+                  is_onnx ? "an ONNX file" : "a state dict of PyTorch", conversion_command(path),
                   is_onnx ? "" : "; for weights of a network that a run here has, --like RUN instead of --names"));
 }
 
@@ -168,6 +165,16 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& referenc
   return loaded;
 }
 
+LoadedCheckpoint load_initial_weights(World& world, const std::string& reference, const Log& log) {
+  std::string path = reference;
+  on_rank_0(world, [&] {
+    if (!is_state_dict(reference)) return;
+    refuse_missing(reference);
+    path = checkpoint_of_state_dict(reference, log);
+  });
+  return load_named_checkpoint(world, broadcast_text(world, path, 0), log);
+}
+
 std::string better_checkpoint_text(const LoadedCheckpoint& loaded) {
   const fs::path folder = fs::path(loaded.path).parent_path();
   const CheckpointStore store(folder.string());
@@ -179,9 +186,10 @@ std::string better_checkpoint_text(const LoadedCheckpoint& loaded) {
     const BestTest best = is_newest ? loaded.state.progress.best : best_test(store, folder.string());
     if (best.samples == 0 || best.step == step || !std::ranges::binary_search(steps, best.step)) return {};
     const fs::path run = folder.filename() == "checkpoints" ? folder.parent_path() : folder;
-    return fmt::format("the run's best evaluation was that after step {}, with test accuracy {:.4f}: {}@best has that "
-                       "checkpoint",
-                       best.step, best.accuracy(), run.string());
+    return fmt::format(
+        "the run's best evaluation was that after step {}, with test accuracy {:.4f}: {}@best has that "
+        "checkpoint",
+        best.step, best.accuracy(), run.string());
   } catch (const Error&) {  // of another checkpoint
     return {};
   }

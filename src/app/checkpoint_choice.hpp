@@ -35,6 +35,9 @@ const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, co
 // and which ones it skipped. Collective.
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& reference, const Log& log);
 
+// The same for --init-from, which also takes state dicts of torchvision's networks. Collective.
+LoadedCheckpoint load_initial_weights(World& world, const std::string& reference, const Log& log);
+
 // A line that names RUN@best, if the loaded checkpoint of that run has not the best evaluation; else empty. Reads the
 // newest checkpoint if that is another one.
 std::string better_checkpoint_text(const LoadedCheckpoint& loaded);

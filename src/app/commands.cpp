@@ -231,7 +231,8 @@ void add_tour_options(CLI::App& app, Invocation& invocation) {
 }
 
 bool takes_data(const RunOption& option) {
-  return is_one_of(option, {"test-data", "validation-ratio", "skip-bad-images", "exif", "seed", "resident-mib"});
+  return is_one_of(
+      option, {"test-data", "validation-ratio", "validation-split", "skip-bad-images", "exif", "seed", "resident-mib"});
 }
 
 bool takes_convert(const RunOption& option) {
@@ -249,8 +250,10 @@ void add_source_word(CLI::App& app, Invocation& invocation) {
 
 void add_info_words(CLI::App& app, Invocation& invocation) {
   add_source_word(app, invocation);
-  Group{app, "Data"}.flag("--verify", invocation.run.verify_data,
-                          "read all image headers and decode a sample of the images; of an HDF5 file, read all");
+  Group{app, "Data"}.flag(
+      "--verify", invocation.run.verify_data,
+      "read all image headers, decode a sample of the images, and list all problems; of an HDF5 file, "
+      "read all");
 }
 
 void add_convert_words(CLI::App& app, Invocation& invocation) {

@@ -181,6 +181,7 @@ std::vector<std::string> read_config_file(const std::string& path, RunConfig& co
 RunConfig read_stored_config(const std::string& text, const std::string& checkpoint) {
   RunConfig config = read_config_text(text, checkpoint);
   if (!config.given.contains("exif")) config.exif = false;  // that version ignored the EXIF orientation
+  if (!config.given.contains("validation-split")) config.validation_split = Split::random;  // all that there was
   if (!config.given.contains("precision")) config.precision = Precision::fp32;  // the default of those versions
   return config;
 }

@@ -12,6 +12,7 @@
 #include "commands.hpp"
 #include "output.hpp"
 #include "pictures.hpp"
+#include "preflight/options.hpp"
 #include "scoring.hpp"
 #include "streams_and_signals.hpp"
 
@@ -38,7 +39,9 @@ OwnedData open_noted(const RunConfig& config, const DataRequest& request, const 
   const CustomData* const custom = find_custom_data(config);
   OwnedData data =
       custom == nullptr ? open_data(request) : OwnedData{{}, open_custom(*custom, request.allow_unlabelled)};
-  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).info(note);
+  const Log log(world.rank(), world.host(), false);
+  for (const std::string& note : data.pair.notes) log.info(note);
+  if (const std::string note = one_class_text(data.pair.train->info()); !note.empty()) log.info(note);
   return data;
 }
 
@@ -82,6 +85,16 @@ std::string classes_text(const DataPair& data) {
     text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", label, name, width, info.class_samples[label], of_test);
   }
   return text;
+}
+
+// A line for each class folder without images, and for each image file that was left out.
+std::vector<std::string> problems_of(const DataPair& data) {
+  std::vector<std::string> problems = data.empty_classes;
+  for (const auto* const set : {data.train.get(), data.test.get()}) {
+    if (set == nullptr) continue;
+    for (const SkippedImage& skipped : set->info().skipped) problems.push_back(skipped.problem);
+  }
+  return problems;
 }
 
 std::int64_t samples_of(const std::unique_ptr<Dataset>& set) { return set ? set->info().samples : 0; }
@@ -209,6 +222,7 @@ ExitStatus data_info(World& world, const Invocation& invocation, CommandContext&
   on_rank_0(world, [&] {
     DataRequest request = data_request(invocation.run);
     if (invocation.run.verify_data) request.verification = Verification::sample;
+    request.lists_problems = invocation.run.verify_data;
     const OwnedData data = open_noted(invocation.run, request, world);
     const DatasetInfo& info = data.pair.train->info();
     std::string text = fmt::format("{:<10} {}\n", "name", info.name) + set_line("training", *data.pair.train);
@@ -217,6 +231,17 @@ ExitStatus data_info(World& world, const Invocation& invocation, CommandContext&
     text += fmt::format("{:<10} {}\n", "mean", statistic_text(info.statistics.mean));
     text += fmt::format("{:<10} {}\n", "deviation", statistic_text(info.statistics.deviation));
     fmt::print("{}{}", text, classes_text(data.pair));
+    if (!invocation.run.verify_data) return;
+    const std::vector<std::string> problems = problems_of(data.pair);
+    for (const std::string& problem : problems) fmt::print("{:<10} {}\n", "problem", printable(problem));
+    std::fflush(stdout);
+    const bool can_train = data.pair.empty_classes.empty() && (problems.empty() || invocation.run.skip_bad_images);
+    if (can_train) return;
+    throw Error(
+        ErrorSource::input,
+        fmt::format("{} in {}, listed above: mend or remove them; training with --skip-bad-images leaves bad files "
+                    "out",
+                    plural(problems.size(), "problem"), invocation.run.data));
   });
   return ExitStatus::done;
 }

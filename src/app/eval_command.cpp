@@ -1,6 +1,7 @@
 #include "eval_command.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
@@ -248,6 +249,12 @@ ExitStatus eval_command(World& world, const Invocation& invocation, CommandConte
   const EvalRequest& request = invocation.eval;
   const std::string set = chosen_set(scoring, request.on);
   const Dataset& data = set == "test" ? *scoring.data().test : *scoring.data().train;
+  on_rank_0(world, [&] {
+    const bool is_asked_for = set == "train" && scoring.is_of_run();
+    const bool is_other = invocation.run.given.contains("data") || invocation.run.given.contains("test-data");
+    const std::string trained = is_other && !is_asked_for ? scoring.trained_on_text(data) : "";
+    if (!trained.empty()) Log(world.rank(), world.host(), invocation.run.quiet).warn(trained);
+  });
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
   Confusion confusion(by_class ? shown_class_names(data.info()) : std::vector<std::string>{});
   std::vector<Mistake> mistakes;

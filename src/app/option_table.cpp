@@ -109,6 +109,9 @@ std::vector<RunOption> data_options(RunConfig& c) {
       {"test-data", data, "folder of the test set, if it is separate", data_source, text(c.test_data)},
       {"validation-ratio", data, "fraction of the training set to hold out as the test set", fixed,
        real(c.validation_ratio)},
+      {"validation-split", data,
+       "how --validation-ratio chooses: stratified (the same fraction of every class) or random", fixed,
+       one_of(c.validation_split)},
       {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed,
        flag(c.skip_bad_images)},
       {"verify-data", data,
@@ -140,8 +143,10 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"model", network, "lenet, resnet18, resnet34, resnet50, vgg11, mlp and others, or the path of a model file",
        fixed, text(c.model)},
       {"init-from", network,
-       "start from the weights (and, without --model, the network) of a run, RUN@best, RUN@STEP or file", fixed,
-       text(c.init_from)},
+       "start from the weights (and, without --model, the network) of a run, RUN@best, RUN@STEP, checkpoint, or .pth "
+       "or "
+       ".safetensors file of torchvision",
+       fixed, text(c.init_from)},
       {"new-head", network,
        "with --init-from, newly initialize the last layer, even if the weights were trained on as many classes", fixed,
        flag(c.new_head)},
@@ -210,10 +215,9 @@ std::vector<RunOption> optimizer_options(RunConfig& c) {
   };
 }
 
-// Ranks, devices and saved files.
 std::vector<RunOption> running_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string ranks = "Ranks and devices", saving = "Checkpoints and output";
+  const std::string ranks = "Ranks and devices";
   return {
       {"parts", ranks, "number of parts of every batch, fixed for the run; 0: one per rank", fixed,
        whole(c.parts, 0, kMaxParts)},
@@ -250,6 +254,13 @@ std::vector<RunOption> running_options(RunConfig& c) {
        changeable, text(c.plan_cache)},
       {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; results are bit-identical", changeable,
        on_or_off(c.record_steps)},
+  };
+}
+
+std::vector<RunOption> saving_options(RunConfig& c) {
+  using enum OptionUse;
+  const std::string saving = "Checkpoints and output";
+  return {
       {"out", saving, "folder for checkpoints, metrics.jsonl and the resolved options; default: nothing is written",
        per_start, text(c.out)},
       {"resume", saving, "continue from the newest checkpoint in --out", unstored, flag(c.resume)},
@@ -261,6 +272,9 @@ std::vector<RunOption> running_options(RunConfig& c) {
        whole(c.keep_checkpoints, 2, kMany, 0)},
       {"keep-best", saving, "also save whenever the evaluation improves, and keep the best checkpoint", changeable,
        flag(c.keep_best)},
+      {"on-save-failure", saving,
+       "if a checkpoint cannot be saved: continue, and try again at the next one, or stop with status 73", changeable,
+       one_of(c.on_save_failure)},
       {"time-limit", saving,
        "save a checkpoint and stop with status 75 before this run time (3600, 90m or 12:00:00) is reached; default: no "
        "limit",
@@ -326,7 +340,7 @@ std::vector<RunOption> watching_options(RunConfig& c) {
 
 std::vector<RunOption> run_options(RunConfig& config) {
   std::vector<RunOption> options = data_options(config);
-  for (const auto& more : {training_options, optimizer_options, running_options, watching_options}) {
+  for (const auto& more : {training_options, optimizer_options, running_options, saving_options, watching_options}) {
     for (RunOption& option : more(config)) options.push_back(std::move(option));
   }
   return options;

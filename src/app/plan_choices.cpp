@@ -26,15 +26,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSeparator = " | ";
 constexpr off_t kMaxBytes = 4 << 20;  // of a file that the user did not name
 
-// The folder "tutti" in the user's cache folder; empty if there is none. As the XDG specification says, a relative path
-// is not used.
-std::string own_cache_folder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return *cache == '/' ? (fs::path(cache) / "tutti").string() : "";
-  const char* const home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? (fs::path(home) / ".cache" / "tutti").string() : "";
-}
-
 // For a kind of processor, with the version of its library.
 // "/home/ada/.cache/tutti/plans-cuda-NVIDIA-H200-132-multiprocessors-140-GiB-cuDNN-9.19.0.txt"
 std::string own_cache_file(const std::string& processor) {
@@ -166,6 +157,13 @@ void keep(const RunConfig& config, const Choices& choices, const Log& log) {
 }
 
 }  // namespace
+
+std::string own_cache_folder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return *cache == '/' ? (fs::path(cache) / "tutti").string() : "";
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? (fs::path(home) / ".cache" / "tutti").string() : "";
+}
 
 bool names_plan_cache(const RunConfig& config) {
   return !config.plan_cache.empty() && config.plan_cache != "off" && !is_automatic(config);

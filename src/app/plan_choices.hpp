@@ -13,6 +13,10 @@
 
 namespace tutti {
 
+// The folder "tutti" in the user's cache folder; empty if there is none. As the XDG specification says, a relative path
+// is not used.
+std::string own_cache_folder();
+
 // Whether --plan-cache names a file: not `auto` or `off`.
 bool names_plan_cache(const RunConfig& config);
 

@@ -232,10 +232,11 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
 
 void refuse_without_out(const RunConfig& config) {
   if (!config.out.empty()) return;
-  const std::array<std::pair<const char*, bool>, 4> wanting{
+  const std::array<std::pair<const char*, bool>, 5> wanting{
       {{"resume", config.resume},
        {"checkpoint-every", !config.checkpoint_every.text().empty()},
        {"keep-best", config.keep_best},
+       {"on-save-failure stop", config.on_save_failure == OnSaveFailure::stop},
        {"time-limit", !config.time_limit.text().empty()}}};
   for (const auto& [option, is_given] : wanting) {
     if (!is_given) continue;

@@ -5,6 +5,7 @@
 #include "tutti/backend/precision.hpp"
 #include "tutti/base/enum_names.hpp"
 #include "tutti/data/image_recipe.hpp"
+#include "tutti/data/open_data.hpp"
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/train/trainer.hpp"
 
@@ -26,6 +27,9 @@ constexpr std::array<std::string_view, 3> enum_names(Device) { return {"auto", "
 
 enum class Comm { automatic, solo, mpi, nccl };
 constexpr std::array<std::string_view, 4> enum_names(Comm) { return {"auto", "solo", "mpi", "nccl"}; }
+
+enum class OnSaveFailure { proceed, stop };
+constexpr std::array<std::string_view, 2> enum_names(OnSaveFailure) { return {"continue", "stop"}; }
 
 enum class ShowProgress { automatic, always, never };
 constexpr std::array<std::string_view, 3> enum_names(ShowProgress) { return {"auto", "always", "never"}; }
@@ -79,6 +83,7 @@ struct RunConfig {
   std::string data = "glyphs";
   std::string test_data;
   double validation_ratio = 0;
+  Split validation_split = Split::stratified;
   bool skip_bad_images = false;
   bool verify_data = false;
   std::int64_t resident_mib = 0;
@@ -139,6 +144,7 @@ struct RunConfig {
   ParsedOption<parse_checkpoint_every> checkpoint_every;
   std::int64_t keep_checkpoints = 3;
   bool keep_best = false;
+  OnSaveFailure on_save_failure = OnSaveFailure::proceed;
   ParsedOption<parse_time_limit> time_limit;
 
   std::int64_t test_every = 1;

@@ -13,11 +13,13 @@
 namespace tutti {
 namespace {
 
-// Requests of the ranks, reduced to their maximum. Other values combine a signal and the rank that received it.
+// Requests of the ranks, reduced to their maximum. Other values combine a signal, or the failure, and the rank that has
+// it.
 constexpr std::int64_t kNone = 0;
 constexpr std::int64_t kSave = 1;
 constexpr std::int64_t kTimeLimitReached = 2;
 constexpr std::int64_t kSignalUnit = std::int64_t{1} << 32;
+constexpr std::int64_t kFailed = std::int64_t{1} << 61;
 constexpr std::int64_t kFolderLost = std::int64_t{1} << 62;
 
 constexpr double kSafety = 1.5;
@@ -50,6 +52,10 @@ BoundaryAction RunControl::at_boundary() {
 BoundaryAction RunControl::action_for(std::int64_t request) {
   if (request == kNone) return BoundaryAction::proceed;
   if (request == kFolderLost) throw Error(ErrorSource::save, broadcast_text(world_, loss_, 0)).on_all_ranks();
+  if (request >= kFailed) {
+    throw Error(ErrorSource::save, broadcast_text(world_, failure_, static_cast<int>(request - kFailed)))
+        .on_all_ranks();
+  }
   last_save_ = now_;
   if (request == kSave) return BoundaryAction::save;
   if (request == kTimeLimitReached) {
@@ -73,6 +79,7 @@ bool RunControl::has_lost_folder() {
 
 std::int64_t RunControl::local_request() {
   if (world_.rank() == 0 && has_lost_folder()) return kFolderLost;
+  if (!failure_.empty()) return kFailed + world_.rank();
   if (const int signal = signals_.first(); signal != 0) return signal * kSignalUnit + world_.rank();
   if (world_.rank() != 0) return kNone;
   if (stdout_is_abandoned()) return SIGPIPE * kSignalUnit;

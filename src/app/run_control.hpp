@@ -1,7 +1,7 @@
 #pragma once
 // Decides at step boundaries whether a run has to save, or to save and stop, for reasons other than its plan: a signal
-// at any rank, the time limit, a stdout whose reader is gone, or a save interval in seconds. All ranks decide the same,
-// at most two boundaries after the cause.
+// at any rank, the time limit, a stdout whose reader is gone, or a save interval in seconds. Also ends runs that can no
+// longer save. All ranks decide the same, at most two boundaries after the cause.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/folder_lock.hpp"
@@ -30,12 +30,14 @@ class RunControl {
              std::function<double()> clock = process_clock());
 
   // Not to be called again after it returned save_and_stop. Throws a save error on all ranks if the folder no longer
-  // belongs to the run. Collective.
+  // belongs to the run, or after end_for(). Collective.
   BoundaryAction at_boundary();
   // A snapshot of the state was made for any reason: the save interval starts again.
   void on_snapshot() { last_save_ = clock_(); }
   // The seconds that a save took, from the copy of the state to its verification. Only used on rank 0.
   void saved(double seconds);
+  // Ends the run, with a save error for this reason, at one of the next boundaries.
+  void end_for(const std::string& failure) { failure_ = failure; }
   // Why the run stops, valid on all ranks: "SIGUSR1 at rank 2 on host n1".
   const std::string& reason() const { return reason_; }
 
@@ -58,8 +60,9 @@ class RunControl {
   double longest_two_gaps_ = 0;
   double longest_save_;
   bool has_saved_ = false;
-  double last_check_;  // of the folder
-  std::string loss_;   // why it no longer belongs to the run
+  double last_check_;    // of the folder
+  std::string loss_;     // why it no longer belongs to the run
+  std::string failure_;  // to save; empty: none that ends the run
   std::string reason_;
 };
 

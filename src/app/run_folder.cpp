@@ -3,6 +3,7 @@
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
+#include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/out_folder.hpp"
 
@@ -68,6 +69,25 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   const ssize_t written = retry_on_eintr([&] { return ::write(file, text.data(), text.size()); });
   ::close(file);
   if (written != std::ssize(text)) ::unlink(path.c_str());  // an incomplete record would mislead its readers
+}
+
+std::string other_run_text(const RunConfig& config) {
+  std::error_code unseen;
+  const std::string path = options_file(config.out);
+  if (!std::filesystem::exists(path, unseen) || !std::filesystem::exists(config.out + "/metrics.jsonl", unseen))
+    return {};
+  RunConfig other;
+  try {
+    other = read_config_text(read_file_text(path), path);
+  } catch (const Error&) {
+    return {};  // damaged; it is replaced
+  }
+  if (other.model == config.model && other.data == config.data) return {};
+  return fmt::format(
+      "--out {} has the records of a run of {} on {} that saved no checkpoint, and this run of {} on {} "
+      "adds its own to the same metrics.jsonl: to keep them apart, give another folder, or remove this "
+      "one first",
+      config.out, other.model, other.data, config.model, config.data);
 }
 
 std::size_t max_state_bytes(const Network& network) {

@@ -38,6 +38,9 @@ class RunFolder {
   std::optional<FolderLock> lock_;  // on rank 0
 };
 
+// A warning if a run of another network or data set left its records, but no checkpoint, in the folder of this new run.
+std::string other_run_text(const RunConfig& config);
+
 // Why a run ended early, written by the first rank to fail, since launchers hide exit statuses.
 struct ExitRecord {
   ExitStatus status = ExitStatus::internal;

@@ -242,7 +242,7 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
 }
 
 // Warns of cores, parts, learning rates, images and classes that do not suit the run. Collective.
-Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan) {
+Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan, Severity of_one_class) {
   Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
                               assembly.data.train->info().samples);
   const HostLoad load{.host = world.host(),
@@ -255,7 +255,7 @@ Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan)
   mine.add(check_cores(load));
   if (assembly.processor.is_gpu()) mine.add(check_affinity(Machine(), assembly.processor.gpu));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
-  Findings all = check_data(assembly.data.train->info(), assembly.options.recipe.image);  // the same on all ranks
+  Findings all = check_data(assembly.data.train->info(), assembly.options.recipe.image, of_one_class);
   all.add(check_rates(assembly.config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
   return all;
@@ -317,7 +317,7 @@ RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, Pref
   preflight.attempt([&] {
     const bool takes_weights = !start.resumed && !config.init_from.empty();
     if (takes_weights) {
-      start.weights = load_named_checkpoint(world, config.init_from, log);
+      start.weights = load_initial_weights(world, config.init_from, log);
       use_averages(start.weights->state);
     }
     run_or_throw_on_all(world, [&] {
@@ -362,7 +362,7 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
 
 void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight) {
   if (assembly.network) {
-    preflight.add(check_load(world, assembly, start.plan));
+    preflight.add(check_load(world, assembly, start.plan, preflight.error_of_check()));
     if (!start.resumed && !start.weights) preflight.add(check_biases(*assembly.network));
   }
   if (assembly.network && start.weights) {

@@ -1,6 +1,8 @@
 #include "scoring.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
+#include "tutti/data/open_data.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/train/evaluation.hpp"
 
@@ -15,6 +17,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <span>
 
 namespace tutti {
@@ -98,7 +101,50 @@ LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const S
   return loaded;
 }
 
+// The names of the image files that the run was trained on; none if its data are gone, have no names, or use the names
+// for other images of the test set, too.
+std::set<std::string> names_trained_on(const LoadedCheckpoint& loaded) {
+  std::set<std::string> names;
+  try {
+    DataRequest request = data_request(read_stored_config(loaded.state.configuration, loaded.path));
+    request.most_resident_bytes = 1;  // names and labels only
+    request.verification = Verification::start;
+    request.data_file_check = DataFileCheck::none;
+    request.allow_untrained_labels = true;
+    request.allow_non_utf8_names = true;
+    const OwnedData data = open_data(request);
+    if (data.pair.train->digest() != loaded.state.data_digest) return {};
+    for (std::int64_t i = 0; i < data.pair.train->info().samples; ++i) names.insert(data.pair.train->name_of(i));
+    for (std::int64_t i = 0; data.pair.test && i < data.pair.test->info().samples; ++i) {
+      if (names.contains(data.pair.test->name_of(i))) return {};
+    }
+    return names;
+  } catch (const Error&) {  // for example, the data have been moved
+    return {};
+  }
+}
+
 }  // namespace
+
+std::string Scoring::trained_on_text(const Dataset& data) const {
+  const std::int64_t samples = data.info().samples;
+  if (data.digest() == loaded_.state.data_digest) {
+    return "the network was trained on these images: its accuracy on others will be lower";
+  }
+  if (data.name_of(0).empty()) return {};
+  const std::set<std::string> trained = names_trained_on(loaded_);
+  std::int64_t found = 0;
+  std::string first;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const std::string name = data.name_of(i);
+    if (trained.contains(name) && found++ == 0) first = name;
+  }
+  if (found == 0) return {};
+  return fmt::format(
+      "{} of these {} images have the names of images that the network was trained on, first {}: if "
+      "they are the same, its accuracy on others will be lower",
+      found, samples, printable(first));
+}
 
 Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
                  const CommandContext& context)

@@ -126,6 +126,8 @@ class TrainRun {
     if (folder == nullptr) return;
     on_rank_0(world, [&] {
       folder->owned.require();
+      if (const std::string other = start.resumed ? "" : other_run_text(assembly.config); !other.empty())
+        log.warn(other);
       const std::string text = config_text(assembly.config);
       write_atomically(options_file(assembly.config.out), std::as_bytes(std::span(text)));
     });

@@ -66,7 +66,7 @@ void require_space(int file, std::size_t bytes) {
   if (::fstatvfs(file, &space) != 0 || space.f_blocks == 0) return;
   const std::uint64_t available = std::uint64_t{space.f_bavail} * space.f_frsize;
   if (bytes <= available) return;
-  throw Error(ErrorSource::io,
+  throw Error(ErrorSource::input,
               fmt::format("{:.1f} MiB of shared memory are needed, but only {:.1f} MiB are free in /dev/shm: {}",
                           static_cast<double>(bytes) / 0x1p20, static_cast<double>(available) / 0x1p20, kRemedy));
 }
@@ -99,14 +99,14 @@ NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
   require_space(file, bytes);
   if (::ftruncate(file, static_cast<off_t>(mapped_bytes(bytes))) != 0) {
     if (errno != EFBIG) throw_system_error("size", name_, errno);
-    throw Error(ErrorSource::io, fmt::format("{:.1f} MiB of shared memory are needed, which is more than the file "
-                                             "size limit (ulimit -f): raise that limit",
-                                             static_cast<double>(bytes) / 0x1p20));
+    throw Error(ErrorSource::input, fmt::format("{:.1f} MiB of shared memory are needed, which is more than the file "
+                                                "size limit (ulimit -f): raise that limit",
+                                                static_cast<double>(bytes) / 0x1p20));
   }
   // Otherwise, if memory ran out, the first access to a page would kill the process by SIGBUS.
   if (const int status = allocate_pages(file, mapped_bytes(bytes)); status != 0) {
-    throw Error(ErrorSource::io, fmt::format("cannot allocate {:.1f} MiB in /dev/shm: {}; {}",
-                                             static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
+    throw Error(ErrorSource::input, fmt::format("cannot allocate {:.1f} MiB in /dev/shm: {}; {}",
+                                                static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
   }
   memory_ = map(file, name_, bytes);
 }

@@ -144,7 +144,8 @@ std::size_t bytes_of(const LoadedSet& set) {
 
 std::vector<std::byte> write_block(LoadedPair pair) {
   BlockWriter block(kExpectedMetadataBytes + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
-  block.add(nlohmann::json::to_msgpack({{"notes", pair.notes}, {"has_test", pair.test.has_value()}}));
+  block.add(nlohmann::json::to_msgpack(
+      {{"notes", pair.notes}, {"empty_classes", pair.empty_classes}, {"has_test", pair.test.has_value()}}));
   write_set(block, pair.train);
   pair.train = {};
   if (pair.test) write_set(block, *pair.test);
@@ -156,6 +157,7 @@ DataPair open_loaded(std::span<const std::byte> bytes) {
   const nlohmann::json metadata = block.next_metadata();
   DataPair pair;
   pair.notes = metadata.at("notes");
+  pair.empty_classes = metadata.at("empty_classes");
   pair.train = open_set(block);
   if (metadata.at("has_test")) pair.test = open_set(block);
   return pair;

@@ -147,7 +147,7 @@ FolderListing list_folder(const fs::path& folder) {
 }
 
 ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
-  const bool decodes_all = find_bad || verification == Verification::whole;
+  const bool decodes_all = verification == Verification::whole;
   const bool checks_all = decodes_all || verification == Verification::sample;
   const std::size_t count = files.files.size();
   std::mutex mutex;

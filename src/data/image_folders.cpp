@@ -193,6 +193,14 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
   return table;
 }
 
+std::string empty_class_text(const fs::path& folder, const FolderListing& listing) {
+  const auto& inside = listing.folders;
+  return fmt::format(
+      "the class folder '{}' contains no .jpg, .jpeg or .png files{}; remove it or put its images there",
+      folder.string(),
+      inside.empty() ? "" : fmt::format(", and folders inside it, as '{}', are not read", inside.front()));
+}
+
 }  // namespace
 
 std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<std::string>& notes) {
@@ -200,10 +208,9 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
   ImageFiles files{folder, {}};
   std::vector<std::string> others;
   std::vector<std::string> folders;
-  std::string empty_class;
   for (const std::string& name : list_folder(folder).folders) {
     const FolderListing listing = list_folder(folder / name);
-    if (listing.images.files.empty() && empty_class.empty()) empty_class = (folder / name).string();
+    if (listing.images.files.empty()) set.empty_classes.push_back(empty_class_text(folder / name, listing));
     const auto label = static_cast<std::int32_t>(set.info.class_names.size());
     set.info.class_names.push_back(name);
     for (const auto& [image, bytes] : listing.images.files) {
@@ -214,16 +221,6 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
     for (const std::string& inner : listing.folders) folders.push_back(fmt::format("{}/{}", name, inner));
   }
   if (files.files.empty()) return std::nullopt;
-  if (!empty_class.empty()) {
-    const auto& inside = list_folder(empty_class).folders;
-    throw Error(
-        ErrorSource::input,
-        fmt::format(
-            "the class folder '{}' contains no .jpg, .jpeg or .png files{}; remove it or put its images "
-            "there",
-            empty_class,
-            inside.empty() ? "" : fmt::format(", and folders inside it, as '{}', are not read", inside.front())));
-  }
   if (!others.empty()) {
     notes.push_back(fmt::format("{} entries of '{}' are not image files and are skipped: first {}", others.size(),
                                 folder.string(), others.front()));

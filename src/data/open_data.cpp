@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -116,12 +117,13 @@ void require_utf8_class_names(const fs::path& path, const std::vector<std::strin
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorSource::input, reason); }
 
-// The first folder with images inside a class folder; empty: there is none.
-std::string images_too_deep(const fs::path& folder, const FolderListing& classes) {
-  for (const std::string& name : classes.folders) {
-    for (const std::string& inner : list_folder(folder / name).folders) {
-      if (!list_folder(folder / name / inner).images.files.empty()) return fmt::format("{}/{}", name, inner);
-    }
+// A folder below this one that has class folders with images, or has them in train/; empty: there is none.
+fs::path inner_set(const fs::path& folder, int levels) {
+  for (const std::string& name : list_folder(folder).folders) {
+    const fs::path inner = folder / name;
+    if (has_class_folders(inner) || has_class_folders(inner / "train")) return inner;
+    if (levels == 1 || fs::is_symlink(inner)) continue;
+    if (fs::path found = inner_set(inner, levels - 1); !found.empty()) return found;
   }
   return {};
 }
@@ -151,11 +153,12 @@ std::string fetch_hint(const fs::path& folder) {
                     "add labels.csv",
                     folder.string(), images, images == 1 ? "" : "s"));
   }
-  if (const std::string deeper = images_too_deep(folder, listing); !deeper.empty()) {
+  constexpr int kMaxLevels = 3;
+  if (const fs::path inner = inner_set(folder, kMaxLevels); !inner.empty()) {
     refuse(
-        fmt::format("'{}' contains no images that can be read: folders inside a class folder, as '{}', are not read; "
-                    "move their images into the class folder itself",
-                    folder.string(), deeper));
+        fmt::format("'{}' contains no images that can be read, but '{}' contains class folders: give that folder; or, "
+                    "if its name is that of a class, move the images below it into it",
+                    folder.string(), inner.string()));
   }
   refuse(
       fmt::format("'{}' contains no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
@@ -222,7 +225,8 @@ void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::
   auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
   files->upright = request.upright;
-  ImageFindings findings = examine(*files, request.verification, request.skip_bad_images);
+  ImageFindings findings = examine(*files, request.skip_bad_images ? Verification::whole : request.verification,
+                                   request.skip_bad_images || request.lists_problems);
   set.info.image = findings.image;
   if (!findings.bad.empty()) leave_out(set, findings.bad, notes);
   // Predictions are never resumed, so they need no digests of the files' bytes.
@@ -324,16 +328,6 @@ void unify_metadata(LoadedPair& pair) {
   pair.test->info.statistics = info.statistics;
 }
 
-void note_one_class(const LoadedSet& train, std::vector<std::string>& notes) {
-  const auto& labels = train.labels;
-  if (!train.info.labelled || labels.empty()) return;
-  if (std::ranges::any_of(labels, [&](std::int32_t label) { return label != labels.front(); })) return;
-  const auto label = static_cast<std::size_t>(labels.front());
-  const auto& names = train.info.class_names;
-  notes.push_back(fmt::format("{} has images of one class only, {}: a classifier needs two classes", train.info.name,
-                              label < names.size() ? fmt::format("'{}'", names[label]) : fmt::format("{}", label)));
-}
-
 void refuse_bad_ratio(const DataRequest& request) {
   const double ratio = request.validation_ratio;
   if (!(ratio >= 0 && ratio < 1)) {
@@ -346,6 +340,12 @@ void refuse_bad_ratio(const DataRequest& request) {
   }
 }
 
+// Training needs an image of every class.
+void take_empty_classes(LoadedSet& set, const DataRequest& request, LoadedPair& pair) {
+  if (!set.empty_classes.empty() && !request.lists_problems) refuse(set.empty_classes.front());
+  std::ranges::move(set.empty_classes, std::back_inserter(pair.empty_classes));
+}
+
 LoadedPair load_checked(const DataRequest& request) {
   refuse_bad_ratio(request);
   const bool holds_out = request.validation_ratio > 0;
@@ -353,6 +353,7 @@ LoadedPair load_checked(const DataRequest& request) {
   if (!request.test.empty()) pair.test = load_test_set(request, pair.notes);
   for (LoadedSet* const set : {&pair.train, pair.test ? &*pair.test : nullptr}) {
     if (set == nullptr) continue;
+    take_empty_classes(*set, request, pair);
     examine_files(*set, request, pair.notes);
   }
   if (holds_out && pair.train.info.labelled) {
@@ -361,11 +362,10 @@ LoadedPair load_checked(const DataRequest& request) {
           fmt::format("--data {} has a test set, which --validation-ratio {} replaces: leave that out to keep it",
                       request.train, request.validation_ratio));
     }
-    pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
+    pair.test = hold_out(pair.train, request);
   }
   unify_metadata(pair);
   if (pair.test && !holds_out && !request.allow_untrained_labels) refuse_untrained_labels(*pair.test, pair.train);
-  note_one_class(pair.train, pair.notes);
   return pair;
 }
 

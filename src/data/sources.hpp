@@ -50,9 +50,10 @@ struct LoadedSet {
   DatasetInfo info;  // classes 0: from names or labels; samples and class_samples are filled in at the end
   std::vector<std::int32_t> labels;
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
-  std::optional<std::uint64_t> digest;   // only after hold_out; otherwise computed from labels and pixels
-  std::vector<LabelFile> label_files{};  // in the order of the samples; empty after extract_samples
-  std::vector<std::string> names{};      // of the samples, from a data file; empty if it has none
+  std::optional<std::uint64_t> digest;       // only after hold_out; otherwise computed from labels and pixels
+  std::vector<LabelFile> label_files{};      // in the order of the samples; empty after extract_samples
+  std::vector<std::string> names{};          // of the samples, from a data file; empty if it has none
+  std::vector<std::string> empty_classes{};  // lines about class folders without images
 };
 
 // For image files: digest("files") over the hash of each file's name and size, + digest("labels").
@@ -62,6 +63,7 @@ struct LoadedPair {
   LoadedSet train;
   std::optional<LoadedSet> test;
   std::vector<std::string> notes;
+  std::vector<std::string> empty_classes{};  // of both sets
 };
 
 // Writes the sets to one block of bytes without pointers, for open_loaded(). It is not a file format: only processes of
@@ -73,10 +75,10 @@ std::vector<std::byte> write_block(LoadedPair pair);
 // keep their order.
 LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen);
 
-// Removes a ratio of the samples, chosen by the seed, from `set` and returns them. Both digests are computed from the
-// whole set's digest and the chosen indices, so they do not depend on how the pixels are stored. Throws a usage error
-// if one of the two would be empty.
-LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed);
+// Removes a ratio of the samples, chosen by split and seed of the request, from `set` and returns them. Both digests
+// are computed from the whole set's digest and the chosen indices, so they do not depend on how the pixels are stored.
+// Throws a usage error if one of the two would be empty.
+LoadedSet hold_out(LoadedSet& set, const DataRequest& request);
 
 // Mean and standard deviation of each channel over images, by exact integer sums: independent of order and machine.
 class ChannelSums {
@@ -157,7 +159,7 @@ struct ImageFindings {
 };
 
 // Determines the images' shape and verifies the files as `verification` says. Throws an input error for files that
-// cannot be read; with `find_bad` it decodes every file and returns the bad ones instead. Uses all cores.
+// cannot be read; with `find_bad` it returns them instead. Uses all cores.
 ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad);
 
 // Digests of the bytes of a sample of the files, which depends only on their number; if `whole`, of all files, too.
@@ -169,7 +171,7 @@ Shape read_image(const std::string& path, std::int64_t channels, bool upright, s
 
 // Lists images in class folders (torchvision's ImageFolder layout): every sub-folder is a class and contains its
 // images. Classes and files are sorted by name. Returns nothing if no sub-folder contains an image. Adds lines about
-// skipped entries to `notes`. Throws an input error for a class without images.
+// skipped entries to `notes`.
 std::optional<LoadedSet> list_class_folders(const std::filesystem::path& folder, std::vector<std::string>& notes);
 
 // Image files without labels: given one by one, or in given folders.

@@ -55,5 +55,27 @@ TEST(Threads, SpinOnlyBrieflyUnlessTheEnvironmentSetsAWaitPolicy) {
   EXPECT_EQ(count(spins({{"GOMP_SPINCOUNT", "77"}}), "GOMP_SPINCOUNT = '77'"), 1);
 }
 
+TEST(Threads, AreThoseOfTheOptionWhateverOmpNumThreadsSays) {
+  Words words = of_twenty_images({"--steps", "2"});
+  words[words.size() - 3] = "2";  // --threads
+  ChildResult first;
+  for (const char* const given : {"1", "2", "7"}) {
+    const ChildResult result = run_child(trainer_words(0, words), {{"OMP_NUM_THREADS", given}});
+    EXPECT_THAT(result.err, HasSubstr("2 threads per part\n"));
+    if (first.err.empty()) first = result;
+    EXPECT_EQ(last_word(result.err, "weights "), last_word(first.err, "weights "));
+  }
+}
+
+// The instruction set is limited as by oneDNN's users.
+TEST(Precision, OfGpusIsRefusedOnCpusWithWhatThisOneHas) {
+  for (const auto& [most, advice] : {std::pair("SSE41", "give fp32\n"), std::pair("AVX2", "give fp32 or bf16\n")}) {
+    const ChildResult result = run_child(trainer_words(0, of_twenty_images({"--precision", "tf32", "--device", "cpu"})),
+                                         {{"ONEDNN_MAX_CPU_ISA", most}});
+    EXPECT_EQ(result.status, 64);
+    EXPECT_THAT(result.err, HasSubstr(std::string("--precision tf32 needs GPUs, and this run is on CPUs: ") + advice));
+  }
+}
+
 }  // namespace
 }  // namespace tutti::test

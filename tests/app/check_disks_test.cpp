@@ -1,5 +1,5 @@
-// trainer check with a folder or shared memory that is too small, or that differs between ranks, each in its own mount
-// namespace.
+// trainer check, and training, with a folder or shared memory that is too small, or that differs between ranks, each in
+// its own mount namespace.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -66,16 +66,41 @@ TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllRetainedOnes) {
 }
 
 TEST(CheckOnDisks, NamesSharedMemoryTooSmallForTheData) {
-  const ChildResult result = run_child(
-      {"unshare", "--mount", "sh", "-c",
-       fmt::format("mount -t tmpfs -o size=16m none /dev/shm && exec {} -n 2 \"$0\" check --model mlp --threads 1 "
-                   "--data synthetic:40000x1x32x32:4",
-                   std::getenv("TUTTI_MPIEXEC")),
-       std::getenv("TUTTI_TRAINER")},
-      {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("MiB of shared memory are needed, but only "));
-  EXPECT_THAT(result.out, HasSubstr("make it larger (mount -o remount,size=.. /dev/shm"));
+  const ScratchFolder folder;
+  const auto run = [&](const std::string& command) {
+    return run_child(
+        {"unshare", "--mount", "sh", "-c",
+         fmt::format("mount -t tmpfs -o size=16m none /dev/shm && exec {} -n 2 \"$0\" {} --model mlp --threads 1 "
+                     "--data synthetic:40000x1x32x32:4 --out {}",
+                     std::getenv("TUTTI_MPIEXEC"), command, folder.path()),
+         std::getenv("TUTTI_TRAINER")},
+        {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
+  };
+  const ChildResult checked = run("check");
+  EXPECT_EQ(checked.status, 1) << checked.out << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("MiB of shared memory are needed, but only "));
+  EXPECT_THAT(checked.out, HasSubstr("make it larger (mount -o remount,size=.. /dev/shm"));
+  const ChildResult trained = run("train");
+  EXPECT_THAT(trained.err, HasSubstr("MiB of shared memory are needed, but only "));
+  EXPECT_THAT(read_text(folder.file("exit.json")), HasSubstr("\"status\":65,"));
+}
+
+TEST(FullDisk, EndsTheRunAtOnceOnlyIfThatIsAskedFor) {
+  for (const bool stops : {false, true}) {
+    const ScratchFolder folder;
+    const ChildResult result = run_child(
+        {"unshare", "--mount", "sh", "-c",
+         fmt::format("mount -t tmpfs -o size=100k none {0} && exec {2} -n 2 \"$0\" {1} --epochs 3 --checkpoint-every "
+                     "2steps --out {0} {3}",
+                     folder.path(), kOptions, std::getenv("TUTTI_MPIEXEC"), stops ? "--on-save-failure stop" : ""),
+         std::getenv("TUTTI_TRAINER")},
+        {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
+    EXPECT_THAT(result.err, HasSubstr(stops ? "the checkpoint of step 2 could not be saved, and --on-save-failure is "
+                                              "stop: "
+                                            : "the last state could not be saved: "));
+    EXPECT_EQ(result.out.find("epoch 3/3") == std::string::npos, stops) << result.out;
+    EXPECT_EQ(result.status, 73);
+  }
 }
 
 }  // namespace

@@ -280,8 +280,13 @@ TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestInEveryCommand) {
 // At a learning rate of 0 all evaluations are equal, and the first of equals is the best.
 TEST_F(Checkpoints, WithTheBestEvaluationAreNamedAtTheEndOfTheRunAndWhenAnotherIsUsed) {
   const std::string out = folder_.file("best");
-  const Words run{"--data", "synthetic:40x1x4x4:2", "--model", "linear", "--batch-size", "10",     "--lr",
-                  "0",      "--epochs",             "4",       "--out",  out,            "--keep-best"};
+  const Words run{"--data",       "synthetic:40x1x4x4:2",
+                  "--model",      "linear",
+                  "--batch-size", "10",
+                  "--lr",         "0",
+                  "--epochs",     "4",
+                  "--out",        out,
+                  "--keep-best"};
   const ChildResult trained = run_trainer(2, run);
   ASSERT_EQ(trained.status, 0) << trained.err;
   const std::string accuracy = trained.out.substr(trained.out.find("test acc ") + 9, 6);

@@ -162,25 +162,6 @@ TEST_F(DataCommands, FindDamageOfAFileThatIsReadAsNeeded) {
   EXPECT_EQ(data(with({"info", file, "--verify"}, as_needed)).status, 65);
 }
 
-TEST_F(DataCommands, NameBrokenImagesBeforeAnythingIsTrained) {
-  for (int i = 0; i < 600; ++i) {
-    folder_.write(fmt::format("in/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 8, 8, i)));
-  }
-  const Words check{"check", "--data", path("in"), "--model", "mlp"};
-  EXPECT_EQ(run_trainer(check).status, 0);
-  const ChildResult good = data({"info", path("in"), "--verify"});
-  EXPECT_THAT(good.out, HasSubstr("verified   the headers of 600 images; 256 of them decoded\n"));
-  for (const char* name : {"in/cat/0.png", "in/dog/311.png", "in/dog/7.png"}) {
-    std::filesystem::resize_file(path(name), std::filesystem::file_size(path(name)) - 20);
-  }
-  const ChildResult checked = run_trainer(check);
-  EXPECT_EQ(checked.status, 1);
-  EXPECT_THAT(checked.out, HasSubstr("3 of 600 images in '" + path("in") + "' cannot be read: first the image '"));
-  EXPECT_THAT(checked.out, HasSubstr("/cat/0.png' cannot be decoded"));
-  EXPECT_EQ(data({"info", path("in"), "--verify"}).status, 65);
-  EXPECT_EQ(run_trainer(with(check, {"--skip-bad-images"})).status, 0);
-}
-
 Bytes plain_png(int brightness) { return png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))}); }
 
 // Images with another brightness in a file of the same length.
@@ -270,16 +251,6 @@ TEST_F(DataCommands, RefuseClassNamesThatAreNotUtf8AndShowThemEscaped) {
   const ChildResult converted = data({"convert", path("broken"), path("broken.h5")});
   EXPECT_EQ(converted.status, 65);
   EXPECT_THAT(converted.err, HasSubstr("in its name 'two\\x0alines'; rename it"));
-}
-
-TEST_F(DataCommands, ReportFoldersInsideAClassFolderAsNotRead) {
-  for (int i = 0; i < 4; ++i) {
-    folder_.write(fmt::format("deep/{}/more/{}.png", i % 2, i), png_of(gradient(1, 8, 8, i)));
-    folder_.write(fmt::format("half/{}/{}{}.png", i % 2, i == 1 || i == 3 ? "more/" : "", i),
-                  png_of(gradient(1, 8, 8, i)));
-  }
-  EXPECT_THAT(data({"info", path("deep")}).err, HasSubstr("folders inside a class folder, as '0/more', are not read"));
-  EXPECT_THAT(data({"info", path("half")}).err, HasSubstr("and folders inside it, as 'more', are not read"));
 }
 
 TEST_F(DataCommands, ConvertOnlyToNamesOfHdf5Files) {

@@ -6,6 +6,7 @@
 #include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -130,6 +131,38 @@ TEST_F(GivenData, AreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {
   expect({"eval", "--data", path("other"), "--on", "train"}, "train loss", ", 8 images\n");
   expect({"eval", "--data", "synthetic:200x1x8x8:2"}, "test loss", ", 20 images\n");
   expect({"predict", "--data", path("other"), "--csv", path("rows.csv")}, "all loss", ", 8 images\n");
+}
+
+TEST_F(GivenData, ThatTheNetworkWasTrainedOnAreWarnedOf) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = fmt::format("{}/{}.png", i % 2 == 0 ? "cat" : "dog", i);
+    folder_.write("own/" + name, png_of(gradient(1, 8, 8, 11 * i)));
+    if (i < 4) folder_.write("some/" + name, png_of(gradient(1, 8, 8, 11 * i)));
+    folder_.write(fmt::format("new/{}/new-{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(1, 8, 8, 7 * i)));
+  }
+  ASSERT_EQ(run_trainer({"data", "convert", path("own"), path("own.h5"), "--validation-ratio", "0.25"}).status, 0);
+  const auto expect = [&](const Words& words, const std::string& expected) {
+    const ChildResult result = run_trainer(2, with({"eval", "--checkpoint", path("run")}, words));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(expected)) << fmt::format("{}", fmt::join(words, " "));
+    EXPECT_EQ(result.err.find("trained on") == std::string::npos, expected.empty()) << result.err;
+  };
+  for (const Words& data : {Words{path("own.h5")}, Words{path("own"), "--validation-ratio", "0.25"}}) {
+    std::filesystem::remove_all(path("run"));
+    ASSERT_EQ(
+        run_trainer(with(with({"--data"}, data), {"--model", "linear", "--steps", "1", "--out", path("run")})).status,
+        0);
+    expect({}, "");
+    expect({"--on", "train"}, "");
+    expect({"--data", path("new")}, "");
+    expect({"--data", data.front()}, "");
+    expect({"--test-data", path("own")},
+           "15 of these 20 images have the names of images that the network was trained on, first cat/");
+    expect({"--data", path("some")}, " of these 4 images have the names of images that the network was trained on");
+  }
+  std::filesystem::remove_all(path("run"));
+  ASSERT_EQ(run_trainer({"--data", path("own"), "--model", "linear", "--steps", "1", "--out", path("run")}).status, 0);
+  expect({"--test-data", path("own")}, "the network was trained on these images");
 }
 
 TEST_F(GivenData, OfADataFileAreShownByTheNamesOfTheFilesThatItWasMadeFrom) {

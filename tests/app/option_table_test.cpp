@@ -293,6 +293,12 @@ TEST(Resume, TakesImagesAsTheyAreStoredWhereTheRunStartedSo) {
   EXPECT_TRUE(merge_for_resume({}, config_text({}), "step-1.h5").exif);
 }
 
+// The option came with the split by classes.
+TEST(Resume, KeepsTheSplitThatTheRunStartedWith) {
+  EXPECT_EQ(merge_for_resume({}, "validation-ratio = 0.1\n", "step-1.h5").validation_split, Split::random);
+  EXPECT_EQ(merge_for_resume({}, config_text({}), "step-1.h5").validation_split, Split::stratified);
+}
+
 TEST(Resume, KeepsThePrecisionButLetsRunsInTf32MoveToCpus) {
   const auto merged = [](const std::set<std::string>& given, std::optional<Precision> asked, const char* stored) {
     RunConfig requested;

@@ -139,6 +139,7 @@ TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
       {"--resume", [](RunConfig& c) { c.resume = true; }},
       {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = std::string("5"); }},
       {"--keep-best", [](RunConfig& c) { c.keep_best = true; }},
+      {"--on-save-failure stop", [](RunConfig& c) { c.on_save_failure = OnSaveFailure::stop; }},
       {"--time-limit", [](RunConfig& c) { c.time_limit = "1h"; }}};
   EXPECT_NO_THROW(refuse_without_out(RunConfig{}));
   for (const auto& [option, ask] : wanting) {

@@ -96,6 +96,18 @@ TEST_F(RunControlTest, EndsWhenTheFolderIsNoLongerTheRuns) {
   EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
 }
 
+TEST_F(RunControlTest, EndsAllRanksForAFailureOfOne) {
+  const int last = test_world().size() - 1;
+  auto failing = control({});
+  EXPECT_EQ(actions(failing, 2, 1), std::vector(2, proceed));
+  if (test_world().rank() == last) failing.end_for("the disk is full");
+  EXPECT_EQ(actions(failing, 1, 1), std::vector{proceed});
+  const Error error = thrown_by([&] { actions(failing, 1, 1); });
+  EXPECT_EQ(error.source(), ErrorSource::save);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
+  EXPECT_STREQ(error.what(), "the disk is full");
+}
+
 TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
   auto clocked = control({.save_every = 10});
   if (test_world().rank() != 0) seconds_ = 1e6;

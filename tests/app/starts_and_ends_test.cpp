@@ -115,5 +115,23 @@ TEST(Ranks, AgreeOnTheirCommandFirst) {
   }
 }
 
+TEST(Folder, OfAnotherRunWithoutACheckpointIsNotReusedSilently) {
+  const ScratchFolder folder;
+  const std::string out = folder.file("run");
+  const ChildResult killed =
+      run_redirected(fmt::format("{} --out {} --rehearse kill:rank=0,step=2", kTraining, out), "");
+  EXPECT_NE(killed.status, 0);
+
+  const ChildResult other = run_redirected(fmt::format("{} --out {} --model linear", kTraining, out), "");
+  EXPECT_EQ(other.status, 0) << other.err;
+  const std::string expected = fmt::format(
+      "--out {} has the records of a run of mlp on synthetic:512x1x12x12:4 that saved no checkpoint, and this "
+      "run of linear on synthetic:512x1x12x12:4 adds its own to the same metrics.jsonl: ",
+      out);
+  EXPECT_NE(other.err.find(expected), std::string::npos) << other.err;
+  EXPECT_EQ(run_redirected(fmt::format("{} --out {}/again", kTraining, out), "").err.find(" has the records of"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::test

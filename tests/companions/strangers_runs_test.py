@@ -100,6 +100,13 @@ class StoredOptions(Strangers):
         self.assertEqual(set(), names ^ (stored_options.TAKEN | stored_options.CHOSEN_ANEW))
         self.assertFalse(stored_options.TAKEN & stored_options.CHOSEN_ANEW)
 
+    def test_of_earlier_versions_split_regardless_of_classes(self):
+        old = stored_options.for_replay("validation-ratio = 0.2\n", "old")
+        self.assertIn('\nvalidation-split = "random"\n', old)
+        new = stored_options.for_replay('validation-split = "stratified"\n', "new")
+        self.assertIn('validation-split = "stratified"\n', new)
+        self.assertNotIn("random", new)
+
     def test_write_no_files(self):
         target = self.root / "target"
         target.write_text("mine", encoding="utf-8")

@@ -70,6 +70,36 @@ TEST(HeldOut, SamplesDependOnTheSeedAlone) {
   EXPECT_NE(labels(1), labels(2));
 }
 
+std::vector<std::int64_t> classes_held_out(const TemporaryFolder& folder, double ratio, std::uint64_t seed,
+                                           Split split) {
+  DataRequest request;
+  request.train = folder.text();
+  request.validation_ratio = ratio;
+  request.seed = seed;
+  request.split = split;
+  return open_data(request).pair.test->info().class_samples;
+}
+
+// 60, 25, 10, 4 and 1 images of five classes, in any order.
+TEST(HeldOut, SamplesAreTheSameShareOfEveryClass) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx3-ubyte", idx_file({0x803, 100, 1, 1}, 100));
+  testing::Bytes labels(100);
+  for (std::size_t i = 0; i < 100; ++i) {
+    const std::size_t place = i * 37 % 100;
+    labels[i] = static_cast<std::uint8_t>(place < 60 ? 0 : place < 85 ? 1 : place < 95 ? 2 : place < 99 ? 3 : 4);
+  }
+  folder.write("train-labels-idx1-ubyte", idx_labels(labels));
+  const std::vector<std::int64_t> fifth{12, 5, 2, 1, 0};
+  bool differs = false;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    EXPECT_EQ(classes_held_out(folder, 0.2, seed, Split::stratified), fifth);
+    differs = differs || classes_held_out(folder, 0.2, seed, Split::random) != fifth;
+    EXPECT_EQ(classes_held_out(folder, 0.9, seed, Split::stratified)[4], 0);  // its only sample is trained on
+  }
+  EXPECT_TRUE(differs);
+}
+
 TEST(HeldOut, IsAtLeastOneSampleAndNeverAll) {
   const TemporaryFolder folder;
   write_numbered(folder, 50);

@@ -352,15 +352,5 @@ TEST(ClassFolders, AreRequiredInTheFoldersOfTrainingAndTestSet) {
   EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' contains images but no class folders: move each class"));
 }
 
-TEST(ClassFolders, OfOneClassAreNoted) {
-  const TemporaryFolder folder;
-  folder.write("cat/a.png", dot(1));
-  folder.write("cat/b.png", dot(2));
-  EXPECT_THAT(open_named(folder.text()).pair.notes,
-              ElementsAre(HasSubstr("has images of one class only, 'cat': a classifier needs two classes")));
-  folder.write("dog/c.png", dot(3));
-  EXPECT_THAT(open_named(folder.text()).pair.notes, ElementsAre());
-}
-
 }  // namespace
 }  // namespace tutti

@@ -4,11 +4,13 @@
 
 #include "tutti/data/dataset.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -23,6 +25,11 @@ enum class Verification { start, sample, whole };
 // checksums and cannot be verified while they are read.
 enum class DataFileCheck { none, without_checksums, all };
 
+// How samples are held out: the same share of every class, or a share of all samples at once, as versions without this
+// choice did.
+enum class Split { stratified, random };
+constexpr std::array<std::string_view, 2> enum_names(Split) { return {"stratified", "random"}; }
+
 struct DataRequest {
   // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of JPEG and PNG, or a
   // flat folder of images with a label CSV), an HDF5 file, or a bare NAME looked up as ./NAME, ./data/NAME and
@@ -30,7 +37,8 @@ struct DataRequest {
   std::string train;
   std::string test;             // likewise for a separate test set; else empty
   double validation_ratio = 0;  // if > 0, this fraction of the training set is held out as the test set
-  std::uint64_t seed = 0;       // decides which samples are held out
+  Split split = Split::stratified;
+  std::uint64_t seed = 0;  // decides which samples are held out
   bool skip_bad_images = false;
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
@@ -40,14 +48,16 @@ struct DataRequest {
   bool allow_untrained_labels = false;  // the test set may have classes without training samples
   bool allow_non_utf8_names = false;    // for resuming runs that were trained on such class names
   bool from_checkpoint = false;         // the name of the data comes from a checkpoint
+  bool lists_problems = false;          // do not stop at image files that cannot be read and classes without images
   // Image files and folders of image files; if given, they are opened instead of `train`.
   std::vector<std::string> images{};
 };
 
 struct DataPair {
   std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> test;   // null if there is no test set
-  std::vector<std::string> notes;  // for the user, for example skipped images
+  std::unique_ptr<Dataset> test;             // null if there is no test set
+  std::vector<std::string> notes;            // for the user, for example skipped images
+  std::vector<std::string> empty_classes{};  // with lists_problems, lines about class folders without images
 };
 
 // Reads small data sets into the block, and only lists the files of large ones. Throws input or io errors that name the
@@ -56,8 +66,8 @@ std::vector<std::byte> load_data(const DataRequest& request);
 // `block` is borrowed by the data sets and must be aligned to 8 bytes. Throws as load_data does.
 DataPair open_loaded(std::span<const std::byte> block);
 
-// Whether the training set that is left after holding out this ratio of `whole` has this digest.
-bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, double validation_ratio, std::uint64_t seed);
+// Whether the training set that is left after holding out samples of `whole`, as the request says, has this digest.
+bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, const DataRequest& request);
 
 // load_data and open_loaded for a single process; owns the block.
 struct OwnedData {

@@ -69,6 +69,8 @@ class PreflightReporter {
   PreflightReporter(World& world, const Log& log, Findings* found = nullptr)
       : world_(world), log_(log), found_(found) {}
 
+  // Of what `trainer check` calls an error, although training only warns of it.
+  Severity error_of_check() const { return found_ == nullptr ? Severity::warning : Severity::error; }
   // As Findings::attempt. Without `found` it does not return after an error.
   bool attempt(const std::function<void()>& work);
   // Collective.

@@ -56,9 +56,24 @@ Findings check_classes(const DatasetInfo& train) {
   return findings;
 }
 
-Findings check_data(const DatasetInfo& train, const Shape& input) {
+std::string one_class_text(const DatasetInfo& train) {
+  const auto& samples = train.class_samples;
+  const auto has_some = [](std::int64_t count) { return count > 0; };
+  if (!train.labelled || std::ranges::count_if(samples, has_some) != 1) return {};
+  const auto label = static_cast<std::size_t>(std::ranges::find_if(samples, has_some) - samples.begin());
+  const auto& names = train.class_names;
+  return fmt::format("{} has images of one class only, {}: a classifier needs two classes", train.name,
+                     label < names.size() ? fmt::format("'{}'", names[label]) : fmt::format("{}", label));
+}
+
+Findings check_data(const DatasetInfo& train, const Shape& input, Severity of_one_class) {
   Findings findings = check_image_size(train, input);
-  findings.add(check_classes(train));
+  const std::string one_class = one_class_text(train);
+  if (one_class.empty()) {
+    findings.add(check_classes(train));
+  } else {
+    findings.add({.severity = of_one_class, .source = ErrorSource::input, .text = one_class});
+  }
   return findings;
 }
 

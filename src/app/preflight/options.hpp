@@ -8,6 +8,7 @@
 #include "findings.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace tutti {
 
@@ -15,8 +16,10 @@ namespace tutti {
 Findings check_image_size(const DatasetInfo& train, const Shape& input);
 // Warns of classes without training samples.
 Findings check_classes(const DatasetInfo& train);
-// Both of these.
-Findings check_data(const DatasetInfo& train, const Shape& input);
+// Why nothing can be learned from a training set whose images are all of one class; empty for others.
+std::string one_class_text(const DatasetInfo& train);
+// Images and classes. A set of one class is an error of `trainer check`, and training warns of it.
+Findings check_data(const DatasetInfo& train, const Shape& input, Severity of_one_class);
 
 // Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
 // the `planned` steps.

@@ -42,8 +42,8 @@ std::string instruction_set() {
 dnnl::memory::data_type compute_type(Precision precision) {
   if (precision == Precision::fp32) return dnnl::memory::data_type::f32;
   if (precision == Precision::tf32) {
-    throw Error(ErrorSource::usage,
-                "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
+    throw Error(ErrorSource::usage, fmt::format("--precision tf32 needs GPUs, and this run is on CPUs: give fp32{}",
+                                                compiles_for(dnnl::cpu_isa::avx2) ? " or bf16" : ""));
   }
   if (compiles_for(dnnl::cpu_isa::avx2)) return dnnl::memory::data_type::bf16;
   throw Error(

@@ -10,17 +10,18 @@ from tutti.program import BAD_INPUT, Failure
 
 # Options that determine results, or which of them are recorded. A replay takes them from the run.
 TAKEN = frozenset(
-    "data test-data validation-ratio skip-bad-images resident-mib exif image-size augment normalize last-batch shuffle "
-    "model init-from new-head init epochs batch-norm batch-size label-smoothing class-weights lr optimizer momentum "
-    "nesterov weight-decay adam-beta1 adam-beta2 adam-epsilon no-decay lr-factors decay-factors freeze ema lookahead "
-    "clip-norm schedule schedule-epochs lr-period lr-decay min-lr warmup-epochs warmup-lr seed parts threads precision "
-    "tiled-convolutions exchange shard-optimizer wire bucket-mib in-flight search-plans record-steps test-every views "
-    "log-every digest-every stall-timeout verify-replicas on-nonfinite allow-mixed-processors".split())
+    "data test-data validation-ratio validation-split skip-bad-images resident-mib exif image-size augment normalize "
+    "last-batch shuffle model init-from new-head init epochs batch-norm batch-size label-smoothing class-weights lr "
+    "optimizer momentum nesterov weight-decay adam-beta1 adam-beta2 adam-epsilon no-decay lr-factors decay-factors "
+    "freeze ema lookahead clip-norm schedule schedule-epochs lr-period lr-decay min-lr warmup-epochs warmup-lr seed "
+    "parts threads precision tiled-convolutions exchange shard-optimizer wire bucket-mib in-flight search-plans "
+    "record-steps test-every views log-every digest-every stall-timeout verify-replicas on-nonfinite "
+    "allow-mixed-processors".split())
 # Options that a replay chooses anew or leaves alone. All that name files to write are among them.
 CHOSEN_ANEW = frozenset(
-    "steps out device share-device comm part-map plan-cache checkpoint-every keep-checkpoints keep-best time-limit "
-    "stop-at-accuracy patience sample-log trace progress quiet watch-interface verify-data audit-every "
-    "on-divergence".split())
+    "steps out device share-device comm part-map plan-cache checkpoint-every keep-checkpoints keep-best "
+    "on-save-failure time-limit stop-at-accuracy patience sample-log trace progress quiet watch-interface verify-data "
+    "audit-every on-divergence".split())
 # Those among them that a resume would take from the checkpoint.
 REPLACED = 'keep-best = false\naudit-every = 0\nplan-cache = "auto"\nsample-log = ""\ntrace = ""\n'
 MOVED = frozenset("tensorboard mlperf-log".split())  # earlier versions had them, for files they wrote
@@ -45,6 +46,7 @@ def for_replay(text: str, origin: str) -> str:
         if name not in TAKEN | CHOSEN_ANEW | MOVED:
             raise _refusal(origin, number, f"this version has no option '{name}': replay the run with the version that "
                                            "trained it")
+    lines.setdefault("validation-split", 'validation-split = "random"\n')  # of versions without this option
     return "".join(line for name, line in lines.items() if name in TAKEN) + REPLACED
 
 
