@@ -85,7 +85,7 @@ TEST(CheckOnDisks, NamesSharedMemoryTooSmallForTheData) {
   EXPECT_THAT(read_text(folder.file("exit.json")), HasSubstr("\"status\":65,"));
 }
 
-TEST(FullDisk, EndsTheRunAtOnceOnlyIfThatIsAskedFor) {
+TEST(TrainingOnDisks, EndsAtOnceOnlyIfThatIsAskedFor) {
   for (const bool stops : {false, true}) {
     const ScratchFolder folder;
     const ChildResult result = run_child(
