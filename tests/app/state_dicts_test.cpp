@@ -35,7 +35,7 @@ class StateDicts : public ::testing::Test {
         {"--model", "linear", "--data", "synthetic:40x1x4x4:2", "--batch-size", "20", "--steps", "1", "--threads", "1"},
         more);
     return run_child(trainer_words(ranks, words), {{"XDG_CACHE_HOME", folder_.file("cache")},
-                                               {"PATH", folder_.file("bin") + ":" + std::getenv("PATH")}});
+                                                   {"PATH", folder_.file("bin") + ":" + std::getenv("PATH")}});
   }
 
   ScratchFolder folder_;
