@@ -128,7 +128,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "its own moments", 0},
       {{"--new-head"}, 64, "add --init-from", 0},
       {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd", 0},
-      {{"--precision", "tf32"}, 64, "use fp32", 0},
+      {{"--precision", "tf32"}, 64, "give fp32", 0},
       {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5", 3},
       {{"--config", "/tmp"}, 64, "--config /tmp", 0},
       {{"--device", "cuda"}, 64, "choose --device cpu", 0},
