@@ -270,7 +270,7 @@ TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {
   World& world = test_world();
   if (world.local_size() > 1) {
     const Error error = thrown_by([&] { world.node_memory(std::size_t{1} << 60); });
-    EXPECT_EQ(error.source(), ErrorSource::io);
+    EXPECT_EQ(error.source(), ErrorSource::input);
     EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     const std::string text = error.what();
     EXPECT_NE(text.find("1099511627776.0 MiB of shared memory are needed, but only "), std::string::npos) << text;
