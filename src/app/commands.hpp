@@ -99,6 +99,8 @@ struct Companion {
   std::filesystem::path program;
 };
 
+// That of this process.
+std::filesystem::path program_path();
 // Empty if there is none.
 std::filesystem::path companions_folder();
 // All of them, sorted by name.

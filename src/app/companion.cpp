@@ -27,12 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "trainer-";
 
-fs::path program_path() {
-  std::error_code unknown;
-  const fs::path path = fs::read_symlink("/proc/self/exe", unknown);
-  return unknown ? fs::path(program_call()) : path;
-}
-
 bool is_in_path(const std::string& program) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
@@ -67,6 +61,12 @@ void put_into_stdin(const std::string& text) {
 }
 
 }  // namespace
+
+fs::path program_path() {
+  std::error_code unknown;
+  const fs::path path = fs::read_symlink("/proc/self/exe", unknown);
+  return unknown ? fs::path(program_call()) : path;
+}
 
 fs::path companions_folder() {
   std::error_code unknown;

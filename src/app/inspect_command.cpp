@@ -107,9 +107,8 @@ Json print_progress(const TrainProgress& progress) {
   if (best.step < 0) {
     print_line("best test", "none yet");
   } else {
-    const auto samples = static_cast<double>(std::max<std::int64_t>(best.samples, 1));
-    print_line("best test", "{} of {} correct ({:.4f}) after step {}", best.correct, best.samples,
-               static_cast<double>(best.correct) / samples, best.step);
+    print_line("best test", "{} of {} correct ({:.4f}) after step {}", best.correct, best.samples, best.accuracy(),
+               best.step);
   }
   return {{"step", progress.step},
           {"planned_steps", progress.planned_steps},

@@ -143,9 +143,8 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"model", network, "lenet, resnet18, resnet34, resnet50, vgg11, mlp and others, or the path of a model file",
        fixed, text(c.model)},
       {"init-from", network,
-       "start from the weights (and, without --model, the network) of a run, RUN@best, RUN@STEP, checkpoint, or .pth "
-       "or "
-       ".safetensors file of torchvision",
+       "start from the weights (and, without --model, the network) of a run, RUN@best, RUN@STEP, checkpoint, or "
+       ".pth or .safetensors file of torchvision",
        fixed, text(c.init_from)},
       {"new-head", network,
        "with --init-from, newly initialize the last layer, even if the weights were trained on as many classes", fixed,

@@ -332,14 +332,15 @@ void RunOutput::report_save(const SaveReport& report) {
     good_saves_.push_back(report.seconds);
     saved_bytes_ = report.bytes;
     control_.saved(report.seconds + stall_seconds);
-  } else if (assembly_.config.on_save_failure == OnSaveFailure::stop) {
-    last_failure_ = report.failure;
-    control_.end_for(fmt::format("the checkpoint of step {} could not be saved, and --on-save-failure is stop: {}",
-                                 report.step, report.failure));
   } else {
     last_failure_ = report.failure;
-    log_.warn(fmt::format("checkpoint of step {} is not saved; earlier ones, if any, are kept: {}", report.step,
-                          report.failure));
+    if (assembly_.config.on_save_failure == OnSaveFailure::stop) {
+      control_.end_for(fmt::format("the checkpoint of step {} could not be saved, and --on-save-failure is stop: {}",
+                                   report.step, report.failure));
+    } else {
+      log_.warn(fmt::format("checkpoint of step {} is not saved; earlier ones, if any, are kept: {}", report.step,
+                            report.failure));
+    }
   }
   if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
 }

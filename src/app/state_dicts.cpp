@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 // tutti-export beside the installed program, or tools/export beside the companions of a checkout; else empty.
 fs::path export_program() {
   std::error_code unknown;
-  const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
-  for (const fs::path& found : {program.parent_path() / "tutti-export", companions_folder().parent_path() / "export"}) {
+  for (const fs::path& found :
+       {program_path().parent_path() / "tutti-export", companions_folder().parent_path() / "export"}) {
     if (::access(found.c_str(), X_OK) == 0 && fs::is_regular_file(found, unknown)) return found;
   }
   return {};

@@ -3,8 +3,7 @@
 # Modules without compiler OPTIONS share the precompiled header of base.
 #
 # With TUTTI_UNITY the compiler gets the sources of a module in groups, so that it reads their headers and instantiates
-# templates once per group. That is for builds that compile everything once. Sources with flags of their own stay alone,
-# and so does the backend, whose sources are kernels.
+# templates once per group. That is for builds that compile everything once. Sources with flags of their own stay alone.
 option(TUTTI_UNITY "Compile the sources of each module in groups: less work in all, more after a change" OFF)
 set(TUTTI_UNITY_GROUP 8)
 function(tutti_add_module name)
@@ -17,14 +16,12 @@ function(tutti_add_module name)
   else()
     target_precompile_headers(tutti_${name} REUSE_FROM tutti_base)
   endif()
-  if(TUTTI_UNITY AND NOT name STREQUAL backend)
-    set_target_properties(tutti_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TUTTI_UNITY_GROUP})
-  endif()
+  set_target_properties(tutti_${name} PROPERTIES UNITY_BUILD ${TUTTI_UNITY} UNITY_BUILD_BATCH_SIZE ${TUTTI_UNITY_GROUP})
   set_property(GLOBAL APPEND PROPERTY TUTTI_MODULES tutti_${name})
 endfunction()
 
 # A build may take the objects of modules from an existing build that differs from it in nothing else but its MPI, or in
-# that it has no sanitizer. Only comm includes mpi.h.
+# that it has no sanitizer; its sources are not in groups. Only comm includes mpi.h.
 set(TUTTI_OBJECTS_FROM "" CACHE PATH "Build folder whose objects to link, except those of module comm for another MPI")
 function(tutti_link_module target module)
   if(NOT TUTTI_OBJECTS_FROM OR (module STREQUAL tutti_comm AND NOT TUTTI_SANITIZE))

@@ -5,6 +5,7 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/base/shape.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -25,7 +26,9 @@ struct BestTest {
   std::int64_t correct = 0;
   std::int64_t samples = 0;
 
-  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
+  double accuracy() const {
+    return static_cast<double>(correct) / static_cast<double>(std::max<std::int64_t>(samples, 1));
+  }
   friend bool operator==(const BestTest&, const BestTest&) = default;
 };
 
