@@ -12,16 +12,18 @@
 #include "commands.hpp"
 #include "option_errors.hpp"
 #include "option_table.hpp"
+#include "option_words.hpp"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -59,6 +61,12 @@ constexpr const char* kStatuses =
     "73 cannot save, 74 cannot read, 75 stopped on request (with --out, after a good checkpoint), 86 a rank hangs,\n"
     "87 replicas differ, 88 not finite.";
 
+bool is_default(const Command& command) { return &command == &commands().front(); }
+
+bool takes(const Command& command, const Option& option) {
+  return option.takers != kNone && (command.takers == kTraining || (command.takers & option.takers) != 0);
+}
+
 struct NamedCommand {
   const Command* command;  // null: a companion, or the list of commands
   int words;               // number of words in the name
@@ -95,25 +103,6 @@ NamedCommand command_of(int argc, const char* const* argv) {
               fmt::format("unknown command '{}': {}", written, suggestion_for(written, known, help)));
 }
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const Command& command) {
-  const std::string_view words = command.name;
-  const bool of_checkpoint = words == "eval" || words == "predict";
-  for (const RunOption& option : options) {
-    if (!command.takes(option)) continue;
-    const std::string flag = "--" + option.name;
-    if (option.value.type == ValueType::flag) {
-      app.add_flag(flag)->description(option.help)->group(option.group);
-      continue;
-    }
-    app.add_option(flag)
-        ->description(option.help)
-        ->type_name(std::string(name_of(option.value.type)))
-        ->default_str(of_checkpoint && option.use == OptionUse::data_source ? "the checkpoint's" : option.value.read())
-        ->take_last()
-        ->group(option.group);
-  }
-}
-
 // The arguments are written into records, which are JSON, and into checkpoints.
 void require_utf8_argv(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
@@ -129,36 +118,47 @@ std::string version_text() {
                      array_library_version());
 }
 
-// Adds all options and operands of the command.
-void add_all_options(CLI::App& app, const Command& command, Invocation& invocation) {
-  app.set_help_flag("-h,--help", "print this help and exit");
-  app.add_flag("--version")->description("print the versions of program and libraries and exit");
-  if (&command == &commands().front()) {
-    app.add_option("--completion")
-        ->description("print the completion script for bash, zsh or fish and exit")
-        ->type_name("TEXT")
-        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-    app.add_flag("--man-page")->description("print the manual page and exit");
+// What a command line may ask for instead of running a command.
+struct PrintRequest {
+  bool help = false;
+  bool version = false;
+  bool man_page = false;
+  bool listing = false;
+  std::string completion;
+};
+
+constexpr std::array<std::string_view, 3> kShells{"bash", "zsh", "fish"};
+
+// Operands first, then the options of every command, of this command, and of a run.
+std::vector<Option> options_of(const Command& command, Invocation& invocation, PrintRequest& request) {
+  std::vector<Option> options = command.own_options(invocation);
+  const char* const general = "Options";
+  std::vector<Option> printing{
+      own_option("help", general, "print this help and exit", flag(request.help)),
+      own_option("version", general, "print the versions of program and libraries and exit", flag(request.version))};
+  if (is_default(command)) {
+    printing.push_back(own_option("completion", general, "print the completion script for bash, zsh or fish and exit",
+                                  text(request.completion)));
+    printing.back().value.choices = {kShells.begin(), kShells.end()};
+    printing.push_back(own_option("man-page", general, "print the manual page and exit", flag(request.man_page)));
+    printing.push_back(own_option("list-options", general, "", flag(request.listing)));  // for companions
   }
-  command.add_command_options(app, invocation);
-  add_run_options(app, run_options(invocation.run), command);
-  add_value_checks(app);
+  options.insert(std::ranges::find(options, false, &Option::is_operand), printing.begin(), printing.end());
+  for (Option& option : run_options(invocation.run)) {
+    if (!takes(command, option)) continue;
+    const bool of_checkpoint = (command.takers & kScoring) != 0 && option.use == OptionUse::data_source;
+    if (of_checkpoint) option.shown_default = "the checkpoint's";
+    options.push_back(std::move(option));
+  }
+  return options;
 }
 
-// The text that was given for an option, "true" or "false" for a flag; empty if there was none.
-std::optional<std::string> given_text(const CLI::App& app, const std::string& flag) {
-  const CLI::Option* const option = app.get_option_no_throw(flag);
-  if (option == nullptr || option->count() == 0) return std::nullopt;
-  return option->as<std::string>();
-}
-
-void take_run_options(const CLI::App& app, Invocation& invocation) {
-  for (const RunOption& option : run_options(invocation.run)) {
-    const auto text = given_text(app, "--" + option.name);
-    if (!text) continue;
-    invocation.run.given.insert(option.name);
+// Keeps what is wrong with values for a check, which reports all.
+void write_values(const GivenWords& given, Invocation& invocation) {
+  for (const auto& [option, text] : given) {
+    if (option->takers != kNone) invocation.run.given.insert(option->name);
     try {
-      set_value(option, *text);
+      set_value(*option, text);
     } catch (const Error& error) {
       invocation.problems.emplace_back(error.what());
     }
@@ -198,49 +198,35 @@ std::vector<std::string> known_names(const std::string& option, const Extensions
   return names;
 }
 
-// The choices in the option's row or, for options of one command, in its type: "TEXT:{test,train,any}".
-std::vector<std::string> choices_of(const std::string& name, const std::string& type,
-                                    const std::vector<RunOption>& rows) {
-  const auto row = std::ranges::find(rows, name, &RunOption::name);
-  if (row != rows.end()) return {row->value.choices.begin(), row->value.choices.end()};
-  const std::size_t begin = type.find('{');
-  if (begin == std::string::npos) return {};
-  return split(type.substr(begin + 1, type.find('}') - begin - 1), ',');
+Json option_json(const Option& option, const Extensions* extensions) {
+  const auto& choices = option.value.choices;
+  const bool is_number = option.value.type == ValueType::integer || option.value.type == ValueType::real;
+  return {{"name", option.name},
+          {"group", option.group},
+          {"help", option.help},
+          {"value", name_of(option.value.type)},  // TEXT, INT or FLOAT; empty: a flag
+          {"default", default_of(option)},
+          {"words", choices.empty() ? known_names(option.name, extensions)
+                                    : std::vector<std::string>(choices.begin(), choices.end())},
+          {"paths", choices.empty() && !is_number && option.value.type != ValueType::flag},
+          {"required", option.is_required},
+          {"list", option.is_list},
+          {"use", name_of(option.use)}};
 }
 
-Json option_json(const CLI::Option& option, const std::vector<RunOption>& rows, const Extensions* extensions) {
-  const bool is_operand = option.get_positional();
-  const std::string name = is_operand ? option.get_name(true) : option.get_lnames().front();
-  const std::string type = option.get_type_name();  // "INT", or "INT:" and its bounds
-  const std::string value = option.get_expected_max() > 0 ? type.substr(0, type.find(':')) : "";
-  const std::vector<std::string> choices = choices_of(name, type, rows);
-  const bool takes_paths = choices.empty() && value == "TEXT";
-  return {{"name", name},
-          {"group", option.get_group()},
-          {"help", option.get_description()},
-          {"value", value},  // TEXT, INT, FLOAT or LIST; empty: a flag
-          {"default", option.get_default_str()},
-          {"words", choices.empty() ? known_names(name, extensions) : choices},
-          {"paths", takes_paths},
-          {"required", option.get_required()},
-          {"list", is_operand && option.get_expected_max() > 1}};
-}
-
-// All commands and options as JSON, from which tools/companions/command-texts makes the manual page and the shell
-// completion: the program's name and version, the exit statuses, and every command with its operands and options, the
-// default one first; for companions their names, summaries and paths.
-std::string commands_json(const std::string& program, const Extensions* extensions) {
+// All commands and options as JSON, for companions such as tools/companions/command-texts, which makes the manual page
+// and the shell completion: the program's version, the exit statuses, and every command with its operands and options,
+// the default one first; for companions their names, summaries and paths.
+std::string commands_json(const Extensions* extensions) {
   Json commands = Json::array();
   for (const Command& command : tutti::commands()) {
-    CLI::App app;
     Invocation invocation = begin_invocation(extensions);
-    add_all_options(app, command, invocation);
-    const std::vector<RunOption> rows = run_options(invocation.run);
+    PrintRequest request;
     Json operands = Json::array();
     Json options = Json::array();
-    for (const CLI::Option* option : app.get_options()) {
-      if (option->get_group().empty()) continue;  // hidden, as in the help
-      (option->get_positional() ? operands : options).push_back(option_json(*option, rows, extensions));
+    for (const Option& option : options_of(command, invocation, request)) {
+      if (option.help.empty()) continue;  // hidden, as in the help
+      (option.is_operand ? operands : options).push_back(option_json(option, extensions));
     }
     commands.push_back({{"words", command.name}, {"does", command.help}, {"operands", operands}, {"options", options}});
   }
@@ -248,14 +234,12 @@ std::string commands_json(const std::string& program, const Extensions* extensio
     commands.push_back(
         {{"words", companion.name}, {"does", summary_of(companion)}, {"companion", companion.program.string()}});
   }
-  return Json{{"program", program}, {"version", version()}, {"statuses", kStatuses}, {"commands", commands}}.dump();
+  return Json{{"version", version()}, {"statuses", kStatuses}, {"commands", commands}}.dump();
 }
 
-// A companion prints the text, and reads a listing of all options from stdin.
-Invocation& print_by_companion(Invocation& invocation, const std::string& which, const std::string& program) {
+Invocation& print_by_companion(Invocation& invocation, const std::string& which) {
   invocation.companion = companions_folder() / "command-texts";
   invocation.arguments = {which};
-  invocation.text = commands_json(program, invocation.run.extensions);
   return invocation;
 }
 
@@ -277,24 +261,24 @@ Invocation parse_command_line(int argc, const char* const* argv, const Extension
   }
   invocation.command_name = command->name;
 
-  const bool trains = command == &commands().front();
+  const bool trains = is_default(*command);
   const std::string call = argc > 0 ? argv[0] : program_call();
-  const std::string called = name_of(call);
-  const std::string name = trains ? called : fmt::format("{} {}", called, command->name);
-  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->help, name);
-  add_all_options(app, *command, invocation);
-  try {
-    app.parse(argc - words, argv + words);
-  } catch (const CLI::CallForHelp&) {
-    app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
-    return print(invocation, app.help());
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorSource::usage, parse_error_text(app, error, name + " --help"));
+  const std::string name = trains ? name_of(call) : fmt::format("{} {}", name_of(call), command->name);
+  PrintRequest request;
+  const std::vector<Option> options = options_of(*command, invocation, request);
+  const std::span words_after(invocation.arguments.begin() + std::min(1 + words, argc), invocation.arguments.end());
+  const GivenWords given = read_words(words_after, options, name + " --help");
+  if (given_text(given, "help")) {
+    return print(invocation,
+                 fmt::format("{}\nUsage: {} {}\n{}\n{}{}",
+                             trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->help,
+                             name, usage_of(options), help_of(options), trains ? list_of_commands() : "", kStatuses));
   }
-  if (given_text(app, "--version") == "true") return print(invocation, version_text());
-  if (given_text(app, "--man-page") == "true") return print_by_companion(invocation, "man", called);
-  if (const auto shell = given_text(app, "--completion")) return print_by_companion(invocation, *shell, called);
-  take_run_options(app, invocation);
+  write_values(given, invocation);
+  if (request.version) return print(invocation, version_text());
+  if (request.listing) return print(invocation, commands_json(extensions));
+  if (request.man_page) return print_by_companion(invocation, "man");
+  if (!request.completion.empty()) return print_by_companion(invocation, request.completion);
   if (!invocation.run.config.empty()) {
     std::ranges::move(read_config_file(invocation.run.config, invocation.run), std::back_inserter(invocation.problems));
   }

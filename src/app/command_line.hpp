@@ -104,7 +104,7 @@ struct ShowRequest {
 struct Invocation {
   const Command* command = nullptr;    // null: print `text`, or execute the companion
   std::string command_name;            // as users write it
-  std::string text;                    // help or version, or the stdin of the companion
+  std::string text;                    // help, version or another listing
   std::filesystem::path companion;     // the program to execute
   std::vector<std::string> arguments;  // argv, for the run record; for a companion, those after its name
   RunConfig run;

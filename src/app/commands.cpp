@@ -1,314 +1,239 @@
 #include "commands.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <initializer_list>
+#include <iterator>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-// Options of the stall watch, which all commands with collectives have.
-bool is_of_watch(const RunOption& option) { return option.name == "stall-timeout" || option.name == "watch-interface"; }
+constexpr std::int64_t kMany = std::int64_t{1} << 40;
+constexpr const char* kResults = "Results";
+constexpr const char* kBench = "Bench";
 
-constexpr const char* kCheckpointHelp =
-    "checkpoint with the trained weights: a file, a run's folder (its newest good one), RUN@best or RUN@STEP";
+using Options = std::vector<Option>;
 
-CLI::Range positive(std::int64_t max = std::int64_t{1} << 30) {
-  CLI::Range range(std::int64_t{1}, max);
-  range.description("");  // limits that are never reached would only lengthen the help
-  return range;
+Option json_option(Invocation& invocation) {
+  return own_option("json", kResults, "also write the results to this file", text(invocation.json));
 }
 
-// Adds options that only this command has to a group of its help.
-struct Group {
-  CLI::App& app;
-  const char* name;
-
-  CLI::Option* text(const char* flag, std::string& value, const char* help) const {
-    return app.add_option(flag, value, help)->group(name);
-  }
-  template <class Number>
-  CLI::Option* number(const char* flag, Number& value, const CLI::Range& range, const char* help) const {
-    return app.add_option(flag, value, help)->check(range)->capture_default_str()->group(name);
-  }
-  CLI::Option* count(const char* flag, std::int64_t& value, const char* help) const {
-    return number(flag, value, positive(std::int64_t{1} << 40), help);
-  }
-  // One of the names of an enumeration.
-  template <class E, class Value>
-  CLI::Option* choice(const char* flag, Value& value, const char* help) const {
-    const auto names = enum_names(E{});
-    return app
-        .add_option_function<std::string>(
-            flag, [&value](const std::string& word) { value = value_named<E>(word).value(); }, help)
-        ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
-        ->group(name);
-  }
-  void flag(const char* flag, bool& value, const char* help) const { app.add_flag(flag, value, help)->group(name); }
-};
-
-void add_json_option(CLI::App& app, Invocation& invocation) {
-  Group{app, "Results"}.text("--json", invocation.json, "also write the results to this file");
+Option checkpoint_option(const char* group, std::string& checkpoint) {
+  Option option = own_option(
+      "checkpoint", group,
+      "checkpoint with the trained weights: a file, a run's folder (its newest good one), RUN@best or RUN@STEP",
+      text(checkpoint));
+  option.is_required = true;
+  return option;
 }
 
-void add_weights_option(const Group& group, Invocation& invocation) {
-  group.choice<SavedWeights>("--weights", invocation.weights,
-                             "ema (their average) or last; if omitted: ema if the run has --ema");
+Option weights_option(const char* group, Invocation& invocation) {
+  return own_option("weights", group, "ema (their average) or last; if omitted: ema if the run has --ema",
+                    one_of("", invocation.weights));
 }
 
-void add_ranks_option(const Group& bench, Invocation& invocation) {
-  bench.text("--ranks", invocation.ranks, "rank counts to measure, for example 1,2,4; default: 1, 2, 4 .. all");
+Option ranks_option(Invocation& invocation) {
+  return own_option("ranks", kBench, "rank counts to measure, for example 1,2,4; default: 1, 2, 4 .. all",
+                    text(invocation.ranks));
 }
 
-bool is_one_of(const RunOption& option, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, option.name) != names.end();
+Option source_operand(Invocation& invocation) {
+  return operand("source", "the data set, as for --data of train", text(invocation.run.data));
 }
 
-bool takes_all(const RunOption&) { return true; }
-bool takes_none(const RunOption&) { return false; }
-
-// All other options come from the checkpoint.
-bool takes_eval(const RunOption& option) {
-  return is_of_watch(option) || option.use == OptionUse::data_source ||
-         is_one_of(option, {"device", "share-device", "comm", "quiet", "skip-bad-images", "views"});
+Option images_operand(std::vector<std::string>& images) {
+  Option option = operand(
+      "images", "JPEG and PNG files, and folders of them; if omitted: the images of --data",
+      {.read = [] { return std::string(); }, .write = [&images](const std::string& path) { images.push_back(path); }});
+  option.is_required = false;
+  option.is_list = true;
+  return option;
 }
 
-bool takes_predict(const RunOption& option) { return takes_eval(option) || option.name == "exif"; }
-
-// A measurement has its own length and saves nothing.
-bool takes_bench_step(const RunOption& option) {
-  if (is_one_of(option, {"epochs", "steps", "init-from", "new-head"})) return false;
-  return is_of_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::data_source ||
-         option.group == "Ranks and devices";
+Options with(Options options, Options more) {
+  std::ranges::move(more, std::back_inserter(options));
+  return options;
 }
 
-// Measurements by rank count and of the input also choose the parts.
-bool takes_bench(const RunOption& option) {
-  return takes_bench_step(option) && option.name != "parts" && option.name != "part-map";
-}
+Options no_options(Invocation&) { return {}; }
 
-// It neither updates weights nor exchanges gradients.
-bool takes_bench_input(const RunOption& option) {
-  if (option.group == "Training") return option.name == "batch-size" || option.name == "seed";
-  return takes_bench(option) && !is_one_of(option, {"exchange", "shard-optimizer", "wire", "bucket-mib"});
-}
+Options check_options(Invocation& invocation) { return {json_option(invocation)}; }
 
-// It compares the exchanges.
-bool takes_bench_exchange(const RunOption& option) {
-  return takes_bench(option) && !is_one_of(option, {"exchange", "shard-optimizer", "wire"});
-}
-
-// It trains nothing.
-bool takes_bench_allreduce(const RunOption& option) {
-  return is_of_watch(option) || is_one_of(option, {"device", "share-device", "comm"});
-}
-
-// The exchange is part of the tour.
-bool takes_tour(const RunOption& option) {
-  return is_of_watch(option) || option.group == "Data" ||
-         is_one_of(option, {"model", "init", "epochs", "steps", "batch-size", "lr", "seed", "parts", "comm", "threads",
-                            "device", "share-device", "precision", "search-plans", "plan-cache", "tiled-convolutions"});
-}
-
-void add_no_options(CLI::App&, Invocation&) {}
-
-void add_eval_options(CLI::App& app, Invocation& invocation) {
+Options eval_options(Invocation& invocation) {
   EvalRequest& eval = invocation.eval;
-  const Group evaluation{app, "Evaluation"};
-  const Group results{app, "Results"};
-  evaluation.text("--checkpoint", eval.checkpoint, kCheckpointHelp)->required();
-  add_weights_option(evaluation, invocation);
-  evaluation.choice<EvalSet>(
-      "--on", eval.on,
-      "data set to evaluate: test, train or any (test if there is one); if omitted: test, or all images of "
-      "other data without one");
-  results.flag("--classes", eval.classes, "per-class accuracy and confusion matrix");
-  results.text("--mistakes", eval.mistakes,
-               "save the images of the 24 most confident mistakes to this folder; --json lists them");
-  add_json_option(app, invocation);
+  const char* const evaluation = "Evaluation";
+  return {
+      checkpoint_option(evaluation, eval.checkpoint),
+      weights_option(evaluation, invocation),
+      own_option(
+          "on", evaluation,
+          "data set to evaluate: test, train or any (test if there is one); if omitted: test, or all images of other "
+          "data without one",
+          one_of("", eval.on)),
+      own_option("classes", kResults, "per-class accuracy and confusion matrix", flag(eval.classes)),
+      own_option("mistakes", kResults,
+                 "save the images of the 24 most confident mistakes to this folder; --json lists them",
+                 text(eval.mistakes)),
+      json_option(invocation)};
 }
 
-void add_predict_options(CLI::App& app, Invocation& invocation) {
+Options predict_options(Invocation& invocation) {
   PredictRequest& predict = invocation.predict;
-  const Group prediction{app, "Prediction"};
-  const Group results{app, "Results"};
-  app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; if omitted: the images of --data");
-  prediction.text("--checkpoint", predict.checkpoint, kCheckpointHelp)->required();
-  add_weights_option(prediction, invocation);
-  prediction.choice<PredictSets>("--on", predict.on,
-                                 "data sets to classify: test, train or all; if omitted: test if there is one");
-  prediction.number("--top", predict.top, positive(), "number of classes per image, the most probable first");
-  results.flag("--probabilities", predict.probabilities,
-               "also write the probabilities of all classes to --csv or --json");
-  results.text("--csv", predict.csv, "write one line per image to this file; -: to stdout");
-  results.flag("--csv-safe", predict.csv_safe,
-               "with --csv: put ' before formulas, and write control characters as \\x1b");
-  results.text("--json", invocation.json, "write a JSON object for each image, one per line; -: to stdout");
+  const char* const prediction = "Prediction";
+  return {images_operand(predict.images),
+          checkpoint_option(prediction, predict.checkpoint),
+          weights_option(prediction, invocation),
+          own_option("on", prediction, "data sets to classify: test, train or all; if omitted: test if there is one",
+                     one_of("", predict.on)),
+          own_option("top", prediction, "number of classes per image, the most probable first",
+                     whole(predict.top, 1, kMany)),
+          own_option("probabilities", kResults, "also write the probabilities of all classes to --csv or --json",
+                     flag(predict.probabilities)),
+          own_option("csv", kResults, "write one line per image to this file; -: to stdout", text(predict.csv)),
+          own_option("csv-safe", kResults, "with --csv: put ' before formulas, and write control characters as \\x1b",
+                     flag(predict.csv_safe)),
+          own_option("json", kResults, "write a JSON object for each image, one per line; -: to stdout",
+                     text(invocation.json))};
 }
 
-void add_allreduce_options(CLI::App& app, Invocation& invocation) {
-  const Group bench{app, "Bench"};
-  add_ranks_option(bench, invocation);
-  bench.count("--min-bytes", invocation.allreduce.min_bytes, "smallest message");
-  bench.count("--max-bytes", invocation.allreduce.max_bytes, "largest message");
-  bench.count("--repeats", invocation.allreduce.repeats, "timed loops of each, of about 2 ms or one call");
-  bench.number("--max-seconds", invocation.allreduce.max_seconds, CLI::Range(0.0, 1e6),
-               "after this time the next size follows, with fewer loops");
-  add_json_option(app, invocation);
+Options allreduce_options(Invocation& invocation) {
+  AllreduceBench& bench = invocation.allreduce;
+  return {
+      ranks_option(invocation),
+      own_option("min-bytes", kBench, "smallest message", whole(bench.min_bytes, 1, kMany)),
+      own_option("max-bytes", kBench, "largest message", whole(bench.max_bytes, 1, kMany)),
+      own_option("repeats", kBench, "timed loops of each, of about 2 ms or one call", whole(bench.repeats, 1, kMany)),
+      own_option("max-seconds", kBench, "after this time the next size follows, with fewer loops",
+                 real(bench.max_seconds, 0, 1e6)),
+      json_option(invocation)};
 }
 
-void add_checkpoint_options(CLI::App& app, Invocation& invocation) {
-  const Group bench{app, "Bench"};
-  bench.text("--folder", invocation.checkpoint.folder, "folder on the disk to measure; files are removed at the end")
-      ->capture_default_str();
-  bench.count("--rounds", invocation.checkpoint.rounds, "rounds of all measurements");
-  add_json_option(app, invocation);
+Options checkpoint_options(Invocation& invocation) {
+  CheckpointBench& bench = invocation.checkpoint;
+  return {
+      own_option("folder", kBench, "folder on the disk to measure; files are removed at the end", text(bench.folder)),
+      own_option("rounds", kBench, "rounds of all measurements", whole(bench.rounds, 1, kMany)),
+      json_option(invocation)};
 }
 
-void add_input_options(CLI::App& app, Invocation& invocation) {
-  Group{app, "Bench"}.number("--seconds", invocation.input.seconds, CLI::Range(0.01, 3600.0),
-                             "seconds per measurement");
-  add_json_option(app, invocation);
+Options input_options(Invocation& invocation) {
+  return {own_option("seconds", kBench, "seconds per measurement", real(invocation.input.seconds, 0.01, 3600)),
+          json_option(invocation)};
 }
 
-void add_step_options(CLI::App& app, Invocation& invocation) {
-  const Group bench{app, "Bench"};
-  bench.count("--warmup-steps", invocation.steps.warmup, "steps before the measurement");
-  bench.count("--timed-steps", invocation.steps.timed, "steps measured");
-  add_json_option(app, invocation);
+Options step_options(Invocation& invocation) {
+  return {own_option("warmup-steps", kBench, "steps before the measurement", whole(invocation.steps.warmup, 1, kMany)),
+          own_option("timed-steps", kBench, "steps measured", whole(invocation.steps.timed, 1, kMany)),
+          json_option(invocation)};
 }
 
-void add_exchange_options(CLI::App& app, Invocation& invocation) {
-  add_ranks_option({app, "Bench"}, invocation);
-  add_step_options(app, invocation);
-}
+Options exchange_options(Invocation& invocation) { return with({ranks_option(invocation)}, step_options(invocation)); }
 
-void add_scaling_options(CLI::App& app, Invocation& invocation) {
+Options scaling_options(Invocation& invocation) {
   ScalingBench& scaling = invocation.scaling;
-  const Group bench{app, "Bench"};
-  bench.choice<ScalingMode>("--mode", scaling.mode, "strong (one batch shared), weak (a batch per rank) or both")
-      ->default_str("both");
-  bench.text("--nodes", scaling.nodes,
-             "counts of whole nodes to measure, for example 1,2,4; default: all that --ranks allows");
-  bench.text("--exchanges", scaling.exchanges,
-             "exchanges to measure, for example ring,exact,sharded,central; default: --exchange");
-  bench.count("--rounds", scaling.rounds, "rounds of all measurements, of which the medians are printed");
-  bench.flag("--paced", scaling.paced,
-             "sleep for the compute time of one rank instead of computing: measures the exchange alone");
-  add_exchange_options(app, invocation);
+  return with(
+      {own_option("mode", kBench, "strong (one batch shared), weak (a batch per rank) or both", one_of(scaling.mode)),
+       own_option("nodes", kBench,
+                  "counts of whole nodes to measure, for example 1,2,4; default: all that --ranks allows",
+                  text(scaling.nodes)),
+       own_option("exchanges", kBench,
+                  "exchanges to measure, for example ring,exact,sharded,central; default: --exchange",
+                  text(scaling.exchanges)),
+       own_option("rounds", kBench, "rounds of all measurements, of which the medians are printed",
+                  whole(scaling.rounds, 1, kMany)),
+       own_option("paced", kBench,
+                  "sleep for the compute time of one rank instead of computing: measures the exchange alone",
+                  flag(scaling.paced))},
+      exchange_options(invocation));
 }
 
-void add_compared_words(CLI::App& app, Invocation& invocation) {
-  app.add_option("a", invocation.compared.a,
-                 "a run's folder, its metrics.jsonl or a checkpoint (.h5, RUN@best, RUN@STEP)")
-      ->required();
-  app.add_option("b", invocation.compared.b, "the other run or checkpoint")->required();
+Options diff_options(Invocation& invocation) {
+  return {operand("a", "a run's folder, its metrics.jsonl or a checkpoint (.h5, RUN@best, RUN@STEP)",
+                  text(invocation.compared.a)),
+          operand("b", "the other run or checkpoint", text(invocation.compared.b))};
 }
 
-void add_inspect_options(CLI::App& app, Invocation& invocation) {
-  const Group results{app, "Results"};
-  app.add_option("checkpoint", invocation.inspect.checkpoint,
-                 "a checkpoint (.h5), RUN@best, RUN@STEP, or a run's folder")
-      ->required();
-  results.text("--tensor", invocation.inspect.tensor, "print its values: parameters/conv1/weight, or conv1/weight");
-  results.text("--seal", invocation.inspect.seal,
-               "write the checkpoint as one file without a manifest; an unsealed checkpoint is trusted");
-  add_json_option(app, invocation);
+Options inspect_options(Invocation& invocation) {
+  InspectRequest& inspect = invocation.inspect;
+  return {operand("checkpoint", "a checkpoint (.h5), RUN@best, RUN@STEP, or a run's folder", text(inspect.checkpoint)),
+          own_option("tensor", kResults, "print its values: parameters/conv1/weight, or conv1/weight",
+                     text(inspect.tensor)),
+          own_option("seal", kResults,
+                     "write the checkpoint as one file without a manifest; an unsealed checkpoint is trusted",
+                     text(inspect.seal)),
+          json_option(invocation)};
 }
 
-void add_tour_options(CLI::App& app, Invocation& invocation) {
-  const Group tour{app, "Tour"};
-  tour.text("--to", invocation.tour.to, "number or name of the last station; default: all");
-  tour.flag("--stations", invocation.tour.list_only, "list the stations and exit");
-  tour.flag("--pause", invocation.tour.pause, "wait for a key after each station, on a terminal");
+Options tour_options(Invocation& invocation) {
+  TourRequest& tour = invocation.tour;
+  const char* const group = "Tour";
   invocation.run.epochs = 1;
+  return {own_option("to", group, "number or name of the last station; default: all", text(tour.to)),
+          own_option("stations", group, "list the stations and exit", flag(tour.list_only)),
+          own_option("pause", group, "wait for a key after each station, on a terminal", flag(tour.pause))};
 }
 
-bool takes_data(const RunOption& option) {
-  return is_one_of(
-      option, {"test-data", "validation-ratio", "validation-split", "skip-bad-images", "exif", "seed", "resident-mib"});
+Options info_options(Invocation& invocation) {
+  return {source_operand(invocation),
+          own_option(
+              "verify", "Data",
+              "read all image headers, decode a sample of the images, and list all problems; of an HDF5 file, read all",
+              flag(invocation.run.verify_data))};
 }
 
-bool takes_convert(const RunOption& option) {
-  return takes_data(option) || is_one_of(option, {"progress", "quiet", "image-size"});
+Options convert_options(Invocation& invocation) {
+  return {
+      source_operand(invocation), operand("target", "the file to write, DST.h5 (or .hdf5)", text(invocation.target)),
+      own_option("threads", "Data", "threads that read and decode; 0: one per core; the result does not depend on it",
+                 whole(invocation.threads, 0, 4096))};
 }
 
-// The options that affect the images of a step.
-bool takes_show(const RunOption& option) {
-  return option.name != "data" && (option.group == "Data" || is_one_of(option, {"batch-size", "parts", "seed"}));
-}
-
-void add_source_word(CLI::App& app, Invocation& invocation) {
-  app.add_option("source", invocation.run.data, "the data set, as for --data of train")->required();
-}
-
-void add_info_words(CLI::App& app, Invocation& invocation) {
-  add_source_word(app, invocation);
-  Group{app, "Data"}.flag(
-      "--verify", invocation.run.verify_data,
-      "read all image headers, decode a sample of the images, and list all problems; of an HDF5 file, "
-      "read all");
-}
-
-void add_convert_words(CLI::App& app, Invocation& invocation) {
-  add_source_word(app, invocation);
-  app.add_option("target", invocation.target, "the file to write, DST.h5 (or .hdf5)")->required();
-  Group{app, "Data"}.number("--threads", invocation.threads, CLI::Range(0, 4096),
-                            "threads that read and decode; 0: one per core; the result does not depend on it");
-}
-
-void add_show_options(CLI::App& app, Invocation& invocation) {
+Options show_options(Invocation& invocation) {
   ShowRequest& show = invocation.show;
-  const Group picture{app, "Picture"};
-  add_source_word(app, invocation);
-  app.add_option("target", invocation.target, "the picture to write, OUT.png")->required();
-  picture.number("--count", show.count, positive(), "number of images, at most those of the step");
-  picture.flag("--beside", show.beside, "show each original to the left of its image");
-  CLI::Option* const epoch = picture.number("--epoch", show.epoch, positive(), "epoch of which to show the first step");
-  app.add_option("--step", show.step, "the step to show, counted over all epochs as in metrics.jsonl")
-      ->check(positive())
-      ->excludes(epoch)
-      ->group("Picture");
+  const char* const picture = "Picture";
+  return {source_operand(invocation),
+          operand("target", "the picture to write, OUT.png", text(invocation.target)),
+          own_option("count", picture, "number of images, at most those of the step", whole(show.count, 1, kMany)),
+          own_option("beside", picture, "show each original to the left of its image", flag(show.beside)),
+          own_option("epoch", picture, "epoch of which to show the first step", whole(show.epoch, 1, kMany)),
+          own_option("step", picture,
+                     "the step to show, counted over all epochs as in metrics.jsonl; 0: the first of --epoch",
+                     whole(show.step, 0, kMany))};
 }
 
 constexpr std::array kCommands{
     Command{"train", "train, or resume a training (the default command)", StallWatchUse::always, train_command,
-            takes_all, add_no_options},
+            kTraining, no_options},
     Command{"check", "pre-flight check: find problems before the run starts (no training)", StallWatchUse::never,
-            check_command, takes_all, add_json_option},
-    Command{"eval", "evaluate a checkpoint on a data set", StallWatchUse::always, eval_command, takes_eval,
-            add_eval_options},
-    Command{"predict", "classify images with a trained checkpoint", StallWatchUse::always, predict_command,
-            takes_predict, add_predict_options},
+            check_command, kTraining, check_options},
+    Command{"eval", "evaluate a checkpoint on a data set", StallWatchUse::always, eval_command, kEval, eval_options},
+    Command{"predict", "classify images with a trained checkpoint", StallWatchUse::always, predict_command, kPredict,
+            predict_options},
     Command{"diff", "find the first step, tensor and element in which two runs differ", StallWatchUse::never,
-            diff_command, takes_none, add_compared_words},
-    Command{"inspect", "verify a checkpoint and print its contents", StallWatchUse::never, inspect_command, takes_none,
-            add_inspect_options},
+            diff_command, kNone, diff_options},
+    Command{"inspect", "verify a checkpoint and print its contents", StallWatchUse::never, inspect_command, kNone,
+            inspect_options},
     Command{"tour", "an interactive walk-through of data-parallel training on these ranks", StallWatchUse::launched,
-            tour_command, takes_tour, add_tour_options},
+            tour_command, kTour, tour_options},
     Command{"bench allreduce", "measure all-reduces by message size", StallWatchUse::launched, bench_allreduce,
-            takes_bench_allreduce, add_allreduce_options},
+            kBenchAllreduce, allreduce_options},
     Command{"bench checkpoint", "measure saving and loading of checkpoints", StallWatchUse::launched, bench_checkpoint,
-            takes_bench_step, add_checkpoint_options},
+            kBenchStep, checkpoint_options},
     Command{"bench exchange", "compare the gradient exchanges by rank count", StallWatchUse::launched, bench_exchange,
-            takes_bench_exchange, add_exchange_options},
-    Command{"bench input", "measure the input pipeline", StallWatchUse::launched, bench_input, takes_bench_input,
-            add_input_options},
+            kBenchExchange, exchange_options},
+    Command{"bench input", "measure the input pipeline", StallWatchUse::launched, bench_input, kBenchInput,
+            input_options},
     Command{"bench scaling", "measure strong and weak scaling by rank count", StallWatchUse::launched, bench_scaling,
-            takes_bench, add_scaling_options},
+            kBenchScaling, scaling_options},
     Command{"bench step", "measure training steps, memory and start-up time", StallWatchUse::launched, bench_step,
-            takes_bench_step, add_step_options},
-    Command{"data convert", "write a data set as one HDF5 file", StallWatchUse::never, data_convert, takes_convert,
-            add_convert_words},
-    Command{"data info", "describe a data set", StallWatchUse::never, data_info, takes_data, add_info_words},
+            kBenchStep, step_options},
+    Command{"data convert", "write a data set as one HDF5 file", StallWatchUse::never, data_convert, kDataConvert,
+            convert_options},
+    Command{"data info", "describe a data set", StallWatchUse::never, data_info, kDataInfo, info_options},
     Command{"data show", "draw the images of a step as the network gets them", StallWatchUse::never, data_show,
-            takes_show, add_show_options}};
+            kDataShow, show_options}};
 
 }  // namespace
 

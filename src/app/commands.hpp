@@ -16,10 +16,6 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace tutti {
 
 // The process's watch and signals, which a command borrows, and the folder and reason that a training sets for the end
@@ -84,8 +80,8 @@ struct Command {
   const char* help;
   StallWatchUse stall_watch;
   ExitStatus (*run)(World&, const Invocation&, CommandContext&);
-  bool (*takes)(const RunOption&);                      // selects options of a run
-  void (*add_command_options)(CLI::App&, Invocation&);  // adds all others
+  unsigned takers;                                  // of the options of a run
+  std::vector<Option> (*own_options)(Invocation&);  // all others, stored in the invocation
 };
 
 // The default command is the first.
@@ -108,10 +104,9 @@ std::vector<Companion> find_companions();
 // The first line of its docstring, without the name and colon at its beginning.
 std::string summary_of(const Companion& companion);
 
-// Replaces this process by the program. It gets the path of this process in TUTTI_TRAINER, its argv[0] in TUTTI_CALL
-// and, unless `input` is empty, `input` in stdin. Companions run on one rank: on other ranks than 0, returns `done`. To
-// be called before MPI is initialized. Throws an error that names what is missing.
-ExitStatus exec_companion(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                          const std::string& input);
+// Replaces this process by the program, which gets the path of this process in TUTTI_TRAINER and its argv[0] in
+// TUTTI_CALL. Companions run on one rank: on other ranks than 0, returns `done`. To be called before MPI is
+// initialized. Throws an error that names what is missing.
+ExitStatus exec_companion(const std::filesystem::path& program, const std::vector<std::string>& arguments);
 
 }  // namespace tutti

@@ -1,6 +1,5 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
-#include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "commands.hpp"
@@ -8,7 +7,6 @@
 #include "streams_and_signals.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,15 +47,6 @@ void require_interpreter(const fs::path& program) {
       ErrorSource::usage,
       fmt::format("this command is a Python program, and there is no python3 in PATH: install Python 3.9 or "
                   "newer (Debian: apt install python3; clusters: module load python); training needs no Python"));
-}
-
-void put_into_stdin(const std::string& text) {
-  const int file = ::memfd_create("tutti", 0);
-  const ssize_t written = retry_on_eintr([&] { return ::write(file, text.data(), text.size()); });
-  if (written != std::ssize(text) || ::lseek(file, 0, SEEK_SET) != 0 || ::dup2(file, STDIN_FILENO) < 0) {
-    throw Error(ErrorSource::internal,
-                fmt::format("cannot create a file in memory: {}", std::generic_category().message(errno)));
-  }
 }
 
 }  // namespace
@@ -109,8 +98,7 @@ std::string summary_of(const Companion& companion) {
   return line.ends_with('.') ? line.substr(0, line.size() - 1) : line;
 }
 
-ExitStatus exec_companion(const fs::path& program, const std::vector<std::string>& arguments,
-                          const std::string& input) {
+ExitStatus exec_companion(const fs::path& program, const std::vector<std::string>& arguments) {
   if (launcher_rank() != 0) return ExitStatus::done;
   require_interpreter(program);
   ::setenv("TUTTI_TRAINER", program_path().c_str(), 1);
@@ -118,7 +106,6 @@ ExitStatus exec_companion(const fs::path& program, const std::vector<std::string
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  if (!input.empty()) put_into_stdin(input);
   unblock_stop_signals();
   ::execv(program.c_str(), argv.data());
   throw Error(ErrorSource::io,

@@ -88,11 +88,11 @@ std::vector<std::string> read_options(const std::string& text, const std::string
   const toml::value root = parse(text, origin);
   const auto options = run_options(config);
   std::vector<std::string> names;
-  std::ranges::transform(options, std::back_inserter(names), &RunOption::name);
+  std::ranges::transform(options, std::back_inserter(names), &Option::name);
   std::vector<std::string> problems;
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_location(value.location());
-    const auto option = std::ranges::find(options, key, &RunOption::name);
+    const auto option = std::ranges::find(options, key, &Option::name);
     const bool is_known = option != options.end();
     if (!is_users && !replacement_of(key, value).empty()) continue;
     if (!is_known && !moved_to(key).empty()) {
@@ -128,7 +128,7 @@ bool contradicts(const std::string& asked, const std::string& chosen) {
 
 }  // namespace
 
-std::string value_text(const RunOption& option) {
+std::string value_text(const Option& option) {
   const std::string value = option.value.read();
   if (option.value.type == ValueType::real) {
     return value.find_first_of(".en") == std::string::npos ? value + ".0" : value;
@@ -145,7 +145,7 @@ std::string value_text(const RunOption& option) {
 
 std::string config_text(RunConfig config) {
   std::string text;
-  for (const RunOption& option : run_options(config)) {
+  for (const Option& option : run_options(config)) {
     if (option.use != OptionUse::unstored) text += fmt::format("{} = {}\n", option.name, value_text(option));
   }
   return text;

@@ -99,20 +99,27 @@ std::vector<std::string> problems_of(const DataPair& data) {
 
 std::int64_t samples_of(const std::unique_ptr<Dataset>& set) { return set ? set->info().samples : 0; }
 
-// Writes the training and test sets, and shows the progress on a terminal.
+constexpr double kSecondsBetweenLines = 30;  // of progress, without a terminal
+
+// Writes the training and test sets, and shows the progress.
 void write_with_progress(const OwnedData& data, const Invocation& invocation, int threads) {
   const std::int64_t all = samples_of(data.pair.train) + samples_of(data.pair.test);
   const bool draws = draws_progress(invocation.run);
   TerminalLine line;
   const Stopwatch watch;
   std::int64_t written = 0;
+  const bool prints = invocation.run.progress == ShowProgress::automatic && !invocation.run.quiet;
+  double next_line = kSecondsBetweenLines;
   const auto show = [&](std::int64_t more) {
     written += more;
-    if (!draws) return;
-    line.draw([&] {
+    const auto progress = [&] {
       return fmt::format("{} of {} images, {} %, {:.0f} images/s", written, all, 100 * written / all,
                          static_cast<double>(written) / watch.seconds());
-    });
+    };
+    if (draws) return line.draw(progress);
+    if (!prints || watch.seconds() < next_line) return;
+    write_stderr_line(progress());
+    next_line = watch.seconds() + kSecondsBetweenLines;
   };
   write_data_file(data.pair, invocation.target,
                   {.image_size = invocation.run.image_size, .threads = threads, .after_samples = show});
@@ -237,17 +244,19 @@ ExitStatus data_info(World& world, const Invocation& invocation, CommandContext&
     std::fflush(stdout);
     const bool can_train = data.pair.empty_classes.empty() && (problems.empty() || invocation.run.skip_bad_images);
     if (can_train) return;
-    throw Error(
-        ErrorSource::input,
-        fmt::format("{} in {}, listed above: mend or remove them; training with --skip-bad-images leaves bad files "
-                    "out",
-                    plural(problems.size(), "problem"), invocation.run.data));
+    throw Error(ErrorSource::input,
+                fmt::format("{} in {}, listed above: mend or remove them; data convert and training with "
+                            "--skip-bad-images leave bad files out",
+                            plural(problems.size(), "problem"), invocation.run.data));
   });
   return ExitStatus::done;
 }
 
 ExitStatus data_show(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   on_rank_0(world, [&] {
+    if (invocation.show.step > 0 && invocation.show.epoch > 1) {
+      throw Error(ErrorSource::usage, "--step counts the steps of all epochs: leave out --epoch");
+    }
     const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
     const Dataset& data = *owned.pair.train;
     const DatasetInfo& info = data.info();

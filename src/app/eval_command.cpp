@@ -252,7 +252,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation, CommandConte
   on_rank_0(world, [&] {
     const bool is_asked_for = set == "train" && scoring.is_of_run();
     const bool is_other = invocation.run.given.contains("data") || invocation.run.given.contains("test-data");
-    const std::string trained = is_other && !is_asked_for ? scoring.trained_on_text(data) : "";
+    const std::string trained = is_other && !is_asked_for ? known_images_text(scoring.checkpoint(), data) : "";
     if (!trained.empty()) Log(world.rank(), world.host(), invocation.run.quiet).warn(trained);
   });
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();

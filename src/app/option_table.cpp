@@ -10,13 +10,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <stdexcept>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -25,327 +20,273 @@ namespace {
 constexpr std::int64_t kMany = 1'000'000'000;
 constexpr std::int64_t kMillion = 1'000'000;
 
-template <class Number>
-OptionValue number(Number& value, std::function<bool(Number)> is_valid, std::string range) {
-  const auto write = [&value, is_valid = std::move(is_valid), range = std::move(range)](const std::string& text) {
-    Number read{};
-    const auto status = std::from_chars(text.data(), text.data() + text.size(), read).ec;
-    if (status != std::errc{} || !is_valid(read)) throw std::invalid_argument(range);
-    value = read;
-  };
-  return {.type = std::is_integral_v<Number> ? ValueType::integer : ValueType::real,
-          .read = [&value] { return fmt::format("{}", value); },
-          .write = write};
-}
-
-OptionValue whole(std::int64_t& value, std::int64_t min = std::numeric_limits<std::int64_t>::min(),
-                  std::int64_t max = std::numeric_limits<std::int64_t>::max(),
-                  std::optional<std::int64_t> also_valid = std::nullopt) {
-  const auto is_valid = [=](std::int64_t n) { return (n >= min && n <= max) || n == also_valid; };
-  return number<std::int64_t>(value, is_valid, fmt::format("{} to {}", min, max));
-}
-
-// The validate() of the class that uses the number checks its range.
-OptionValue real(double& value) {
-  const auto any = [](double) { return true; };
-  return number<double>(value, any, "a number");
-}
-
-OptionValue flag(bool& value) {
-  return {.type = ValueType::flag,
-          .read = [&value] { return std::string(value ? "true" : "false"); },
-          .write = [&value](const std::string& text) { value = text == "true"; }};
-}
-
-OptionValue text(std::string& value, void (*check)(const std::string&) = nullptr) {
-  const auto write = [&value, check](const std::string& text) {
-    if (check != nullptr) check(text);
-    value = text;
-  };
-  return {.read = [&value] { return value; }, .write = write};
-}
-
 template <auto parse>
 OptionValue parsed(ParsedOption<parse>& value) {
   return {.read = [&value] { return value.text(); }, .write = [&value](const std::string& text) { value = text; }};
 }
 
-template <NamedEnum E>
-OptionValue one_of(E& value) {
-  const auto words = enum_names(value);
-  return {.read = [&value] { return std::string(name_of(value)); },
-          .write = [&value](const std::string& word) { value = value_named<E>(word).value(); },
-          .choices = {words.begin(), words.end()}};
-}
-
-template <NamedEnum E>
-OptionValue one_of(std::string_view left_open, std::optional<E>& value) {
-  const auto words = enum_names(E{});
-  OptionValue option{.read = [&value, left_open] { return std::string(value ? name_of(*value) : left_open); },
-                     .write = [&value](const std::string& word) { value = value_named<E>(word); },
-                     .choices = {left_open}};
-  option.choices.insert(option.choices.end(), words.begin(), words.end());
-  return option;
-}
-
-OptionValue flag_words(std::string_view no, std::string_view yes, bool& value) {
-  return {.read = [&value, no, yes] { return std::string(value ? yes : no); },
-          .write = [&value, yes](const std::string& word) { value = word == yes; },
-          .choices = {no, yes}};
-}
-
-OptionValue on_or_off(bool& value) {
-  OptionValue option = flag_words("off", "on", value);
-  option.choices = {"on", "off"};
-  return option;
-}
-
-std::vector<RunOption> data_options(RunConfig& c) {
+std::vector<Option> data_options(RunConfig& c) {
   using enum OptionUse;
   const std::string data = "Data";
   return {
       {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", data_source,
-       text(c.data)},
-      {"test-data", data, "folder of the test set, if it is separate", data_source, text(c.test_data)},
+       kScoring | kComputing | kTour, text(c.data)},
+      {"test-data", data, "folder of the test set, if it is separate", data_source, kScoring | kBatching | kDescribing,
+       text(c.test_data)},
       {"validation-ratio", data, "fraction of the training set to hold out as the test set", fixed,
-       real(c.validation_ratio)},
+       kBatching | kDescribing, real(c.validation_ratio)},
       {"validation-split", data,
        "how --validation-ratio chooses: stratified (the same fraction of every class) or random", fixed,
-       one_of(c.validation_split)},
+       kBatching | kDescribing, one_of(c.validation_split)},
       {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed,
-       flag(c.skip_bad_images)},
+       kScoring | kBatching | kDescribing, flag(c.skip_bad_images)},
       {"verify-data", data,
        "read all data before the start: decode every image, compare contents with the checkpoint's", per_start,
-       flag(c.verify_data)},
+       kTour | kDataShow, flag(c.verify_data)},
       {"resident-mib", data, "read HDF5 data sets above this size lazily; 0: a quarter of the host's memory",
-       data_source, whole(c.resident_mib, 0, kMany)},
-      {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
-      {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, whole(c.image_size, 0, 65536)},
+       data_source, kScoring | kBatching | kDescribing, whole(c.resident_mib, 0, kMany)},
+      {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, kBatching | kDescribing | kPredict,
+       on_or_off(c.exif)},
+      {"image-size", data, "resize and center-crop to N x N; 0: keep the size", fixed, kBatching | kDataConvert,
+       whole(c.image_size, 0, 65536)},
       {"augment", data,
        "augmentation of training images: none, or some of crop-flip, pad-crop-flip, resized-crop or shift:N (reflected "
        "edges); flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A, separated by commas",
-       fixed, parsed(c.augment)},
-      {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed,
+       fixed, kBatching, parsed(c.augment)},
+      {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed, kBatching,
        text(c.normalize)},
       {"last-batch", data, "the last samples of an epoch if they do not fill a batch: keep, discard or rollover", fixed,
-       one_of(c.last_batch)},
+       kBatching, one_of(c.last_batch)},
       {"shuffle", data,
        "global (all samples, every epoch), partition (within the block of each part), none, or balanced (samples of "
        "all classes equally often, with replacement)",
-       fixed, one_of(c.shuffle)},
+       fixed, kBatching, one_of(c.shuffle)},
   };
 }
 
-std::vector<RunOption> training_options(RunConfig& c) {
+std::vector<Option> training_options(RunConfig& c) {
   using enum OptionUse;
   const std::string network = "Network", training = "Training";
   return {
       {"model", network, "lenet, resnet18, resnet34, resnet50, vgg11, mlp and others, or the path of a model file",
-       fixed, text(c.model)},
+       fixed, kComputing | kTour, text(c.model)},
       {"init-from", network,
        "start from the weights (and, without --model, the network) of a run, RUN@best, RUN@STEP, checkpoint, or "
        ".pth or .safetensors file of torchvision",
-       fixed, text(c.init_from)},
+       fixed, kTraining, text(c.init_from)},
       {"new-head", network,
        "with --init-from, newly initialize the last layer, even if the weights were trained on as many classes", fixed,
-       flag(c.new_head)},
+       kTraining, flag(c.new_head)},
       {"init", network, "initial weights: model (its own), normal, xavier, kaiming or uniform", fixed,
-       one_of("model", c.init)},
-      {"epochs", training, "passes over the training set", changeable, whole(c.epochs, 1, kMillion)},
-      {"steps", training, "stop after N steps of the --epochs schedule; 0: after all epochs", changeable,
+       kComputing | kTour, one_of("model", c.init)},
+      {"epochs", training, "passes over the training set", replayed, kTour, whole(c.epochs, 1, kMillion)},
+      {"steps", training, "stop after N steps of the --epochs schedule; 0: after all epochs", changeable, kTour,
        whole(c.steps, 0, kMany)},
       {"batch-norm", training,
        "batch norm in training: part (with each part's statistics) or global (with those of the whole batch)", fixed,
-       one_of(c.batch_norm)},
-      {"batch-size", training, "global batch size: samples per step over all ranks", fixed,
+       kUpdating, one_of(c.batch_norm)},
+      {"batch-size", training, "global batch size: samples per step over all ranks", fixed, kBatching,
        whole(c.batch_size, 1, kMany)},
-      {"label-smoothing", training, "label smoothing of the training loss", fixed,
+      {"label-smoothing", training, "label smoothing of the training loss", fixed, kUpdating,
        number<double>(
            c.label_smoothing, [](double v) { return v >= 0 && v < 1; }, "at least 0 and below 1")},
       {"class-weights", training,
        "class weights in the training loss: none, auto (inverse to the class sizes) or one number per class", fixed,
-       text(c.class_weights)},
+       kUpdating, text(c.class_weights)},
   };
 }
 
 // The optimizer, and the learning rate over time.
-std::vector<RunOption> optimizer_options(RunConfig& c) {
+std::vector<Option> optimizer_options(RunConfig& c) {
   using enum OptionUse;
   const std::string training = "Training";
   return {
-      {"lr", training, "learning rate", fixed, real(c.rate.base)},
-      {"optimizer", training, "optimizer: sgd, adamw or lars", fixed, one_of(c.optimizer.kind)},
-      {"momentum", training, "momentum (sgd, lars)", fixed, real(c.optimizer.momentum)},
-      {"nesterov", training, "Nesterov momentum (sgd)", fixed, flag(c.optimizer.nesterov)},
-      {"weight-decay", training, "L2 coefficient (sgd, lars); decoupled decay (adamw)", fixed,
+      {"lr", training, "learning rate", fixed, kUpdating | kTour, real(c.rate.base)},
+      {"optimizer", training, "optimizer: sgd, adamw or lars", fixed, kUpdating, one_of(c.optimizer.kind)},
+      {"momentum", training, "momentum (sgd, lars)", fixed, kUpdating, real(c.optimizer.momentum)},
+      {"nesterov", training, "Nesterov momentum (sgd)", fixed, kUpdating, flag(c.optimizer.nesterov)},
+      {"weight-decay", training, "L2 coefficient (sgd, lars); decoupled decay (adamw)", fixed, kUpdating,
        real(c.optimizer.weight_decay)},
-      {"adam-beta1", training, "decay of the running mean of the gradients (adamw)", fixed, real(c.optimizer.beta1)},
-      {"adam-beta2", training, "decay of the running mean of the squared gradients (adamw)", fixed,
+      {"adam-beta1", training, "decay of the running mean of the gradients (adamw)", fixed, kUpdating,
+       real(c.optimizer.beta1)},
+      {"adam-beta2", training, "decay of the running mean of the squared gradients (adamw)", fixed, kUpdating,
        real(c.optimizer.beta2)},
-      {"adam-epsilon", training, "added to the denominator (adamw)", fixed, real(c.optimizer.epsilon)},
+      {"adam-epsilon", training, "added to the denominator (adamw)", fixed, kUpdating, real(c.optimizer.epsilon)},
       {"no-decay", training, "parameters exempt from weight decay and LARS scaling: none or norms-biases", fixed,
-       flag_words("none", "norms-biases", c.optimizer.exempts_norms_and_biases)},
+       kUpdating, flag_words("none", "norms-biases", c.optimizer.exempts_norms_and_biases)},
       {"lr-factors", training,
        "factors of the learning rate by parameter or layer (*/bias=2,head=10), or from an epoch on (conv1@3=0)", fixed,
-       parsed(c.lr_factors)},
-      {"decay-factors", training, "factors of the weight decay by parameter or layer (*/bias=0.5)", fixed,
+       kUpdating, parsed(c.lr_factors)},
+      {"decay-factors", training, "factors of the weight decay by parameter or layer (*/bias=0.5)", fixed, kUpdating,
        parsed(c.decay_factors)},
       {"freeze", training, "layers that are not trained (stem*,stage1*); their batch norms use the running statistics",
-       fixed, text(c.freeze)},
+       fixed, kUpdating, text(c.freeze)},
       {"ema", training, "decay per step of an average of the weights, which is evaluated and kept; 0: none", fixed,
-       real(c.average.decay)},
+       kUpdating, real(c.average.decay)},
       {"lookahead", training,
        "average the weights every N steps, with a decay that grows to that of --ema, and continue from the average; "
        "0: off",
-       fixed, whole(c.average.lookahead, 0, kMillion)},
-      {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, real(c.optimizer.clip_norm)},
-      {"schedule", training, "learning rate schedule: constant, step, cosine or linear", fixed,
+       fixed, kUpdating, whole(c.average.lookahead, 0, kMillion)},
+      {"clip-norm", training, "clip the global gradient norm; 0: off", fixed, kUpdating, real(c.optimizer.clip_norm)},
+      {"schedule", training, "learning rate schedule: constant, step, cosine or linear", fixed, kUpdating,
        one_of(c.rate.schedule)},
       {"schedule-epochs", training,
-       "length of the cosine or linear schedule, for a run that will be extended later; 0: --epochs", changeable,
-       whole(c.schedule_epochs, 0, kMillion, kScheduleOfInvocation)},
+       "length of the cosine or linear schedule, for a run that will be extended later; 0: --epochs", replayed,
+       kTraining, whole(c.schedule_epochs, 0, kMillion, kScheduleOfInvocation)},
       {"lr-period", training, "step schedule: drop every N epochs (10) or at these epochs (30,60,80), warm-up included",
-       fixed, parsed(c.lr_period)},
-      {"lr-decay", training, "step schedule: factor per drop", fixed, real(c.rate.decay)},
-      {"min-lr", training, "minimum learning rate of a schedule", fixed, real(c.rate.min)},
-      {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed, real(c.rate.warmup_epochs)},
-      {"warmup-lr", training, "learning rate from which the warm-up rises", fixed, real(c.rate.warmup_start)},
-      {"seed", training, "random seed", fixed, whole(c.seed)},
+       fixed, kUpdating, parsed(c.lr_period)},
+      {"lr-decay", training, "step schedule: factor per drop", fixed, kUpdating, real(c.rate.decay)},
+      {"min-lr", training, "minimum learning rate of a schedule", fixed, kUpdating, real(c.rate.min)},
+      {"warmup-epochs", training, "epochs of linear learning rate warm-up; 0: off", fixed, kUpdating,
+       real(c.rate.warmup_epochs)},
+      {"warmup-lr", training, "learning rate from which the warm-up rises", fixed, kUpdating,
+       real(c.rate.warmup_start)},
+      {"seed", training, "random seed", fixed, kBatching | kDescribing, whole(c.seed)},
   };
 }
 
-std::vector<RunOption> running_options(RunConfig& c) {
+std::vector<Option> running_options(RunConfig& c) {
   using enum OptionUse;
   const std::string ranks = "Ranks and devices";
   return {
       {"parts", ranks, "number of parts of every batch, fixed for the run; 0: one per rank", fixed,
-       whole(c.parts, 0, kMaxParts)},
+       kBenchStep | kTour | kDataShow, whole(c.parts, 0, kMaxParts)},
       {"part-map", ranks,
        "parts of each rank: even, auto (by measured speed; results are bit-identical) or a list, for example 3,3,2",
-       changeable, parsed(c.part_map)},
+       changeable, kBenchStep, parsed(c.part_map)},
       {"threads", ranks, "threads per part; 0: 1 with --parts, else an equal share of the node's cores", fixed,
-       whole(c.threads, 0, 4096)},
-      {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, one_of(c.device)},
+       kComputing | kTour, whole(c.threads, 0, 4096)},
+      {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, kRunning, one_of(c.device)},
       {"precision", ranks,
        "compute precision: fp32, bf16 or, on GPUs, tf32; auto: tf32 if all ranks use GPUs that support it, else fp32",
-       fixed, one_of("auto", c.precision)},
+       fixed, kComputing | kTour, one_of("auto", c.precision)},
       {"tiled-convolutions", ranks,
        "on CPUs, use Tutti's own convolutions and linear layers instead of oneDNN's: on or off", fixed,
-       on_or_off(c.tiled_convolutions)},
-      {"comm", ranks, "communicator: auto, solo (one rank), mpi or, between GPUs, nccl", changeable, one_of(c.comm)},
+       kComputing | kTour, on_or_off(c.tiled_convolutions)},
+      {"comm", ranks, "communicator: auto, solo (one rank), mpi or, between GPUs, nccl", changeable, kRunning,
+       one_of(c.comm)},
       {"exchange", ranks, "gradient all-reduce: ring, exact, sharded or central; auto: exact with --parts, else ring",
-       fixed, one_of("auto", c.exchange)},
+       fixed, kBenchStep | kBenchScaling, one_of("auto", c.exchange)},
       {"shard-optimizer", ranks,
-       "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; results are bit-identical",
-       changeable, flag(c.shard_optimizer)},
+       "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; results are bit-identical", replayed,
+       kBenchStep | kBenchScaling, flag(c.shard_optimizer)},
       {"wire", ranks, "type in which --exchange ring sends gradients: fp32, or bf16, which halves the bytes", fixed,
-       one_of(c.wire)},
-      {"bucket-mib", ranks, "gradient bucket size in MiB; 0: 4 (16 on GPUs)", fixed,
-       number<double>(
-           c.bucket_mib, [](double v) { return v >= 0 && v <= 4096; }, "0 to 4096")},
+       kBenchStep | kBenchScaling, one_of(c.wire)},
+      {"bucket-mib", ranks, "gradient bucket size in MiB; 0: 4 (16 on GPUs)", fixed, kUpdating,
+       real(c.bucket_mib, 0, 4096)},
       {"in-flight", ranks, "steps to prefetch, 0 to 2 (on GPUs also steps enqueued ahead); does not change results",
-       changeable, whole(c.in_flight, 0, 2)},
-      {"share-device", ranks, "let ranks share a GPU: slow, for tests", changeable, flag(c.share_device)},
-      {"search-plans", ranks, "on GPUs, autotune cuDNN (as cudnn.benchmark does): on or off", changeable,
-       on_or_off(c.search_plans)},
+       replayed, kComputing, whole(c.in_flight, 0, 2)},
+      {"share-device", ranks, "let ranks share a GPU: slow, for tests", changeable, kRunning, flag(c.share_device)},
+      {"search-plans", ranks, "on GPUs, autotune cuDNN (as cudnn.benchmark does): on or off", replayed,
+       kComputing | kTour, on_or_off(c.search_plans)},
       {"plan-cache", ranks,
        "where autotuned algorithms are kept for the next start: auto (the user's cache folder), a file, or off",
-       changeable, text(c.plan_cache)},
-      {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; results are bit-identical", changeable,
-       on_or_off(c.record_steps)},
+       changeable, kComputing | kTour, text(c.plan_cache)},
+      {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; results are bit-identical", replayed,
+       kComputing, on_or_off(c.record_steps)},
   };
 }
 
-std::vector<RunOption> saving_options(RunConfig& c) {
+std::vector<Option> saving_options(RunConfig& c) {
   using enum OptionUse;
   const std::string saving = "Checkpoints and output";
   return {
       {"out", saving, "folder for checkpoints, metrics.jsonl and the resolved options; default: nothing is written",
-       per_start, text(c.out)},
-      {"resume", saving, "continue from the newest checkpoint in --out", unstored, flag(c.resume)},
+       per_start, kTraining, text(c.out)},
+      {"resume", saving, "continue from the newest checkpoint in --out", unstored, kTraining, flag(c.resume)},
       {"checkpoint-every", saving,
        "Nsteps, Nepochs, Ns (seconds) or end; if omitted: every epoch, and every 15 minutes of a longer one; always "
        "at the end",
-       changeable, parsed(c.checkpoint_every)},
-      {"keep-checkpoints", saving, "keep the newest N checkpoints, at least 2; 0: all", changeable,
+       changeable, kTraining, parsed(c.checkpoint_every)},
+      {"keep-checkpoints", saving, "keep the newest N checkpoints, at least 2; 0: all", changeable, kTraining,
        whole(c.keep_checkpoints, 2, kMany, 0)},
       {"keep-best", saving, "also save whenever the evaluation improves, and keep the best checkpoint", changeable,
-       flag(c.keep_best)},
+       kTraining, flag(c.keep_best)},
       {"on-save-failure", saving,
        "if a checkpoint cannot be saved: continue, and try again at the next one, or stop with status 73", changeable,
-       one_of(c.on_save_failure)},
+       kTraining, one_of(c.on_save_failure)},
       {"time-limit", saving,
        "save a checkpoint and stop with status 75 before this run time (3600, 90m or 12:00:00) is reached; default: no "
        "limit",
-       per_start, parsed(c.time_limit)},
-      {"config", saving, "TOML file keyed by these names; the command line overrides it", unstored, text(c.config)},
-      {"dry-run", saving, "print the resolved options as TOML and exit", unstored, flag(c.dry_run)},
+       per_start, kTraining, parsed(c.time_limit)},
+      {"config", saving, "TOML file keyed by these names; the command line overrides it", unstored, kTraining,
+       text(c.config)},
+      {"dry-run", saving, "print the resolved options as TOML and exit", unstored, kTraining, flag(c.dry_run)},
   };
 }
 
 // Reports during the run, and the reaction to failures.
-std::vector<RunOption> watching_options(RunConfig& c) {
+std::vector<Option> watching_options(RunConfig& c) {
   using enum OptionUse;
   const std::string logging = "Logging", tolerance = "Fault tolerance";
   return {
-      {"test-every", logging, "evaluate after every N epochs and the last; 0: never", changeable,
+      {"test-every", logging, "evaluate after every N epochs and the last; 0: never", replayed, kTraining,
        whole(c.test_every, 0, kMany)},
       {"views", logging,
        "average the logits over views of a test image: none, flip (adds its mirror image), shifts (also adds images "
        "moved by a pixel)",
-       changeable, one_of(c.views)},
+       replayed, kScoring, one_of(c.views)},
       {"stop-at-accuracy", logging, "end the run after the first evaluation with this accuracy; 0: off", changeable,
-       number<double>(
-           c.early_stop.accuracy, [](double v) { return v >= 0 && v <= 1; }, "0 to 1")},
-      {"patience", logging, "end the run after N evaluations without a better accuracy; 0: off", changeable,
+       kTraining, real(c.early_stop.accuracy, 0, 1)},
+      {"patience", logging, "end the run after N evaluations without a better accuracy; 0: off", changeable, kTraining,
        whole(c.early_stop.patience, 0, kMillion)},
-      {"log-every", logging, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,
+      {"log-every", logging, "print the loss and write it to metrics.jsonl every N steps; 0: off", replayed, kTraining,
        whole(c.log_every, 0, kMany)},
       {"digest-every", logging, "record digests of weights, gradients and optimizer state every N steps; 0: off",
-       changeable, whole(c.digest_every, 0, kMany)},
+       replayed, kTraining, whole(c.digest_every, 0, kMany)},
       {"sample-log", logging, "write the samples of each part to this file, a JSON line per step; a resume appends",
-       per_start, text(c.sample_log)},
+       per_start, kTraining, text(c.sample_log)},
       {"progress", logging,
        "progress bar on stderr: auto (on a terminal; otherwise at least one line every 30 s), always or never",
-       per_start, one_of(c.progress)},
-      {"quiet", logging, "print results only: no banner, no notes", per_start, flag(c.quiet)},
+       per_start, kDataConvert, one_of(c.progress)},
+      {"quiet", logging, "print results only: no banner, no notes", per_start, kScoring | kDataConvert, flag(c.quiet)},
       {"trace", logging,
        "write a timeline of all ranks to this file, for Perfetto or chrome://tracing; a few KB per step and rank",
-       per_start, text(c.trace)},
+       per_start, kTraining, text(c.trace)},
       {"stall-timeout", tolerance,
-       "seconds without progress after which the job names the late rank and ends with status 86", changeable,
+       "seconds without progress after which the job names the late rank and ends with status 86", replayed, kRunning,
        real(c.stall_timeout)},
       {"watch-interface", tolerance, "network interface for rank-status messages; default: chosen automatically",
-       per_start, text(c.watch_interface)},
+       per_start, kRunning, text(c.watch_interface)},
       {"verify-replicas", tolerance,
-       "compare the state of all ranks every N steps (optimizer state only if replicated); 0: off", changeable,
+       "compare the state of all ranks every N steps (optimizer state only if replicated); 0: off", replayed, kTraining,
        whole(c.verify_replicas, 0, kMany)},
       {"audit-every", tolerance,
        "with --exchange exact: every N steps, compute a part on another rank, too, and compare the results; 0: off",
-       changeable, whole(c.audit_every, 0, kMany)},
+       changeable, kTraining, whole(c.audit_every, 0, kMany)},
       {"on-divergence", tolerance, "obsolete: runs always stop with status 87; only stop is accepted, for old scripts",
-       changeable, one_of(c.on_divergence)},
+       changeable, kTraining, one_of(c.on_divergence)},
       {"on-nonfinite", tolerance, "if a loss or gradient is NaN or infinite: stop with status 88, or skip the step",
-       changeable, one_of(c.on_nonfinite)},
+       replayed, kTraining, one_of(c.on_nonfinite)},
       {"allow-mixed-processors", tolerance,
-       "with --exchange exact: allow processors with different instruction sets, which change the bits", changeable,
-       flag(c.allow_mixed_processors)},
+       "with --exchange exact: allow processors with different instruction sets, which change the bits", replayed,
+       kTraining, flag(c.allow_mixed_processors)},
       {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", unstored,
-       text(c.rehearse, validate_rehearsal)},
+       kTraining, text(c.rehearse, validate_rehearsal)},
   };
 }
 
 }  // namespace
 
-std::vector<RunOption> run_options(RunConfig& config) {
-  std::vector<RunOption> options = data_options(config);
+Option own_option(std::string name, std::string group, std::string help, OptionValue value) {
+  return {.name = std::move(name), .group = std::move(group), .help = std::move(help), .value = std::move(value)};
+}
+
+Option operand(std::string name, std::string help, OptionValue value) {
+  Option option = own_option(std::move(name), "Operands", std::move(help), std::move(value));
+  option.is_operand = option.is_required = true;
+  return option;
+}
+
+std::vector<Option> run_options(RunConfig& config) {
+  std::vector<Option> options = data_options(config);
   for (const auto& more : {training_options, optimizer_options, running_options, saving_options, watching_options}) {
-    for (RunOption& option : more(config)) options.push_back(std::move(option));
+    for (Option& option : more(config)) options.push_back(std::move(option));
   }
   return options;
 }
 
-void set_value(const RunOption& option, const std::string& text) {
+void set_value(const Option& option, const std::string& text) {
   const auto& choices = option.value.choices;
   if (const std::string_view instead = moved_to(fmt::format("{} {}", option.name, text)); !instead.empty()) {
     throw Error(ErrorSource::usage, fmt::format("--{} {} no longer exists: {}", option.name, text, instead));

@@ -1,12 +1,13 @@
 #pragma once
-// The table of the options of a training run. Each row has the name, group and help of an option, its use on a resume,
-// and its value with the choices or the range. The command line, configuration files, --dry-run, checkpoints, resumes
-// and shell completion all use this table.
+// The table of the options of a training run. Each row has the name, group and help of an option, its use on a resume
+// or replay, the commands that take it, and its value with the choices or the range. The command line, configuration
+// files, --dry-run, checkpoints, resumes, replays and shell completion all use this table.
 
+#include "option_values.hpp"
 #include "run_config.hpp"
 
 #include <array>
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,41 +16,67 @@ namespace tutti {
 
 enum class OptionUse {
   fixed,        // affects the result: a resume takes it from the checkpoint
-  changeable,   // does not affect the result: a resume takes it from the checkpoint unless it is given again
-  data_source,  // where the data are and how they are read: as changeable, but may differ between ranks, since the
+  replayed,     // does not affect the result: a resume takes it from the checkpoint unless it is given again. A replay
+                // of a stranger's run takes it from the run, so it must name no file or device.
+  changeable,   // the same, but a replay does not take it
+  data_source,  // where the data are and how they are read: as replayed, but may differ between ranks, since the
                 // digests of the data are compared instead
   per_start,    // applies to one start: stored, but a resume does not take it from the checkpoint
   unstored,     // applies to one start and is stored in no file
 };
+constexpr std::array<std::string_view, 6> enum_names(OptionUse) {
+  return {"fixed", "replayed", "changeable", "data source", "per start", "unstored"};
+}
 
-enum class ValueType { text, integer, real, flag };
-constexpr std::array<std::string_view, 4> enum_names(ValueType) { return {"TEXT", "INT", "FLOAT", ""}; }
-
-// A value as text. Numbers are decimal, flags are true or false.
-struct OptionValue {
-  ValueType type = ValueType::text;
-  std::function<std::string()> read;
-  // Throws std::invalid_argument that describes the valid values, or a usage error that names the option.
-  std::function<void(const std::string&)> write;
-  std::vector<std::string_view> choices{};  // of a text; empty: any that `write` takes
+// The commands that take an option of a run. All options are taken by train and check.
+enum Takers : unsigned {
+  kNone = 0,
+  kTraining = 1U << 0,
+  kEval = 1U << 1,
+  kPredict = 1U << 2,
+  kBenchStep = 1U << 3,  // and bench checkpoint
+  kBenchScaling = 1U << 4,
+  kBenchExchange = 1U << 5,
+  kBenchInput = 1U << 6,
+  kBenchAllreduce = 1U << 7,
+  kTour = 1U << 8,
+  kDataInfo = 1U << 9,
+  kDataConvert = 1U << 10,
+  kDataShow = 1U << 11,
+  kScoring = kEval | kPredict,
+  kUpdating = kBenchStep | kBenchScaling | kBenchExchange,
+  kComputing = kUpdating | kBenchInput,
+  kBatching = kComputing | kTour | kDataShow,
+  kRunning = kScoring | kComputing | kBenchAllreduce | kTour,  // on ranks that may stall
+  kDescribing = kDataInfo | kDataConvert,
 };
 
-struct RunOption {
+struct Option {
   std::string name;  // without the dashes
   std::string group;
   std::string help;
-  OptionUse use;
-  OptionValue value;
+  OptionUse use = OptionUse::unstored;
+  unsigned takers = kNone;
+  OptionValue value{};
+  bool is_operand = false;  // a word without a name
+  bool is_required = false;
+  bool is_list = false;                        // each word is written
+  std::optional<std::string> shown_default{};  // instead of the value
 };
 
+// One that only some command has.
+Option own_option(std::string name, std::string group, std::string help, OptionValue value);
+// A required one.
+Option operand(std::string name, std::string help, OptionValue value);
+
 // The rows for one configuration, which is borrowed.
-std::vector<RunOption> run_options(RunConfig& config);
+std::vector<Option> run_options(RunConfig& config);
 
 // Throws a usage error that names the option, the text and the valid values, and leaves the option as it is.
-void set_value(const RunOption& option, const std::string& text);
+void set_value(const Option& option, const std::string& text);
 
 // The value of an option as TOML.
-std::string value_text(const RunOption& option);
+std::string value_text(const Option& option);
 // All options that may be in a file, as TOML, one per line.
 std::string config_text(RunConfig config);
 // The lines of such a text that differ from the defaults.

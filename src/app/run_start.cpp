@@ -84,7 +84,7 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
 }
 
 bool chooses_training(RunConfig config) {
-  return std::ranges::any_of(run_options(config), [&](const RunOption& option) {
+  return std::ranges::any_of(run_options(config), [&](const Option& option) {
     return (option.use == OptionUse::fixed || option.use == OptionUse::data_source) &&
            config.given.contains(option.name);
   });

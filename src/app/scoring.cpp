@@ -126,13 +126,13 @@ std::set<std::string> names_trained_on(const LoadedCheckpoint& loaded) {
 
 }  // namespace
 
-std::string Scoring::trained_on_text(const Dataset& data) const {
+std::string known_images_text(const LoadedCheckpoint& loaded, const Dataset& data) {
   const std::int64_t samples = data.info().samples;
-  if (data.digest() == loaded_.state.data_digest) {
+  if (data.digest() == loaded.state.data_digest) {
     return "the network was trained on these images: its accuracy on others will be lower";
   }
   if (data.name_of(0).empty()) return {};
-  const std::set<std::string> trained = names_trained_on(loaded_);
+  const std::set<std::string> trained = names_trained_on(loaded);
   std::int64_t found = 0;
   std::string first;
   for (std::int64_t i = 0; i < samples; ++i) {

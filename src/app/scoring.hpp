@@ -36,9 +36,6 @@ class Scoring {
   const RunConfig& config() const { return assembly_.config; }
   // Whether the training set is the one that the network was trained on.
   bool is_of_run() const { return assembly_.data_digest == loaded_.state.data_digest; }
-  // A line about images of this data set that the network was trained on, by their digest or names; empty if none are
-  // known. Reads the names of the run's own data where the checkpoint says that they are.
-  std::string trained_on_text(const Dataset& data) const;
   // On rank 0, passes the scores of every sample to `receive`, if any. Throws if a loss or an output is not finite.
   using Receive = std::function<void(const ChunkScores&)>;
   LossSums evaluate(const Dataset& data, const Receive& receive = {});
@@ -51,6 +48,10 @@ class Scoring {
   AbortCollectivesOnExit abort_on_exit_;
   RankStatus rank_status_;
 };
+
+// A line about images of this data set that the network of a checkpoint was trained on, by their digest or names; empty
+// if none are known. Reads the names of the run's own data where the checkpoint says that they are.
+std::string known_images_text(const LoadedCheckpoint& loaded, const Dataset& data);
 
 struct RankedClass {
   std::size_t number = 0;

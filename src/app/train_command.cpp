@@ -18,6 +18,7 @@
 #include "run_folder.hpp"
 #include "run_reports.hpp"
 #include "run_start.hpp"
+#include "scoring.hpp"
 #include "streams_and_signals.hpp"
 #include "trace_file.hpp"
 
@@ -217,6 +218,10 @@ void TrainRun::build(const Invocation& invocation) {
   if (start_.weights) {
     log_.info(fmt::format("initialized from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
                           drawn.empty() ? "" : fmt::format("; newly initialized: {}", fmt::join(drawn, ", "))));
+    if (world_.rank() == 0 && assembly_.data.test) {
+      const std::string known = known_images_text(*start_.weights, *assembly_.data.test);
+      if (!known.empty()) log_.warn(fmt::format("test set: {}", known));
+    }
   }
   start_.weights.reset();
   if (trainer_->steps_done() >= trainer_->planned_steps() && trainer_->early_end().empty()) {

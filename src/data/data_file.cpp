@@ -316,6 +316,20 @@ void refuse_foreign_file(const std::string& path) {
                      program_call()));
 }
 
+std::int64_t bytes_of(const Shape& image, const DatasetInfo& info) { return image.elements() * info.samples; }
+
+void refuse_scarce_disk(const std::string& path, std::int64_t bytes) {
+  constexpr double kGibi = std::int64_t{1} << 30;
+  std::error_code unknown;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const auto available = std::filesystem::space(folder.empty() ? "." : folder, unknown).available;
+  if (unknown || available >= static_cast<std::uintmax_t>(bytes)) return;
+  throw Error(ErrorSource::save,
+              fmt::format("'{}' would take {:.1f} GiB, and {:.1f} GiB are free there: choose a smaller --image-size or "
+                          "another disk",
+                          path, static_cast<double>(bytes) / kGibi, static_cast<double>(available) / kGibi));
+}
+
 }  // namespace
 
 void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options) {
@@ -323,6 +337,7 @@ void write_data_file(const DataPair& data, const std::string& path, const DataFi
   refuse_broken_names(info);
   const ImageRecipe recipe =
       make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0, .keeps_short_side = true}, info);
+  refuse_scarce_disk(path, bytes_of(recipe.image, info) + (data.test ? bytes_of(recipe.image, data.test->info()) : 0));
   RowFileWriter file(path);
   file.add_text("/format", kFormat);
   // A set that an earlier version has cropped stays cropped.

@@ -19,16 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Adds the images in a folder and below it. Other files go to `others`, as do links to folders, which may be circular.
-void add_folder(ImageFiles& files, const fs::path& folder, std::vector<std::string>& others) {
-  const FolderListing listing = list_folder(folder);
-  for (const auto& [name, bytes] : listing.images.files) files.files.push_back({(folder / name).string(), bytes});
-  for (const std::string& name : listing.others) others.push_back((folder / name).string());
+// Adds the images of files.folder / inside, which `listing` lists, and of the folders below it. Other files go to
+// `others`, as do links to folders, which may be circular.
+void add_listed(ImageFiles& files, const fs::path& inside, const FolderListing& listing,
+                std::vector<std::string>& others) {
+  for (const auto& [name, bytes] : listing.images.files) files.files.push_back({(inside / name).string(), bytes});
+  for (const std::string& name : listing.others) others.push_back((inside / name).string());
   for (const std::string& name : listing.folders) {
-    if (fs::is_symlink(folder / name)) {
-      others.push_back((folder / name).string());
+    const fs::path folder = files.folder / inside / name;
+    if (fs::is_symlink(folder)) {
+      others.push_back((inside / name).string());
     } else {
-      add_folder(files, folder / name, others);
+      add_listed(files, inside / name, list_folder(folder), others);
     }
   }
 }
@@ -207,27 +209,21 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
   LoadedSet set;
   ImageFiles files{folder, {}};
   std::vector<std::string> others;
-  std::vector<std::string> folders;
   for (const std::string& name : list_folder(folder).folders) {
     const FolderListing listing = list_folder(folder / name);
-    if (listing.images.files.empty()) set.empty_classes.push_back(empty_class_text(folder / name, listing));
     const auto label = static_cast<std::int32_t>(set.info.class_names.size());
     set.info.class_names.push_back(name);
-    for (const auto& [image, bytes] : listing.images.files) {
-      files.files.push_back({fmt::format("{}/{}", name, image), bytes});
+    if (listing.images.files.empty()) {  // folders alone may be the classes themselves
+      set.empty_classes.push_back(empty_class_text(folder / name, listing));
+    } else {
+      add_listed(files, name, listing, others);
     }
     set.labels.resize(files.files.size(), label);
-    for (const std::string& other : listing.others) others.push_back(fmt::format("{}/{}", name, other));
-    for (const std::string& inner : listing.folders) folders.push_back(fmt::format("{}/{}", name, inner));
   }
   if (files.files.empty()) return std::nullopt;
   if (!others.empty()) {
     notes.push_back(fmt::format("{} entries of '{}' are not image files and are skipped: first {}", others.size(),
                                 folder.string(), others.front()));
-  }
-  if (!folders.empty()) {
-    notes.push_back(fmt::format("folders inside the class folders of '{}' are not read: {}, first {}", folder.string(),
-                                folders.size(), folders.front()));
   }
   set.pixels = std::move(files);
   return set;
@@ -243,7 +239,7 @@ LoadedPair list_images(const std::vector<std::string>& paths) {
       continue;
     }
     const std::size_t before = files.files.size();
-    add_folder(files, path, others);
+    add_listed(files, path, list_folder(path), others);
     if (files.files.size() > before) continue;
     throw Error(ErrorSource::input, fmt::format("'{}' contains no .jpg, .jpeg or .png files", path.string()));
   }

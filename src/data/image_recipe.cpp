@@ -42,7 +42,8 @@ std::vector<double> parse_channels(const std::string& text, std::size_t channels
   return values.size() == channels ? values : std::vector<double>{};
 }
 
-ChannelStatistics parse_statistics(const std::string& text, std::size_t channels) {
+ChannelStatistics parse_statistics(const std::string& text, const DatasetInfo& data) {
+  const auto channels = static_cast<std::size_t>(data.image[0]);
   const std::size_t slash = text.find('/');
   ChannelStatistics statistics;
   if (slash != std::string::npos) {
@@ -53,8 +54,9 @@ ChannelStatistics parse_statistics(const std::string& text, std::size_t channels
     throw Error(
         ErrorSource::usage,
         fmt::format("--normalize {}: give none, auto or M/S, mean and standard deviation of pixel / 255, each one "
-                    "number{}, for example 0.5/0.25",
-                    text, channels > 1 ? fmt::format(" or {} separated by commas", channels) : ""));
+                    "number{}, for example 0.5/0.25: the images of {} have {}; is --data right?",
+                    text, channels > 1 ? fmt::format(" or {} separated by commas", channels) : "", data.name,
+                    channels == 1 ? "1 channel" : fmt::format("{} channels", channels)));
   }
   return statistics;
 }
@@ -70,8 +72,7 @@ ChannelStatistics own_statistics(const DatasetInfo& data) {
 
 ChannelStatistics choose_statistics(const std::string& normalize, const DatasetInfo& data) {
   if (normalize == "none") return {};
-  ChannelStatistics statistics =
-      normalize == "auto" ? own_statistics(data) : parse_statistics(normalize, static_cast<std::size_t>(data.image[0]));
+  ChannelStatistics statistics = normalize == "auto" ? own_statistics(data) : parse_statistics(normalize, data);
   if (std::ranges::any_of(statistics.deviation, [](double deviation) { return deviation <= 0; })) {
     throw Error(
         ErrorSource::usage,

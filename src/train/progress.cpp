@@ -69,13 +69,13 @@ std::string not_learning_warning(const EpochReport& report, int classes, const L
   if (is_overfitting(report, classes)) {
     return fmt::format(
         "after {} steps the training accuracy is {:.4f}, the test accuracy {:.4f}, and the test loss, {:.4f}, no "
-        "better "
-        "than guessing ({:.4f}): the network is overfitting; use more images, --augment, or --init-from the weights of "
-        "another run",
+        "better than guessing ({:.4f}): the network is overfitting; use more images, other --augment steps, or "
+        "--init-from the weights of another run",
         report.step, report.train.accuracy(), report.test->accuracy(), report.test->mean_loss(), guessing);
   }
   const bool trains = !is_loss_of_guessing(report.train.mean_loss(), classes);
-  if (trains || !is_at_chance(*report.test, classes)) return {};
+  const bool settles = static_cast<double>(report.epoch) < 4 * rate.warmup_epochs;
+  if (trains || settles || !is_at_chance(*report.test, classes)) return {};
   return fmt::format(
       "after {} steps the test loss, {:.4f}, and accuracy, {:.4f}, are no better than guessing among {} classes "
       "({:.4f} and {:.4f}); unless the next epochs learn, start again with --lr below {} or --warmup-epochs above {}",

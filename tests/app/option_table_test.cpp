@@ -30,14 +30,14 @@ std::string refusal(const std::string& text) {
   return "no error";
 }
 
-const RunOption& row(const std::vector<RunOption>& options, const std::string& name) {
-  return *std::ranges::find(options, name, &RunOption::name);
+const Option& row(const std::vector<Option>& options, const std::string& name) {
+  return *std::ranges::find(options, name, &Option::name);
 }
 
 TEST(OptionTable, NamesEveryOptionOnce) {
   RunConfig config;
   std::set<std::string> names;
-  for (const RunOption& option : run_options(config)) {
+  for (const Option& option : run_options(config)) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
     EXPECT_FALSE(option.help.empty());
   }
@@ -65,7 +65,7 @@ TEST(OptionTable, StoresEveryOptionInItsOwnField) {
   const auto options = run_options(config);
   const auto values = [&] {
     std::vector<std::string> texts;
-    for (const RunOption& option : options) texts.push_back(value_text(option));
+    for (const Option& option : options) texts.push_back(value_text(option));
     return texts;
   };
   for (std::size_t i = 0; i < options.size(); ++i) {
@@ -82,7 +82,7 @@ TEST(OptionTable, StoresEveryOptionInItsOwnField) {
 TEST(OptionTable, TakesEachChoiceAndNamesThemAllInARefusal) {
   RunConfig config;
   int options_with_choices = 0;
-  for (const RunOption& option : run_options(config)) {
+  for (const Option& option : run_options(config)) {
     if (option.value.choices.empty()) continue;
     const Error error = thrown_by([&] { set_value(option, "no-such-word"); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
@@ -154,7 +154,7 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
 TEST(ConfigFile, NamesFileAndLineOfAValueThatMeansNothing) {
   EXPECT_EQ(refusal("lr = 1\nexchange = 'nearly'\n"),
             "run.toml:2: --exchange nearly: must be one of auto, ring, exact, sharded, central");
-  EXPECT_EQ(refusal("in-flight = 3\n"), "run.toml:1: --in-flight 3: must be 0 to 2");
+  EXPECT_EQ(refusal("in-flight = 3\n"), "run.toml:1: --in-flight 3: must be an integer from 0 to 2");
 }
 
 TEST(ConfigFile, NamesWhatReplacedAnOptionOfAnEarlierVersion) {

@@ -324,7 +324,7 @@ TEST_F(Predict, RefusesOptionsThatContradictEachOther) {
     EXPECT_EQ(result.status, status) << ::testing::PrintToString(words) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
   }
-  EXPECT_THAT(run_trainer(predict({image, "--top", "0"})).err, HasSubstr("Value 0 not in range 1 to "));
+  EXPECT_THAT(run_trainer(predict({image, "--top", "0"})).err, HasSubstr("--top 0: must be an integer from 1 to "));
   EXPECT_EQ(run_trainer({"predict", image}).status, 64);
   EXPECT_EQ(run_trainer({"predict", "--checkpoint", "none.h5", image}).status, 66);
 }

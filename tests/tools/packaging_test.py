@@ -15,7 +15,7 @@ NAMES = {
     "pkg-config": ("pkgconf", "pkg-config"), "python3": ("python", "python"), "libopenmpi-dev": ("openmpi", "openmpi"),
     "openmpi-bin": ("openmpi", "openmpi"), "libhdf5-dev": ("hdf5", "hdf5"), "libdnnl-dev": ("onednn", "onednn"),
     "libgtest-dev": ("googletest", "gtest"), "libgmock-dev": ("googletest", "gmock"),
-    "libcli11-dev": ("cli11", "cli11"), "libfmt-dev": ("fmt", "fmt"),
+    "libfmt-dev": ("fmt", "fmt"),
     "nlohmann-json3-dev": ("nlohmann-json", "nlohmann_json"),
     "libtoml11-dev": ("toml11", "toml11"), "zlib1g-dev": ("zlib", "zlib"),
     "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng")}

@@ -42,10 +42,10 @@ TEST(GuessingText, IsForALossAndAnAccuracyThatAreThoseOfGuessingAfterTheFirstHun
 }
 
 TEST(GuessingText, IsForAGuessedTestSetAtTheEndOfAShortEpochThatStartedWell) {
-  const auto text = [](double test_loss, std::int64_t correct, std::int64_t step) {
-    EpochReport report{.step = step, .train = sums(3.0785, 5912, 20000)};
+  const auto text = [](double test_loss, std::int64_t correct, std::int64_t step, double warmup_epochs = 0.25) {
+    EpochReport report{.epoch = 1, .step = step, .train = sums(3.0785, 5912, 20000)};
     report.test = sums(test_loss, correct, 4000);
-    return not_learning_warning(report, 10, {.base = 0.2, .warmup_epochs = 0.25});
+    return not_learning_warning(report, 10, {.base = 0.2, .warmup_epochs = warmup_epochs});
   };
   EXPECT_EQ(text(2.3125, 400, 40),
             "after 40 steps the test loss, 2.3125, and accuracy, 0.1000, are no better than guessing among 10 classes "
@@ -55,6 +55,7 @@ TEST(GuessingText, IsForAGuessedTestSetAtTheEndOfAShortEpochThatStartedWell) {
   EXPECT_TRUE(text(2.3125, 500, 40).empty());
   EXPECT_TRUE(text(2.2, 400, 40).empty());
   EXPECT_TRUE(text(2.3125, 400, 19).empty()) << "too early";
+  EXPECT_TRUE(text(2.3125, 400, 40, 0.5).empty()) << "running statistics have not converged in the warm-up";
 }
 
 TEST(GuessingText, SaysThatTheNetworkIsOverfittingIfOnlyTheTrainingImagesAreKnown) {
@@ -65,8 +66,8 @@ TEST(GuessingText, SaysThatTheNetworkIsOverfittingIfOnlyTheTrainingImagesAreKnow
   };
   EXPECT_EQ(text(0.31, 90, 20),
             "after 300 steps the training accuracy is 0.9000, the test accuracy 0.5000, and the test loss, 1.9000, no "
-            "better than guessing (1.3863): the network is overfitting; use more images, --augment, or --init-from the "
-            "weights of another run");
+            "better than guessing (1.3863): the network is overfitting; use more images, other --augment steps, or "
+            "--init-from the weights of another run");
   EXPECT_TRUE(text(0.31, 90, 2).empty()) << "the running statistics of batch norms may not have converged";
   EXPECT_TRUE(text(1.1, 55, 20).empty()) << "it learns slowly";
 }

@@ -176,8 +176,10 @@ void PreflightReporter::add(const Findings& findings) {
 
 std::vector<AgreedValue> agreed_options(RunConfig config) {
   std::vector<AgreedValue> values;
-  for (const RunOption& option : run_options(config)) {
-    if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
+  for (const Option& option : run_options(config)) {
+    const bool is_agreed = option.use == OptionUse::fixed || option.use == OptionUse::replayed ||  //
+                           option.use == OptionUse::changeable;
+    if (!is_agreed) continue;
     if (option.name == "device") continue;  // checked by choose_communicator()
     values.push_back({"--" + option.name, value_text(option), kSame});
   }

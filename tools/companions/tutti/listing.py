@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import subprocess
-import sys
+
+from tutti import program
 
 SECONDS_TO_ANSWER = 20
 
@@ -19,6 +20,7 @@ class Option:
     paths: bool = False  # files and folders are values, too
     required: bool = False
     list: bool = False  # of an operand: any number of them
+    use: str = ""  # what a resume or replay does with it (src/app/option_table.hpp)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +58,22 @@ def is_group(first, commands):
     return commands[0].words != first
 
 
+def listed_by_trainer():
+    answer = subprocess.run([program.trainer(), "--list-options"], stdin=subprocess.DEVNULL, capture_output=True,
+                            check=False, timeout=SECONDS_TO_ANSWER)
+    if answer.returncode != program.DONE:
+        raise program.Failure(program.INTERNAL, f"{program.trainer()} does not list its options: "
+                                                f"{answer.stderr.decode(errors='replace').strip()}")
+    return json.loads(answer.stdout)
+
+
 def read():
-    """The trainer's listing from stdin, with the options of the companions that it names."""
-    listed = json.load(sys.stdin)
+    """The trainer's listing, with the options of the companions that it names."""
+    listed = listed_by_trainer()
     commands = {}
     for each in listed["commands"]:
         commands.setdefault(each["words"], each)  # a built-in command goes before a companion of its words
-    listing = Listing(listed["program"], listed["version"], listed["statuses"],
+    listing = Listing(program.name(), listed["version"], listed["statuses"],
                       tuple(command_of(each) for each in commands.values()))
     in_groups = (command for group in listing.groups().values() for command in group)
     return dataclasses.replace(listing, commands=tuple(in_groups))

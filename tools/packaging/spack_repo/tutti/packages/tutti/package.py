@@ -31,7 +31,6 @@ class Tutti(CMakePackage, CudaPackage):
     depends_on("jpeg")
     depends_on("libpng")
     depends_on("python@3.9:", type=("build", "run"))
-    depends_on("cli11", type="build")
     depends_on("nlohmann-json", type="build")
     depends_on("toml11@3.7:", type="build")
     with when("+cuda"):
