@@ -232,7 +232,8 @@ ExitStatus data_info(World& world, const Invocation& invocation, CommandContext&
     request.lists_problems = invocation.run.verify_data;
     const OwnedData data = open_noted(invocation.run, request, world);
     const DatasetInfo& info = data.pair.train->info();
-    std::string text = fmt::format("{:<10} {}\n", "name", info.name) + set_line("training", *data.pair.train);
+    std::string text =
+        fmt::format("{:<10} {}\n", "name", printable(info.name)) + set_line("training", *data.pair.train);
     text += data.pair.test ? set_line("test", *data.pair.test) : fmt::format("{:<10} none\n", "test");
     if (invocation.run.verify_data) text += fmt::format("{:<10} {}\n", "verified", verified_text(data.pair));
     text += fmt::format("{:<10} {}\n", "mean", statistic_text(info.statistics.mean));
@@ -275,7 +276,7 @@ ExitStatus data_show(World& world, const Invocation& invocation, CommandContext&
     const ContactSheet sheet = make_contact_sheet(entries);
     write_atomically(invocation.target, sheet.png);
     fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
-               shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
+               shown.samples.size(), shown.step, shown.epoch, printable(info.name), image[1], image[2],
                sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
                is_normalized(plan.recipe) ? "; normalized values of -3 to 3 from black to white" : "");
     const auto class_names = shown_class_names(info);

@@ -159,13 +159,13 @@ Json print_group(const ArrayGroup& group, const std::vector<NamedArray>& tensors
   std::size_t widest = 0;
   std::int64_t elements = 0;
   std::uint64_t sum = 0;
-  for (const NamedArray& tensor : tensors) widest = std::max(widest, tensor.name.size());
+  for (const NamedArray& tensor : tensors) widest = std::max(widest, printable(tensor.name).size());
   std::string text;
   Json json = Json::array();
   for (const NamedArray& tensor : tensors) {
     const TensorFigures figures = figures_of(tensor);
-    text += fmt::format("  {:<{}}  {:<14} {:>10}  {:>11.4g} .. {:<11.4g} norm {:<10.4g} {}\n", tensor.name, widest,
-                        tensor.shape.text(), tensor.shape.elements(), figures.min, figures.max, figures.norm,
+    text += fmt::format("  {:<{}}  {:<14} {:>10}  {:>11.4g} .. {:<11.4g} norm {:<10.4g} {}\n", printable(tensor.name),
+                        widest, tensor.shape.text(), tensor.shape.elements(), figures.min, figures.max, figures.norm,
                         digest_text(figures.digest));
     elements += tensor.shape.elements();
     sum += figures.digest;
@@ -234,7 +234,7 @@ void print_values(const NamedArray& tensor) {
 Json print_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
   const NamedArray& tensor = find_tensor(loaded, name);
   const TensorFigures figures = figures_of(tensor);
-  fmt::print("{} of {}: {} f32, {:.6g} .. {:.6g}, norm {:.6g}, digest {}\n", tensor.name, loaded.path,
+  fmt::print("{} of {}: {} f32, {:.6g} .. {:.6g}, norm {:.6g}, digest {}\n", printable(tensor.name), loaded.path,
              tensor.shape.text(), figures.min, figures.max, figures.norm, digest_text(figures.digest));
   print_values(tensor);
   Json json = tensor_json(tensor, figures);

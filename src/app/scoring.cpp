@@ -50,6 +50,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   config.stall_timeout = asked.stall_timeout;
   config.exchange = Exchange::ring;
   config.shard_optimizer = false;
+  config.audit_every = 0;                     // of exact sums
   constexpr std::int64_t kManyParts = 65536;  // at least the number of ranks; an evaluation uses no parts
   config.parts = kManyParts;
   config.part_map = "even";

@@ -216,6 +216,18 @@ TEST_F(Checkpoints, WithoutManifestAndSealAreReadOnlyOnceTheyAreSealed) {
   EXPECT_EQ(run_trainer({"diff", newest, of_step(8)}).status, 0);
 }
 
+TEST_F(Checkpoints, EscapeControlCharactersInTheNamesOfTensors) {
+  TrainState state = load_checkpoint(of_step(8)).state;
+  state.parameters.front().name = "esc\x1b[31m/bias";
+  CheckpointStore(folder_.file("forged")).save(state);
+  for (const Words& options : {Words{}, Words{"--tensor", state.parameters.front().name}}) {
+    const ChildResult seen = run_trainer(with({"inspect", folder_.file("forged/step-00000008.h5")}, options));
+    EXPECT_EQ(seen.status, 0) << seen.err;
+    EXPECT_THAT(seen.out, HasSubstr("esc\\x1b[31m/bias "));
+    EXPECT_THAT(seen.out, Not(HasSubstr("\x1b")));
+  }
+}
+
 TEST_F(Checkpoints, AreReadAgainHoweverManyDotsTheirOptionsHave) {
   std::string out = folder_.path();
   for (int i = 0; i < 70; ++i) out += "/run/..";

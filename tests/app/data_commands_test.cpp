@@ -335,10 +335,12 @@ TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
 // A folder of a data set may have this name.
 TEST_F(DataCommands, AndAllOthersEscapeControlCharactersInNames) {
   const std::string hostile = "=esc\x1b[31m\xC2\x9B";
+  const std::string folder = "set\x1b[31m";
   for (const std::string& name : {hostile, std::string("plain")}) {
-    for (int i = 0; i < 4; ++i) folder_.write(fmt::format("set/{}/{}.png", name, i), png_of(gradient(1, 8, 8, 11 * i)));
+    for (int i = 0; i < 4; ++i)
+      folder_.write(fmt::format("{}/{}/{}.png", folder, name, i), png_of(gradient(1, 8, 8, 11 * i)));
   }
-  const std::string set = path("set");
+  const std::string set = path(folder);
   const ChildResult trained =
       run_trainer(words_of("--model linear --epochs 1 --batch-size 4 --threads 1 "
                            "--validation-ratio 0.5 --out " +
@@ -361,7 +363,7 @@ TEST_F(DataCommands, AndAllOthersEscapeControlCharactersInNames) {
   EXPECT_THAT(read_text(path("raw.csv")), HasSubstr("," + hostile + ","));
   EXPECT_THAT(read_text(path("safe.csv")), HasSubstr(",'=esc\\x1b[31m\\xc2\\x9b,"));
   EXPECT_EQ(run_trainer(words_of("predict --csv-safe" + of)).status, 64);
-  folder_.write("set/" + hostile + "/bad.png", Bytes{'n', 'o'});
+  folder_.write(folder + "/" + hostile + "/bad.png", Bytes{'n', 'o'});
   expect_plain("--model linear --epochs 1 --skip-bad-images --data " + set);
   expect_plain("--model linear --epochs 1 --data " + set);
 }

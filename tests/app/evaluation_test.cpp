@@ -81,6 +81,19 @@ TEST(Evaluation, CountsLargeLossesTheSameOnAnyRanks) {
   }
 }
 
+TEST(Evaluation, OfARunWithAuditsNeedsNoExactSums) {
+  const ScratchFolder folder;
+  const std::string run = folder.file("run");
+  const ChildResult trained =
+      run_trainer({"--model", "linear", "--data", "synthetic:100x1x12x12:4", "--validation-ratio", "0.2", "--parts",
+                   "2", "--audit-every", "1", "--epochs", "1", "--out", run});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  for (const char* const command : {"eval", "predict"}) {
+    const ChildResult result = run_trainer({command, "--checkpoint", run});
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+}
+
 TEST(EvaluationByClass, OfManyClassesIsWrittenWithoutZeros) {
   const ScratchFolder folder;
   const auto file = [&](const std::string& name) { return folder.file(name); };

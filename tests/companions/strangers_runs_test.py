@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(COMPANIONS))
 
 from tutti import stored_options
+from tutti.replay import RESULTS
 
 MODEL = "--model mlp --parts 2 --batch-size 100 --test-every 1".split()  # 4 steps an epoch
 STOPS_EARLY = """#!{python}
@@ -27,6 +28,11 @@ if "--steps" in words:
 done = subprocess.run([{trainer!r}, *words])
 sys.exit(75 if "--steps" in words else done.returncode)
 """
+
+
+def sparse(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
 
 
 class Strangers(Audited):
@@ -92,6 +98,51 @@ class Confirmations(Strangers):
         self.assertIn("the records of steps 1 to 60 are not confirmed", run(TRAINER, "audit", folder, status=65))
         write_chain(folder, records[:1])
         self.assertIn("nothing is confirmed: the run has recorded no results", run(TRAINER, "audit", folder, status=65))
+
+
+    def test_need_all_results_that_the_run_could_claim(self):
+        claims = {"without results": lambda one: [one.pop(name) for name in list(one) if one["event"] in RESULTS and
+                                                  name not in ("event", "step", "epoch", "unix_time")],
+                  "with empty results": lambda one: one.update({name: None for name in RESULTS.get(one["event"], ())}),
+                  "of later steps": lambda one: one["event"] == "end" and one.update(step=10**6),
+                  "of a later start": lambda one: one["event"] == "end" and one.update(self.first, step=10**6)}
+        for what, change in claims.items():
+            folder = self.copy()
+            shutil.rmtree(folder / "checkpoints")
+            records = records_of(folder)
+            self.first = records[0]
+            for record in records:
+                change(record)
+            write_chain(folder, records)
+            with self.subTest(what):
+                self.assertIn(" not confirmed: ", run(TRAINER, "audit", folder, status=65))
+                status, _, errors = self.call("replay", folder, "--to", "60")
+                self.assertEqual(0 if "later" in what else 65, status, errors)
+
+    def test_need_records_that_the_stored_options_make(self):
+        folder = self.copy()
+        shutil.rmtree(folder / "checkpoints")
+        records = [{name: value for name, value in record.items() if name != "configuration"}
+                   for record in records_of(folder)]
+        records[1:1] = [{"event": "step", "step": step, "train_loss": 0.1, "train_acc": 1, "lr": 0.05}
+                        for step in (1, 2, 3)]
+        self.write(folder, records)
+        self.assertIn("3 records not confirmed: ", run(TRAINER, "audit", folder, status=65))
+
+    def test_include_epochs_and_what_the_run_says_of_itself(self):
+        for event, name, value, said in (("epoch", "epoch", 90, "step 20: epoch 90 in the epoch record, 1 in the"),
+                                         ("epoch", "digest", "0" * 16, 'step 20: weights "0000000000000000" in the'),
+                                         ("run", "model", "resnet50", 'model "resnet50" in the run record, "mlp" in'),
+                                         ("run", "data", "imagenet", 'data "imagenet" in the run record, "'),
+                                         ("run", "parameters", 10**9, "parameters 1000000000 in the run record, "),
+                                         ("run", "seed", 7, "seed 7 in the run record, 0 in the replay")):
+            folder = self.copy()
+            shutil.rmtree(folder / "checkpoints")
+            records = records_of(folder)
+            next(record for record in records if record["event"] == event)[name] = value
+            write_chain(folder, [record for record in records if record["event"] != "digest"])
+            with self.subTest(event, name=name):
+                self.assertIn(said, run(TRAINER, "audit", folder, status=1))
 
 
 class StoredOptions(Strangers):
@@ -173,6 +224,30 @@ class Records(Strangers):
         self.assertEqual(0, self.call("report", folder, "--no-images")[0])
         self.assertEqual((["file"], "mine"), (os.listdir(outside), target.read_text(encoding="utf-8")))
         self.assertFalse((folder / "report.html").is_symlink())
+
+    def test_name_no_link_as_the_folder_of_events(self):
+        folder = self.copy()
+        outside = self.root / "linked"
+        outside.mkdir()
+        (folder / "tensorboard").symlink_to(outside)
+        status, _, errors = self.call("tensorboard", folder)
+        self.assertEqual((73, []), (status, os.listdir(outside)))
+        self.assertIn("is a link: give the folder for the events as --to", errors)
+        self.assertEqual(0, self.call("tensorboard", folder, "--to", outside)[0])
+
+    def test_that_are_pipes_or_too_large_are_refused_at_once(self):
+        checkpoint = "checkpoints/step-00000010.json"
+        for name, commands in (("metrics.jsonl", ("audit", "tensorboard", "report", "mlperf-log")),
+                               (checkpoint, ("audit",)), ("config.toml", ("report",)), ("exit.json", ("report",))):
+            for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), sparse):
+                folder = self.copy()
+                (folder / name).unlink(missing_ok=True)
+                make(folder / name)
+                for command in commands:
+                    with self.subTest(name, command=command):
+                        status, _, errors = self.call(command, folder, program="/bin/false")
+                        self.assertEqual(74, status, errors)
+                        self.assertRegex(errors, rf"cannot read '.*{name}': it is (a pipe|too large: it has \d+ bytes)")
 
     def test_do_not_control_the_terminal(self):
         folder = self.with_options()

@@ -4,6 +4,7 @@ import json
 import os
 import struct
 
+from tutti import files
 from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
 
 MOST_STEPS = 2**53
@@ -25,10 +26,7 @@ class MetricsFile:
     def read(self) -> list:
         """Returns the records since the last call, each with its line number as "line"."""
         try:
-            with open(self.path, "rb") as file:
-                modified = os.fstat(file.fileno()).st_mtime
-                file.seek(self._position)
-                text = file.read()
+            text, modified = files.read(self.path, files.MOST_OF_RECORDS, self._position)
         except OSError as error:
             if self._may_come_later and isinstance(error, FileNotFoundError):
                 return []

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-from tutti import launch, program, stored_options
+from tutti import files, launch, program, stored_options
 from tutti.metrics import MetricsFile
 from tutti.program import BAD_INPUT, CANNOT_READ, NO_CHECKPOINT, Failure, describe
 
@@ -20,7 +20,10 @@ STOPPED = 75
 # The results of a step, in the order in which they are computed. Times and counts of repeated steps are not compared.
 RESULTS = {"digest": ("gradients", "weights", "optimizer", "statistics", "averages"),
            "step": ("train_loss", "train_acc", "lr"),
-           "epoch": ("digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr")}
+           "epoch": ("epoch", "digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr")}
+# What the run record of a launch says about its results. The rest is about machines and times.
+CONDITIONS = ("model", "parameters", "train_samples", "test_samples", "batch_size", "parts", "precision", "exchange",
+              "wire", "optimizer", "lr", "warmup_epochs", "momentum", "weight_decay", "seed")
 MOST_RANKS = 1 << 20
 
 
@@ -42,7 +45,7 @@ class Claims:
     launches: list[Launch] = dataclasses.field(default_factory=list)
     results: dict[tuple[int, str], dict] = dataclasses.field(default_factory=dict)  # by step and event
     checkpoints: dict[int, dict] = dataclasses.field(default_factory=dict)  # manifests by step
-    discarded: int = 0  # the last step with a result that a later launch discarded and did not compute again
+    last_step: int = 0  # of all records
 
     @property
     def points(self) -> list[int]:
@@ -68,6 +71,7 @@ class Claims:
 class Replayed:
     held: int  # the last step with a confirmed result; where the replay began if there is none
     records: int  # that are confirmed
+    unconfirmed: int  # records of these steps that leave out results
     has_state: bool  # the checkpoint of the last step is confirmed, too
 
     def __str__(self):
@@ -77,20 +81,18 @@ class Replayed:
 def read(folder: str) -> Claims:
     file = MetricsFile(folder)
     claims = Claims(pathlib.Path(folder).resolve(), file.read())
-    last = 0
     for record in claims.records:
         step, event = record.get("step", 0), record["event"]
+        claims.last_step = max(claims.last_step, step)
         if event == "run":
             check_launch(record, file)
             claims.launches = [one for one in claims.launches if one.begin < step] + [Launch(step, record)]
             claims.results = {key: one for key, one in claims.results.items() if key[0] <= step}
         elif event in RESULTS:
             claims.results[step, event] = record
-            last = max(last, step)
     if not claims.launches:
         raise Failure(BAD_INPUT, f"'{folder}/metrics.jsonl' has no run record")
     claims.checkpoints = {step: manifest_in(path) for step, path in manifests_of(claims.folder).items()}
-    claims.discarded = last if last > claims.points[-1] else 0
     return claims
 
 
@@ -100,6 +102,18 @@ def check_launch(record: dict, file: MetricsFile) -> None:
     if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS or \
             not all(isinstance(record.get(name, ""), str) for name in ("configuration", "exchange")):
         raise file.refusal()
+
+
+def is_whole(event: str, claim: dict, found: dict | None) -> bool:
+    """Whether a record has all results that its replay found. Only those of a test may be missing: a replay may test
+    where the run did not."""
+    return found is not None and all(claim.get(name) is not None or found.get(name) is None or name.startswith("test_")
+                                     for name in RESULTS[event])
+
+
+def without_results(count: int) -> Failure:
+    return Failure(BAD_INPUT, f"{program.plural(count, 'record')} not confirmed: results are missing in them, or an "
+                              "early version wrote them without the options of the run")
 
 
 def manifests_of(folder: pathlib.Path) -> dict[int, pathlib.Path]:
@@ -120,7 +134,7 @@ def manifest_in(path: pathlib.Path) -> dict:
 
 def text_of(path: pathlib.Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return files.read(path)[0].decode("utf-8", "replace")
     except OSError as error:
         raise Failure(CANNOT_READ, f"cannot read '{path}': {describe(error)}") from error
 
@@ -206,6 +220,7 @@ class Replayer:
         if status == program.DONE and reached < until:
             raise Mismatch(f"step {reached + 1}: the run claims steps up to {until}, and with the options that it "
                            f"recorded it ends after step {reached}")
+        self._check_conditions(one.record, read(str(out)).launches[-1].record)
         return status == program.DONE
 
     def _copied_plan_cache(self, out: pathlib.Path) -> str:
@@ -242,22 +257,25 @@ class Replayer:
 
     def _compare(self, begin: int, end: int, out: pathlib.Path) -> Replayed:
         replayed = read(str(out))
-        self._check_conditions(replayed.launches[-1].record)
         reached = max(replayed.checkpoints, default=begin)
         has_state = reached == end and end in self.claims.checkpoints
         of_state = self._difference_of_states(end, replayed) if has_state else ""
-        held, confirmed = begin, 0
+        held, confirmed, unconfirmed = begin, 0, 0
         for (step, event), claim in self.claims.between(begin, reached).items():
-            difference = self._difference_of_results(event, claim, replayed.results.get((step, event)))
+            found = replayed.results.get((step, event))
+            difference = self._difference_of_results(event, claim, found)
             if difference:
                 raise Mismatch("\n".join(filter(None, (f"step {step}: {difference}", of_state))))
-            held, confirmed = step, confirmed + 1
+            if is_whole(event, claim, found):
+                held, confirmed = step, confirmed + 1
+            else:
+                unconfirmed += 1
         if of_state:
             raise Mismatch(f"step {end}: {of_state}")
-        return Replayed(end if has_state else held, confirmed, has_state)
+        return Replayed(end if has_state else held, confirmed, unconfirmed, has_state)
 
-    def _check_conditions(self, here: dict) -> None:
-        run = self.claims.launches[-1].record
+    def _check_conditions(self, run: dict, here: dict) -> None:
+        """Compares the run record of a launch with that of its replay. Early versions recorded less."""
         if run.get("data_digest") != here["data_digest"]:
             raise Failure(BAD_INPUT, f"the data have digest {here['data_digest']}, and those of the run "
                                      f"{run.get('data_digest')}: give the data of the run with --data")
@@ -265,6 +283,10 @@ class Replayer:
         if then != now and not self.has_note:
             program.print_note(f"the run used {then}, and this is {now}: their bits may differ")
             self.has_note = True
+        for name in CONDITIONS if self.data["data"] else ("data", *CONDITIONS):
+            if run.get(name) is not None and run[name] != here.get(name):
+                raise Mismatch(f"metrics.jsonl: line {run['line']}: {name} {json.dumps(run[name])} in the run record, "
+                               f"{json.dumps(here.get(name))} in the replay")
 
     def _difference_of_results(self, event: str, claim: dict, found: dict | None) -> str:
         if found is None and any("configuration" not in one.record for one in self.claims.launches):
@@ -272,8 +294,8 @@ class Replayer:
         for name in RESULTS[event]:
             value = None if found is None else found.get(name)
             if claim.get(name) is not None and claim[name] != value:
-                name = "weights" if name == "digest" else name
-                return f"{name} {json.dumps(claim[name])} in the {event} record, {json.dumps(value)} in the replay"
+                return f"{'weights' if name == 'digest' else name} {json.dumps(claim[name])} in the {event} record, " \
+                       f"{json.dumps(value)} in the replay"
         return ""
 
     def _difference_of_states(self, step: int, replayed: Claims) -> str:

@@ -13,6 +13,7 @@ import os
 import pathlib
 import struct
 
+from tutti import files
 from tutti.metrics import MOST_STEPS, is_record
 from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
 
@@ -99,8 +100,7 @@ class Run:
 def read(folder: str | pathlib.Path) -> Run:
     path = pathlib.Path(folder) / "metrics.jsonl"
     try:
-        data = path.read_bytes()
-        changed = path.stat().st_mtime
+        data, changed = files.read(path, files.MOST_OF_RECORDS)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Failure(BAD_INPUT, f"'{folder}' holds no metrics.jsonl: give the folder that a training had as --out") \
             from error
@@ -139,7 +139,7 @@ def words(value: object) -> str:
 
 def _text_of(path: pathlib.Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return files.read(path)[0].decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
     except OSError as error:
