@@ -98,6 +98,7 @@ bool is_utf8(std::string_view text) {
 }
 
 std::optional<TomlProblem> find_toml_problem(std::string_view text) {
+  if (text.size() > kMaxTomlBytes) return TomlProblem{1, "this has more than 4 MiB, the limit: is the path right?"};
   std::ptrdiff_t depth = 0;
   const bool has_multi_line_strings = text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
   for (std::int64_t line = 1; !text.empty(); ++line) {

@@ -335,7 +335,6 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin) {
 }
 
 NetworkSpec read_model_file(const std::string& path) {
-  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{64} << 20;
   std::error_code unseen;
   const auto status = std::filesystem::status(path, unseen);
   // A pipe may have no end, and nobody who writes to it.
@@ -343,10 +342,10 @@ NetworkSpec read_model_file(const std::string& path) {
     throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: it is no regular file", path));
   }
   const std::uintmax_t bytes = std::filesystem::file_size(path, unseen);
-  if (!unseen && bytes > kMaxBytes) {
+  if (!unseen && bytes > kMaxTomlBytes) {
     throw Error(ErrorSource::input, fmt::format("the model file {} has {} bytes, and {} at most are read: is the path "
                                                 "right?",
-                                                path, bytes, kMaxBytes));
+                                                path, bytes, kMaxTomlBytes));
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

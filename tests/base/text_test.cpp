@@ -22,6 +22,11 @@ TEST(Numbers, AreParsedWhole) {
   for (const char* wrong : {",", "3,", "3,,2", "3;2", "3 2"}) EXPECT_EQ(parse_numbers<int>(wrong), std::vector<int>{});
 }
 
+TEST(TomlProblem, IsFoundInTextsThatWouldTakeMinutesToRead) {
+  EXPECT_FALSE(find_toml_problem(std::string(kMaxTomlBytes, '#')));
+  EXPECT_TRUE(find_toml_problem(std::string(kMaxTomlBytes + 1, '#')));
+}
+
 TEST(Utf8, IsPrintedWithoutControlCodes) {
   EXPECT_EQ(printable("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8E\xBB \xC2\xA0 ~"),
             "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8E\xBB \xC2\xA0 ~");

@@ -53,10 +53,13 @@ struct TomlProblem {
   std::string_view message{};
 };
 
-// Finds text that toml11 must not be given: it follows nested values by recursion until the stack ends, takes quadratic
-// time for dotted keys, and version 3 reads beyond its buffer if a text is not UTF-8. If the file has multi-line
-// strings, brackets in strings and comments count as nested, too, and closing ones count only in headers such as
-// [[layer]].
+// Options and models have a few lines. Reading a megabyte takes up to 0.6 seconds, in which no signal ends the program.
+inline constexpr std::size_t kMaxTomlBytes = std::size_t{4} << 20;
+
+// Finds text that toml11 must not be given, besides longer ones: it follows nested values by recursion until the stack
+// ends, takes quadratic time for dotted keys, and version 3 reads beyond its buffer if a text is not UTF-8. If the file
+// has multi-line strings, brackets in strings and comments count as nested, too, and closing ones count only in headers
+// such as [[layer]].
 std::optional<TomlProblem> find_toml_problem(std::string_view text);
 
 // The line of a TOML value's location(), from 1. Versions 3 and 4 of toml11 name it differently.
