@@ -123,6 +123,16 @@ class Replays(Audited):
                 self.assertEqual((status, ""), (ran.returncode, ran.stdout), ran.stderr)
                 self.assertRegex(ran.stderr, r"^fake: steps 30 to 37 cannot be replayed: \w")
 
+    def test_name_the_checkpoint_that_cannot_be_compared(self):
+        fake = self.root / "fake-diff"
+        fake.write_text(f'#!/bin/sh\n[ "$1" != diff ] || kill -SEGV $$\nexec {TRAINER} "$@"\n', encoding="utf-8")
+        fake.chmod(0o755)
+        ran = subprocess.run([sys.executable, COMPANIONS / "trainer-replay", self.honest, "--to", "10"],
+                             env={**os.environ, "TUTTI_TRAINER": str(fake)}, capture_output=True, text=True,
+                             check=False, timeout=240)
+        self.assertEqual((139, ""), (ran.returncode, ran.stdout), ran.stderr)
+        self.assertRegex(ran.stderr, r"trainer diff was killed by signal 11; the checkpoint .*step-00000010.h5. may")
+
 
 class HonestRuns(Audited):
     def test_are_confirmed_as_a_whole_or_in_part(self):

@@ -251,6 +251,9 @@ class Replayer:
     def _ask(self, *words) -> subprocess.CompletedProcess:
         """Runs a command of the program. Its status 1 is an answer, and higher ones are failures."""
         answer = launch.ask(*words)
+        if answer.returncode < 0:
+            raise Failure(128 - answer.returncode, f"trainer {words[0]} was killed by signal {-answer.returncode}; the "
+                                                   f"checkpoint '{words[1]}' may be forged")
         if answer.returncode not in (program.DONE, program.NO):
             raise Failure(answer.returncode, answer.stderr.decode("utf-8", "replace").strip().partition(": ")[2])
         return answer
