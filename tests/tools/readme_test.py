@@ -48,6 +48,7 @@ ELSEWHERE = {
     "tools/plot ": "tests/tools/plot_test.py",
     "tools/tutorials": "tests/tools/tutorials_test.py",
     "tools/export": "tests/tools/export_test.py",
+    "python3 tools/exporting/onnx_client.py": "tests/tools/onnx_client_test.py",
     "./trainer data fetch": "tests/companions/data_fetch_test.py",
     "sbatch": "tools/cluster-test",
     "TUTTI_OUT=": "tools/cluster-test",
