@@ -60,9 +60,6 @@ SYSTEM_HEADERS = re.compile(
 
 SOURCES = {".cpp", ".cu", ".inc"}
 HEADERS = {".hpp", ".cuh"}
-LINES_PER_SOURCE = 400
-LINES_PER_HEADER = 200
-LINES_PER_FUNCTION = 60
 COLUMNS = 120
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "impl"}
 HEADER_LIST = "include/tutti/CMakeLists.txt"
@@ -82,10 +79,6 @@ NOT_CODE = re.compile(
 
 def without_comments(text):
     return NOT_CODE.sub(lambda m: "\n" * m[0].count("\n") + " " if m["comment"] else m[0], text)
-
-
-def without_comments_and_literals(text):
-    return NOT_CODE.sub(lambda m: "\n" * m[0].count("\n") + " ", text)
 
 
 class File:
@@ -266,19 +259,6 @@ def check_types(tree):
                     tree.report(file, number, f"{owner.name} has another type {match[1]}: rename one")
 
 
-def check_sizes(tree):
-    for file in tree.ours + tree.tests:
-        lines = file.text.count("\n")
-        is_interface = file.is_header and file not in tree.tests  # a header of tests holds a suite
-        limit = LINES_PER_HEADER if is_interface else LINES_PER_SOURCE
-        if lines >= limit:
-            tree.report(file, limit, f"has {lines} lines, the limit is below {limit}: split it by subject")
-        for start, length in functions(file.text):
-            if length >= LINES_PER_FUNCTION:
-                tree.report(file, start, f"a function of {length} lines, the limit is below {LINES_PER_FUNCTION}: "
-                                         "give its steps names")
-
-
 def check_columns(tree):
     """Checks all files: clang-format does not reflow comments, and no other tool checks CMake's files."""
     for file in tree.ours + tree.tests + tree.builds + tree.scripts:
@@ -287,63 +267,11 @@ def check_columns(tree):
                 tree.report(file, number, f"{len(line)} columns, the limit is {COLUMNS}: wrap the line")
 
 
-def kind_of_block(head):
-    """What a brace after `head` opens, outside of functions: "scope", "function" or "value"."""
-    head = re.sub(r"\[\[.*?\]\]", "", head).strip()
-    if head.startswith("template"):
-        depth = 0
-        for i, char in enumerate(head):
-            depth += (char == "<") - (char == ">" and head[i - 1] != "-")
-            if char == ">" and depth == 0:
-                head = head[i + 1:].strip()
-                break
-    if re.match(r"(inline\s+)?namespace\b|(typedef\s+)?(enum|class|struct|union)\b", head):
-        return "scope"
-    before_parenthesis, parenthesis, _ = head.partition("(")
-    if not parenthesis:
-        return "value" if head else "scope"
-    is_value = "=" in before_parenthesis and "operator" not in before_parenthesis and "[" not in head
-    return "value" if is_value else "function"
-
-
-def functions(text):
-    """Yields (first line, lines) of every function body with its signature. Counts on formatted code."""
-    text = without_comments_and_literals(text)
-    text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m[0].count("\n"), text, flags=re.MULTILINE)
-    blocks = []  # (kind, first line, head) of every open brace
-    head, head_line, line, parentheses = "", 0, 1, 0
-    for i, char in enumerate(text):
-        line += char == "\n"
-        declaring = not parentheses and all(kind == "scope" for kind, _, _ in blocks)
-        if declaring and (char in ";" or (char == ":" and head.strip() in ("public", "private", "protected"))):
-            head = ""
-        elif char == "{":
-            blocks.append((kind_of_block(head) if declaring else "inner", head_line, head))
-            head = "" if blocks[-1][0] == "scope" else head
-        elif char == "}" and blocks:
-            kind, start, opening = blocks.pop()
-            if kind in ("scope", "value"):
-                head = "" if kind == "scope" else opening
-            elif kind == "function":
-                following = text[i + 1:].lstrip()[:1]
-                if following in (",", "{"):  # a member initialiser: the body is still to come
-                    head = opening
-                else:
-                    head = ""
-                    yield start, line - start + 1
-        else:
-            parentheses += (char == "(") - (char == ")")
-            if declaring:
-                if not head.strip() and not char.isspace():
-                    head_line = line
-                head += char
-
-
 def check(root):
     """Returns the findings of a tree as (path, line, text), in order."""
     tree = Tree(root)
     for rule in (check_modules, check_one_file_libraries, check_public_headers, check_preprocessor, check_names,
-                 check_types, check_sizes, check_columns):
+                 check_types, check_columns):
         rule(tree)
     return sorted(tree.findings), len(tree.ours) + len(tree.tests)
 

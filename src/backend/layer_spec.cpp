@@ -187,8 +187,19 @@ Traits traits_of(const GlobalAveragePoolSpec&) { return {"global-average-pool"};
 Traits traits_of(const Pool2dSpec& spec) { return {spec.pooling == Pooling::max ? "max-pool2d" : "average-pool2d"}; }
 Traits traits_of(const DropoutSpec&) { return {"dropout"}; }
 Traits traits_of(const ElementwiseSpec& spec) {
-  const bool reads_input = spec.function == Function::gelu || spec.function == Function::silu;
-  return {name_of(spec.function), {.input = reads_input, .output = spec.function == Function::relu6}};
+  const auto reads = [&]() -> LayerReads {
+    switch (spec.function) {
+      case Function::relu6:
+        return {.input = false, .output = true};
+      case Function::gelu:
+      case Function::silu:
+        return {.input = true, .output = false};
+      case Function::scale:
+        break;
+    }
+    return {.input = false, .output = false};
+  };
+  return {name_of(spec.function), reads()};
 }
 
 Traits traits_of(const LayerSpec& spec) {

@@ -158,9 +158,15 @@ ImageOperation operation_of(Operation kind, int bin, bool negative) {
       return {kind, static_cast<double>(8 - (2 * bin + 5) / 10)};
     case Operation::solarize:
       return {kind, spaced(255, 0, bin)};
-    default:
-      return {kind, sign * spaced(0, 0.99f, bin)};
+    case Operation::shear_x:
+    case Operation::shear_y:
+    case Operation::brightness:
+    case Operation::color:
+    case Operation::contrast:
+    case Operation::sharpness:
+      break;
   }
+  return {kind, sign * spaced(0, 0.99f, bin)};
 }
 
 ImageOperation draw_operation(std::uint64_t seed, const SampleKey& key) {

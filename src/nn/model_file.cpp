@@ -246,6 +246,11 @@ constexpr bool has_all_layers(std::index_sequence<indices...>) {
 }
 static_assert(has_all_layers(std::make_index_sequence<std::variant_size_v<LayerSpec>>()),
               "a layer that kLayerTypes lacks could be written in no model file");
+static_assert(std::ranges::count_if(kLayerTypes,
+                                    [](const LayerSpec& spec) {
+                                      return std::holds_alternative<ElementwiseSpec>(spec);
+                                    }) == std::ssize(enum_names(Function{})),
+              "so could a function");
 
 LayerSpec read_spec(KeyReader& keys) {
   const std::string word = keys.text("type");

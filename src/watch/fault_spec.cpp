@@ -278,9 +278,16 @@ std::string moment_of(const Fault& fault) {
     case Phase::evaluation:
     case Phase::checkpoint:
       return fmt::format("in the first {} from {} on", name_of(fault.phase), steps);
-    default:
-      return fmt::format("at {} in {}", steps, name_of(fault.phase));
+    case Phase::data:
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::exchange:
+    case Phase::waiting:
+    case Phase::update:
+    case Phase::reports:
+      break;
   }
+  return fmt::format("at {} in {}", steps, name_of(fault.phase));
 }
 
 }  // namespace

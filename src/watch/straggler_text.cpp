@@ -20,9 +20,15 @@ std::string phase_text(const RankState& state) {
     case Phase::checkpoint:
     case Phase::reports:
       return fmt::format("in {} after step {}", name_of(state.phase), state.step);
-    default:
-      return fmt::format("in {} of step {}", name_of(state.phase), state.step);
+    case Phase::data:
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::exchange:
+    case Phase::waiting:
+    case Phase::update:
+      break;
   }
+  return fmt::format("in {} of step {}", name_of(state.phase), state.step);
 }
 
 std::string names_text(const Stragglers& stragglers, std::span<const RankView> ranks) {
@@ -56,7 +62,9 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
     case Lateness::same_collective:
       if (slow) break;
       return "wait for each other in the same collective: a message was lost, or the network is down";
-    default:
+    case Lateness::stopped:
+    case Lateness::not_waiting:
+    case Lateness::fewer_collectives:
       break;
   }
   return fmt::format(

@@ -32,9 +32,12 @@ TimeShare share_of(Phase phase) {
       return TimeShare::evaluation;
     case Phase::checkpoint:
       return TimeShare::checkpoint;
-    default:
-      return TimeShare::other;
+    case Phase::starting:
+    case Phase::reports:
+    case Phase::ending:
+      break;
   }
+  return TimeShare::other;
 }
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }

@@ -296,23 +296,34 @@ __device__ inline float normal_distribution(float x) { return 0.5f * erfcf(x * -
 __device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 __device__ inline float value_of(const ElementwiseSpec& spec, float x) {
-  if (spec.function == Function::gelu) return x * normal_distribution(x);
-  if (spec.function == Function::silu) return x * sigmoid(x);
-  if (spec.function == Function::scale) return x * static_cast<float>(spec.factor);
-  const float positive = x < 0 ? 0.0f : x;  // NaN stays NaN
-  return positive > 6 ? 6.0f : positive;
+  switch (spec.function) {
+    case Function::relu6:
+      if (x < 0) return 0;  // NaN stays NaN
+      return x > 6 ? 6.0f : x;
+    case Function::gelu:
+      return x * normal_distribution(x);
+    case Function::silu:
+      return x * sigmoid(x);
+    case Function::scale:
+      return x * static_cast<float>(spec.factor);
+  }
+  return 0;
 }
 
 __device__ inline float derivative_of(const ElementwiseSpec& spec, float value) {
-  if (spec.function == Function::gelu) {
-    return normal_distribution(value) + value * expf(-0.5f * value * value) * 0.398942280f;
+  switch (spec.function) {
+    case Function::relu6:
+      return value > 0 && value < 6 ? 1.0f : 0.0f;
+    case Function::gelu:
+      return normal_distribution(value) + value * expf(-0.5f * value * value) * 0.398942280f;
+    case Function::silu: {
+      const float y = sigmoid(value);
+      return y + value * y * (1 - y);
+    }
+    case Function::scale:
+      return static_cast<float>(spec.factor);
   }
-  if (spec.function == Function::silu) {
-    const float y = sigmoid(value);
-    return y + value * y * (1 - y);
-  }
-  if (spec.function == Function::scale) return static_cast<float>(spec.factor);
-  return value > 0 && value < 6 ? 1.0f : 0.0f;
+  return 0;
 }
 
 template <class T>

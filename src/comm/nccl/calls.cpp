@@ -23,9 +23,12 @@ ncclDataType_t type_of(const Tensor& values) {
       return ncclInt32;
     case ElementType::f64:
       return ncclFloat64;
-    default:
-      return ncclInt64;
+    case ElementType::u8:
+      return ncclUint8;
+    case ElementType::i64:
+      break;
   }
+  return ncclInt64;
 }
 
 std::uint64_t bytes_outside(const ElementRange& shard, const Tensor& values) {
