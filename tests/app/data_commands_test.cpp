@@ -263,6 +263,13 @@ TEST_F(DataCommands, ConvertOnlyToNamesOfHdf5Files) {
   EXPECT_EQ(data({"convert", "synthetic:20x1x4x4:2", path("out.hdf5")}).status, 0);
 }
 
+TEST_F(DataCommands, ConvertNothingThatTheDiskCannotHold) {
+  const ChildResult refused = data({"convert", "synthetic:200000x1x8x8:2", path("out.h5"), "--image-size", "65536"});
+  EXPECT_EQ(refused.status, 73) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("out.h5' would take 880000.0 GiB, and "));
+  EXPECT_FALSE(std::filesystem::exists(path("out.h5")));
+}
+
 TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
   const std::string source = "synthetic:40x1x112x112:4";
   const Words options{"--augment", "pad-crop-flip", "--seed", "5", "--batch-size", "8", "--parts", "3"};

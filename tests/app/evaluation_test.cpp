@@ -171,6 +171,9 @@ TEST_F(GivenData, ThatTheNetworkWasTrainedOnAreWarnedOf) {
     expect({"--data", data.front()}, "");
     expect({"--test-data", path("own")},
            "15 of these 20 images have the names of images that the network was trained on, first cat/");
+    const ChildResult tuned =
+        run_trainer(2, {"--init-from", path("run"), "--data", path("new"), "--test-data", path("own"), "--steps", "1"});
+    EXPECT_THAT(tuned.err, HasSubstr("test set: 15 of these 20 images have the names of images that the network"));
     expect({"--data", path("some")}, " of these 4 images have the names of images that the network was trained on");
   }
   std::filesystem::remove_all(path("run"));

@@ -123,6 +123,7 @@ TEST(ImageRecipe, RefusesInvalidStatistics) {
   for (const char* wrong :
        {"", "0.5", "0.5/", "/0.5", "0.5/0.5/0.5", "0.5,0.5/1", "x/1", "0.5/nan", "0.5 1/1", "0.5/1,"}) {
     EXPECT_NE(refusal(request_of(Crop::none, wrong), data).find("give none, auto or M/S"), std::string::npos) << wrong;
+    EXPECT_NE(refusal(request_of(Crop::none, wrong), data).find("; is --data right?"), std::string::npos) << wrong;
   }
   EXPECT_NE(refusal(request_of(Crop::none, "0.5/0"), data).find("deviation of 0"), std::string::npos);
   EXPECT_NE(refusal(request_of(Crop::none, "0.5/1,-1,1"), data).find("deviation of 0"), std::string::npos);
