@@ -115,7 +115,7 @@ class Replays(Audited):
         fake = self.root / "fake"
         for command, status in (("kill -KILL $$", 137), ("exit 1", 65)):
             with self.subTest(command):
-                fake.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+                fake.write_text(f'#!/bin/sh\n[ "$1" != --list-options ] || exec {TRAINER} "$@"\n{command}\n', "utf-8")
                 fake.chmod(0o755)
                 ran = subprocess.run([sys.executable, COMPANIONS / "trainer-replay", self.honest, "--to", "37"],
                                      env={**os.environ, "TUTTI_TRAINER": str(fake)}, capture_output=True, text=True,

@@ -172,7 +172,7 @@ class Ends(Sweep):
 class Refusals(Sweep):
     def test_come_before_anything_is_trained_and_name_the_option(self):
         for words, expected in (("--exchange ring,rign", "--exchange rign: must be one of"),
-                                ("--lr 0.1,fast", "--lr cannot be 'fast'"),
+                                ("--lr 0.1,fast", "--lr fast: must be a number"),
                                 ("--lr 0.1,-1", "--lr -1"),
                                 ("--batch-size 0,64 --scale-lr", "--batch-size 0"),
                                 ("--lr 0.1,,0.2", "--lr '0.1,,0.2': a value is empty"),
