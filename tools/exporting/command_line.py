@@ -10,8 +10,9 @@
 
 Conversions do not change a bit of weights and statistics. A conversion back gives a checkpoint without optimizer state,
 for `trainer --init-from`, eval, predict, inspect and diff. The networks are in evaluation mode: dropout does nothing,
-batch norm uses its running statistics. Needs Python 3.11 with numpy and h5py (tools/setup --export); torch for state
-dicts; onnxruntime to verify ONNX. If this Python lacks them, the one in $TUTTI_PYTHON is used.
+batch norm uses its running statistics. Needs Python 3.11 with numpy and h5py (apt install python3-h5py); torch for
+state dicts (python3-torch, and python3-torchvision to verify them); onnxruntime to verify ONNX. If this Python lacks
+them, the one in $TUTTI_PYTHON or /usr/bin/python3 is used.
 """
 
 import argparse
