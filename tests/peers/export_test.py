@@ -237,8 +237,23 @@ class Torch(Exports):
             self.assertRegex(output, fault)
         state.write_bytes(b"nothing of the kind")
         output = self.export(state, "--to-checkpoint", self.root / "H.h5", "--like", like, status=1)
-        self.assertIn("H.pt: PyTorch cannot read it as a state dict", output)
+        self.assertIn("H.pt: it is no file of torch.save: it begins with b'nothing of the k'", output)
         self.assertFalse((self.root / "H.h5").exists())
+
+    def test_layers_may_have_the_names_of_wrappers(self):
+        """The names in a state dict are those of its run, even if they begin as wrappers' do."""
+        model, state, back = (self.root / name for name in ("wrapped.toml", "W.pt", "W.h5"))
+        model.write_text('name = "w"\n[[layer]]\nname = "module.head"\ntype = "linear"\nunits = "classes"\n',
+                         encoding="utf-8")
+        run_folder = self.root / "wrapped"
+        run(TRAINER, "--model", model, "--data", "synthetic:32x1x4x4:3", "--steps", 1, "--test-every", 0, "--out",
+            run_folder)
+        self.export(run_folder, "--to-torch", state)
+        self.assertNotIn("without", self.export(state, "--to-checkpoint", back, "--like", run_folder))
+        compiled = {f"_orig_mod.{key}": value for key, value in torch.load(state).items()}
+        torch.save({"epoch": 1, "model": compiled}, state)
+        output = self.export(state, "--to-checkpoint", back, "--like", run_folder, "--verify", 20)
+        self.assertIn('W.pt: a training checkpoint, whose "model" is taken; names without their "_orig_mod."', output)
 
     def test_layers_that_no_module_can_hold_are_refused_by_name(self):
         model = self.root / "train.toml"

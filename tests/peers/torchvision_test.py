@@ -1,7 +1,9 @@
 """Converts state dicts of torchvision's networks to checkpoints and back, and compares the outputs."""
 
+import argparse
 import contextlib
 import io
+import os
 import pathlib
 import sys
 import tempfile
@@ -60,7 +62,7 @@ class Torchvision(unittest.TestCase):
         save_file(network.state_dict(), state)
         self.export(state, "--names", "torchvision", "--image", f"3x{side}x{side}", "--to-checkpoint", checkpoint)
         read = checkpoints.read(checkpoint)
-        self.assertEqual(name, torchvision_names.original_of(read.model))
+        self.assertEqual(name, torchvision_names.original_of(read.model.name))
         images = np.random.default_rng(2).integers(256, size=(IMAGES, 3, side, side), dtype=np.uint8)
         ours = np.log(verification.trainer_probabilities(read, images, TRAINER, self.root))
         mean, deviation = (values.reshape(3, 1, 1) for values in read.statistics(3))
@@ -103,17 +105,83 @@ class Torchvision(unittest.TestCase):
                                 "resnet50, vgg11, mobilenet_v2\n"),
                                ({key: value for key, value in good.items() if key != "layer2.0.downsample.0.weight"},
                                 "it has no tensor layer2.0.downsample.0.weight, unlike torchvision's resnet18"),
-                               ({"state_dict": good}, "it has no tensor classifier.0.bias, unlike torchvision's vgg11"),
+                               ({"ema": good}, "F.pth: it holds no tensors, only ema; it is none of those that --names "
+                                "torchvision reads: resnet18, resnet34, resnet50, vgg11, mobilenet_v2\n"),
+                               ({"blocks.0.norm.weight": good["fc.bias"], "fc.weight": good["fc.weight"]},
+                                "F.pth: it looks like a state dict of another network, with 2 tensors: "
+                                "blocks.0.norm.weight, fc.weight, ..; it is none of those"),
                                ({**good, "layer1.0.bn1.bias": good["fc.bias"]},
                                 "layer1.0.bn1.bias is (1000,), but (64,) in resnet18-imagenet.toml")):
             torch.save(changed, state)
             self.assertIn(fault, self.refusal(state, "--names", "torchvision", "--to-checkpoint", self.root / "F.h5"))
-        with torch.device("meta"):
-            names = get_model("vgg11").state_dict()
-        torch.save(dict.fromkeys(names, torch.zeros(1)), state)
+        torch.save(dict.fromkeys(torchvision_names.expected_keys()["vgg11"], torch.zeros(1)), state)
         self.assertIn("--image 3x8x8 does not fit the network vgg11",
                       self.refusal(state, "--names", "torchvision", "--image", "3x8x8", "--to-checkpoint",
                                    self.root / "F.h5"))
+
+    def converted(self, content, is_zip=True):
+        """What is printed, and the weights."""
+        torch.save(content, self.root / "F.pth", _use_new_zipfile_serialization=is_zip)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(0, command_line.main([str(self.root / "F.pth"), "--names", "torchvision",
+                                                   "--to-checkpoint", str(self.root / "F.h5")]))
+        return out.getvalue(), checkpoints.weights_digest(checkpoints.read(self.root / "F.h5"))
+
+    def test_training_checkpoints_and_wrapped_names_are_taken(self):
+        network = get_model("resnet18", num_classes=CLASSES)
+        state, optimizer = network.state_dict(), torch.optim.SGD(network.parameters(), 0.1).state_dict()
+        _, expected = self.converted(state)
+        wrapped = torch.nn.DataParallel(network).state_dict()  # names as those of DDP
+        averaged = torch.optim.swa_utils.AveragedModel(network).state_dict()
+        compiled = {f"_orig_mod.{key}": value for key, value in state.items()}
+        for content, line in (({"epoch": 3, "state_dict": wrapped, "optimizer": optimizer},
+                               'a training checkpoint, whose "state_dict" is taken; names without their "module."'),
+                              ({"model": compiled, "optimizer": optimizer},
+                               'a training checkpoint, whose "model" is taken; names without their "_orig_mod."'),
+                              ({"model_state_dict": state, "loss": 0.5},
+                               'a training checkpoint, whose "model_state_dict" is taken'),
+                              (averaged, 'names without their "module."')):
+            for is_zip in (True, False):
+                out, digest = self.converted(content, is_zip)
+                self.assertEqual((expected, f"{self.root}/F.pth: {line}"), (digest, out.splitlines()[0]))
+
+    def test_code_in_files_is_refused_and_never_run(self):
+        ran = self.root / "ran"
+
+        class Code:
+            def __reduce__(self):
+                return os.system, (f"touch {ran}",)
+
+        network = get_model("resnet18")
+        for content, fault in ((network, r"a whole network \(torchvision.models.resnet.ResNet, .*network.state_dict"),
+                               ({"state_dict": network.state_dict(), "args": argparse.Namespace(lr=0.1)},
+                                r"it holds more than tensors \(argparse.Namespace\)"),
+                               ({"lr": 0.1, **network.state_dict(), "x": Code()},
+                                r"it holds more than tensors \(\w+.system\)")):
+            for is_zip in (True, False):
+                torch.save(content, self.root / "F.pth", _use_new_zipfile_serialization=is_zip)
+                said = self.refusal(self.root / "F.pth", "--names", "torchvision", "--to-checkpoint",
+                                    self.root / "F.h5")
+                self.assertRegex(said, fault)
+                self.assertNotIn("weights_only", said)
+                self.assertEqual(1, len(said.splitlines()))
+        self.assertFalse(ran.exists())
+
+    def test_damaged_files_are_refused_in_one_line(self):
+        for name, is_zip in (("F.pth", True), ("F.pth", False), ("F.safetensors", None)):
+            path = self.root / name
+            state = get_model("resnet18").state_dict()
+            if is_zip is None:
+                save_file(state, path)
+            else:
+                torch.save(state, path, _use_new_zipfile_serialization=is_zip)
+            whole = path.read_bytes()
+            for content, fault in ((whole[:len(whole) // 2], "cut short"), (whole[:20], "cut short"),
+                                   (b"", "is empty")):
+                path.write_bytes(content)
+                said = self.refusal(path, "--names", "torchvision", "--to-checkpoint", self.root / "F.h5")
+                self.assertRegex(said, f"^[^ ]+: {path}: .*{fault}")
+                self.assertEqual(1, len(said.splitlines()), said)
 
     def test_networks_that_torchvision_does_not_have_are_refused_by_name(self):
         verification.run([TRAINER, "--data", "synthetic:8x1x28x28:4", "--steps", 1, "--test-every", 0, "--out",

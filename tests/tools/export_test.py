@@ -1,15 +1,19 @@
 """Converts trained networks from checkpoints and back again, and lets trainer read the result."""
 
+import argparse
 import contextlib
 import hashlib
 import io
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
+import zipfile
 from unittest import mock
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
@@ -21,7 +25,7 @@ sys.path.insert(0, str(TOOLS))
 import numpy as np
 
 from exporting import checkpoint as checkpoints
-from exporting import command_line, data_file, digests, model, onnx_file, protobuf
+from exporting import command_line, data_file, digests, model, onnx_file, protobuf, state_dicts
 from exporting.errors import ExportError
 from exporting.onnx_messages import MODEL
 
@@ -448,22 +452,120 @@ class Words(Trained):
             self.assertEqual((2, ""), (status, out), words)
             self.assertIn(fault, err)
 
-    def test_that_need_more_packages_name_them_and_the_remedy(self):
-        bare = {name: value for name, value in os.environ.items() if name != "TUTTI_PYTHON"}
-        done = subprocess.run([sys.executable, "-I", "-S", TOOLS / "export", "F.h5", "--to-torch", "F.pt"], env=bare,
-                              capture_output=True, text=True, check=False)
+    def bare(self, *more, **environment):
+        """tools/export in a Python without packages, and in no other one but those that are given."""
+        call = f"import sys; sys.path.insert(0, {str(TOOLS)!r}); from peers import peer_python; " \
+               f"peer_python.SYSTEM = {environment.pop('system', '/nonexistent')!r}; sys.argv = sys.argv[1:]; " \
+               "from exporting import command_line; sys.exit(command_line.main())"
+        kept = {name: value for name, value in os.environ.items() if name != "TUTTI_PYTHON"}
+        return subprocess.run([sys.executable, "-I", "-S", "-c", call, "export", "F.h5", "--to-torch", "F.pt", *more],
+                              env=kept | environment, capture_output=True, text=True, check=False)
+
+    def python(self, name, script):
+        path = self.root / name
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_that_need_more_packages_name_them_and_the_remedies(self):
+        done = self.bare(system=self.python("system", "exit 1"))
         self.assertEqual(1, done.returncode)
-        self.assertIn("lacks numpy, h5py, torch: python3 -m venv venv && venv/bin/pip install numpy h5py torch",
+        self.assertIn("lacks numpy, h5py, torch: apt install python3-numpy python3-h5py python3-torch, or python3 -m "
+                      "venv venv && venv/bin/pip install numpy h5py torch, then TUTTI_PYTHON=venv/bin/python",
                       done.stderr)
+        self.assertEqual(1, len(done.stderr.splitlines()))
 
     def test_start_another_python_that_has_them(self):
-        other = self.root / "python"
-        other.write_text('#!/bin/sh\necho "other $*"\n', encoding="utf-8")
-        other.chmod(0o755)
-        done = subprocess.run([sys.executable, "-I", "-S", TOOLS / "export", "F.h5", "--to-onnx", "F.onnx"],
-                              env=os.environ | {"TUTTI_PYTHON": str(other)}, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(f"other {TOOLS}/export F.h5 --to-onnx F.onnx\n", done.stdout)
+        other = self.python("python", 'echo "other $*"')
+        self.assertEqual("other export F.h5 --to-torch F.pt\n", self.bare(TUTTI_PYTHON=other).stdout)
+        self.assertEqual("", self.bare(TUTTI_PYTHON=other).stderr)
+
+    def test_start_the_systems_python_if_that_has_them(self):
+        system = self.python("system", '[ "$1" = -c ] && [ "$3 $4 $5" = "numpy h5py torch" ] && exit 0\n'
+                             'echo "system $*"')
+        self.assertEqual("system export F.h5 --to-torch F.pt\n", self.bare(system=system).stdout)
+
+    def test_name_a_python_that_cannot_be_started(self):
+        done = self.bare(TUTTI_PYTHON="/nonexistent")
+        self.assertEqual((1, "TUTTI_PYTHON=/nonexistent: it cannot be started: No such file or directory; give the "
+                          "path of another Python, or unset TUTTI_PYTHON\n"), (done.returncode, done.stderr))
+
+    def test_do_not_name_what_an_installation_lacks(self):
+        done = subprocess.run([sys.executable, TOOLS / "export", "--help"], capture_output=True, text=True, check=True)
+        self.assertNotIn("tools/setup", done.stdout)
+
+
+class StateDicts(unittest.TestCase):
+    """What can be said of them without PyTorch."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name) / "F.pth"
+
+    def archive(self, **contents):
+        """A file like those of torch.save."""
+        with zipfile.ZipFile(self.file, "w") as archive:
+            for name, content in contents.items():
+                archive.writestr(f"F/{name.replace('_', '.')}", content)
+
+    def test_are_told_from_other_files_before_pytorch_reads_them(self):
+        self.archive(data_pkl=b"")
+        cut = self.file.read_bytes()[:-30]
+        other = io.BytesIO()
+        with tarfile.open(fileobj=other, mode="w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
+            archive.addfile(tarfile.TarInfo("\x80evil"))
+        for content, fault in ((b"", "it is empty: copy or download it again"),
+                               (b"<!DOCTYPE html><html>", r"it is no .*: it begins with b'<!DOCTYPE html><'"),
+                               (cut, "it is cut short or damaged"),
+                               (other.getvalue(), "it is no file of torch.save")):
+            self.file.write_bytes(content)
+            with self.subTest(fault), self.assertRaisesRegex(ExportError, f"F.pth: {fault}"):
+                state_dicts.load(self.file)
+        self.archive(constants_pkl=b"", data_pkl=b"")
+        with self.assertRaisesRegex(ExportError, "F.pth: it holds a network of TorchScript"):
+            state_dicts.load(self.file)
+        with self.assertRaisesRegex(ExportError, "G.pth: No such file or directory"):
+            state_dicts.load(self.file.with_name("G.pth"))
+
+    def test_name_the_code_in_a_file_and_not_pytorchs_advice_to_run_it(self):
+        advice = pickle.UnpicklingError("Re-running `torch.load` with `weights_only` set to `False` will likely work")
+        options = argparse.Namespace(epoch=3)
+        network = b"\x80\x02ctorch.nn.modules.conv\nConv2d\nq\x00."
+        for content, fault in ((pickle.dumps(options, 2), r"more than tensors \(argparse.Namespace"),
+                               (pickle.dumps(options, 4), r"more than tensors \(argparse.Namespace"),
+                               (network, "a whole network .* save network.state_dict\\(\\) instead"),
+                               (pickle.dumps({"a": 1}), "it is damaged or cut short"), (b"x", "it is damaged")):
+            self.archive(data_pkl=content)
+            in_archive = state_dicts.reason(self.file, advice)
+            self.assertRegex(in_archive, fault)
+            self.assertNotIn("weights_only", in_archive)
+            if content.startswith(b"\x80"):  # after the three short pickles of the old format
+                self.file.write_bytes(pickle.dumps(1, 2) + pickle.dumps(2, 2) + pickle.dumps({}, 2) + content)
+                self.assertEqual(in_archive, state_dicts.reason(self.file, advice))
+
+    def test_are_taken_out_of_training_checkpoints_and_wrappers(self):
+        known, value = {"conv1.weight", "fc.bias"}, np.zeros(1)
+        for state, changes in (({"conv1.weight": value}, []),
+                               ({"epoch": 3, "model": {"conv1.weight": value}, "optimizer": {"state": {}}},
+                                ['a training checkpoint, whose "model" is taken']),
+                               ({"model_state_dict": {"_orig_mod.module.conv1.weight": value}},
+                                ['a training checkpoint, whose "model_state_dict" is taken',
+                                 'names without their "_orig_mod."', 'names without their "module."']),
+                               ({"n_averaged": value, "module.conv1.weight": value},
+                                ['names without their "module."'])):
+            self.assertEqual(({"conv1.weight": value}, changes), state_dicts.plain(state, known))
+        ours = {"module.weight": value}  # a layer of a run can be called so
+        self.assertEqual((ours, []), state_dicts.plain(ours, {"module.weight"}))
+        endless: dict = {}
+        endless["model"] = endless
+        self.assertEqual(endless, state_dicts.plain(endless, known)[0])
+
+    def test_of_unknown_networks_are_described(self):
+        self.assertEqual("it looks like a state dict of another network, with 2 tensors: b, a, ..",
+                         state_dicts.looks({"b": np.zeros(1), "a": np.zeros(1), "step": 3}))
+        self.assertEqual("it holds no tensors, only epoch, optimizer", state_dicts.looks({"epoch": 3, "optimizer": {}}))
+        self.assertEqual("it holds no tensors", state_dicts.looks({}))
 
 
 class Data(Trained):

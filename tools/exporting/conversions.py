@@ -39,16 +39,26 @@ def bring_back(options: argparse.Namespace) -> Checkpoint:
     if options.source.suffix == ".onnx":
         checkpoint = onnx_file.read(options.source, options.to_checkpoint)
     else:
-        from exporting import torch_file, torchvision_names
-
-        tensors = torch_file.load(options.source)
-        like = checkpoints.read(options.like) if options.like else torchvision_names.untrained(
-            options.source, tensors, options.image or torchvision_names.IMAGE)
-        rename = torchvision_names.names_of(like.model) if options.names else str
-        checkpoint = torch_file.read(torch_file.StateDict(options.source, tensors, rename), like,
-                                     options.to_checkpoint)
+        checkpoint = of_state_dict(options)
     checkpoints.write(checkpoint)
     return checkpoint
+
+
+def of_state_dict(options: argparse.Namespace) -> Checkpoint:
+    from exporting import state_dicts, torch_file, torchvision_names
+
+    path, state = options.source, state_dicts.load(options.source)
+    if options.like:
+        like = checkpoints.read(options.like)
+        rename = torchvision_names.names_of(like.model) if options.names else str
+        tensors, changes = state_dicts.plain(state, torch_file.keys_of(like.model, rename))
+    else:
+        tensors, changes = state_dicts.plain(state, set().union(*torchvision_names.expected_keys().values()))
+        like = torchvision_names.untrained(path, tensors, options.image or torchvision_names.IMAGE)
+        rename = torchvision_names.names_of(like.model)
+    if changes:
+        print(f"{path}: {'; '.join(changes)}", flush=True)
+    return torch_file.read(torch_file.StateDict(path, tensors, rename), like, options.to_checkpoint)
 
 
 def write_torch(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from exporting.checkpoint import Checkpoint
 from exporting.errors import ExportError
-from exporting.model import Layer, Linear
+from exporting.model import Layer, Linear, Model
 from exporting.whole_file import write_atomically
 
 NAMES = {"weight": "weight", "bias": "bias", "scale": "weight", "shift": "bias", "mean": "running_mean",
@@ -31,6 +31,10 @@ class StateDict:
 
 def key_of(layer: Layer, kind: str, rename: Rename) -> str:
     return f"{rename(layer.name)}.{NAMES[kind]}"
+
+
+def keys_of(model: Model, rename: Rename) -> set[str]:
+    return {key_of(layer, kind, rename) for layer, kind, _ in model.arrays()}
 
 
 def write(checkpoint: Checkpoint, path: pathlib.Path, rename: Rename = str) -> None:
@@ -78,20 +82,3 @@ def with_classes(checkpoint: Checkpoint) -> Checkpoint:
         data |= {"classes": classes, "class_names": []}
         checkpoint.values["/run/data"] = json.dumps(data, separators=(",", ":"))
     return checkpoint
-
-
-def load(path: pathlib.Path) -> dict:
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise ExportError(f"{path}: {error.strerror or error}") from error
-    except Exception as error:  # its reader may throw any exception
-        raise ExportError(f"{path}: PyTorch cannot read it as a state dict: "
-                          f"{str(error).strip().splitlines()[0]}") from error
-    if not isinstance(state, dict):
-        raise ExportError(f"{path}: it holds a {type(state).__name__}, not a state dict: save network.state_dict()")
-    return state

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from exporting import model as nets
-from exporting import torch_file
+from exporting import state_dicts, torch_file
 from exporting.checkpoint import Checkpoint
 from exporting.errors import ExportError
 from exporting.model import Image, Model
@@ -42,17 +42,20 @@ def built_in(name: str) -> tuple[str, Model]:
     return text, nets.parse(text, f"{name}.toml")
 
 
-def original_of(model: Model) -> str:
-    """torchvision's name of the network."""
+def original_of(name: str) -> str:
+    """torchvision's name of the network that we call so."""
+    return name.removesuffix("-imagenet")
+
+
+def refuse_others(model: Model) -> None:
     if model.name not in NETWORKS or model.layers != built_in(model.name)[1].layers:
         raise ExportError(f"--names torchvision: torchvision has no network like {model.name}, only like "
                           f"{', '.join(NETWORKS)}: leave --names out")
-    return model.name.removesuffix("-imagenet")
 
 
 def names_of(model: Model) -> torch_file.Rename:
     """Returns the function from our name of a layer to torchvision's."""
-    original_of(model)
+    refuse_others(model)
     table = NETWORKS[model.name]
 
     def name_of(layer: str) -> str:
@@ -66,32 +69,43 @@ def names_of(model: Model) -> torch_file.Rename:
 def network_of(checkpoint: Checkpoint) -> torch.nn.Module:
     from torchvision.models import get_model
 
-    return get_model(original_of(checkpoint.model), num_classes=checkpoint.classes())
+    refuse_others(checkpoint.model)
+    return get_model(original_of(checkpoint.model.name), num_classes=checkpoint.classes())
+
+
+def expected_keys() -> dict[str, set[str]]:
+    """The names of the tensors of each network."""
+    models = {name: built_in(name)[1] for name in NETWORKS}
+    return {name: torch_file.keys_of(model, names_of(model)) for name, model in models.items()}
+
+
+def recognized(path: pathlib.Path, state: dict) -> str:
+    """Our name of the network that has the tensors of this state dict."""
+    keys = {str(key) for key in state if not str(key).endswith(torch_file.COUNTED)}
+    expected = expected_keys()
+    name = min(NETWORKS, key=lambda one: len(keys ^ expected[one]))
+    wrong = keys ^ expected[name]
+    if not wrong:
+        return name
+    known = f"those that --names torchvision reads: {', '.join(map(original_of, NETWORKS))}"
+    if 2 * len(keys & expected[name]) < min(len(keys), len(expected[name])):
+        raise ExportError(f"{path}: {state_dicts.looks(state)}; it is none of {known}")
+    key = min(wrong)
+    raise ExportError(f"{path}: {'it has no' if key in expected[name] else 'it has a'} tensor {key}, unlike "
+                      f"torchvision's {original_of(name)}, the most similar network of {known}")
 
 
 def untrained(path: pathlib.Path, state: dict, image: Image) -> Checkpoint:
     """The network of a state dict as a checkpoint without values, for images that are normalized as in torchvision."""
-    keys = {str(key) for key in state if not str(key).endswith(torch_file.COUNTED)}
-    models = {name: built_in(name)[1] for name in NETWORKS}
-
-    def keys_of(model: Model) -> set[str]:
-        rename = names_of(model)
-        return {torch_file.key_of(layer, kind, rename) for layer, kind, _ in model.arrays()}
-
-    expected = {name: keys_of(model) for name, model in models.items()}
-    name = min(NETWORKS, key=lambda one: len(keys ^ expected[one]))
-    if wrong := keys ^ expected[name]:
-        key = min(wrong)
-        raise ExportError(f"{path}: {'it has no' if key in expected[name] else 'it has a'} tensor {key}, unlike "
-                          f"torchvision's {original_of(models[name])}, the most similar network of those that --names "
-                          f"torchvision reads: {', '.join(map(original_of, models.values()))}")
-    shapes = nets.shapes_for(models[name], image, classes=1)
+    name = recognized(path, state)
+    text, model = built_in(name)
+    shapes = nets.shapes_for(model, image, classes=1)
     if shapes is None:
         raise ExportError(f"--image {'x'.join(map(str, image))} does not fit the network {name}")
     options = {"model": name, "data": "", "image-size": image[1], "exif": "on", "normalize": NORMALIZE,
                "precision": "fp32"}
     run = {"configuration": "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()),
-           "model": re.sub(r"^#.*\n", "", built_in(name)[0]), "command_line": "tools/export --names torchvision",
+           "model": re.sub(r"^#.*\n", "", text), "command_line": "tools/export --names torchvision",
            "versions": "torchvision", "data_digest": "0" * 16,
            "data": json.dumps({"image": image, "classes": 1, "class_names": []})}
     return Checkpoint(pathlib.Path(f"{name}.toml"), {

@@ -48,11 +48,11 @@ class TorchNetwork:
     def __init__(self, state: pathlib.Path, network, normalizes: bool):
         import torch
 
-        from exporting import torch_file
+        from exporting import state_dicts
 
         self.name = f"{state} in PyTorch {torch.__version__}"
         self.network = network
-        self.network.load_state_dict(torch_file.load(state))
+        self.network.load_state_dict(state_dicts.plain(state_dicts.load(state), set(network.state_dict()))[0])
         self.network.eval()
         self.normalizes = normalizes
 
