@@ -172,7 +172,9 @@ LoadedCheckpoint load_initial_weights(World& world, const std::string& reference
     refuse_missing(reference);
     path = checkpoint_of_state_dict(reference, log);
   });
-  return load_named_checkpoint(world, broadcast_text(world, path, 0), log);
+  LoadedCheckpoint loaded = load_named_checkpoint(world, broadcast_text(world, path, 0), log);
+  if (is_state_dict(reference)) loaded.path = reference;  // for messages: the user's file, not that in the cache
+  return loaded;
 }
 
 std::string better_checkpoint_text(const LoadedCheckpoint& loaded) {

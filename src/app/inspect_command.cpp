@@ -1,6 +1,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include "checkpoint_choice.hpp"
@@ -8,6 +9,7 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "run_start.hpp"
+#include "state_dicts.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,7 +21,6 @@
 #include <filesystem>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,22 +123,31 @@ Json print_progress(const TrainProgress& progress) {
           {"best", {{"step", best.step}, {"correct", best.correct}, {"samples", best.samples}}}};
 }
 
-Json print_run(const TrainState& state, const std::optional<TrainedOn>& data) {
+std::string network_text(const std::string& model) {
+  try {
+    const NetworkSpec network = parse_model(model, "its model");
+    return fmt::format("{}, {}", network.name, plural(std::ssize(network.layers), "layer"));
+  } catch (const Error& error) {  // the rest can be inspected all the same
+    return fmt::format("cannot be read: {}", error.what());
+  }
+}
+
+Json print_run(const LoadedCheckpoint& loaded, const std::optional<TrainedOn>& data) {
+  const TrainState& state = loaded.state;
   fmt::print("run\n");
   print_line("command line", "{}", state.command_line);
   const char* name = "options";
   for (const std::string& option : chosen_options(state.configuration)) {
     print_line(std::exchange(name, ""), "{}", option);
   }
-  std::istringstream model(state.model);
-  std::string network;  // the first line names it
-  std::getline(model, network);
-  std::int64_t layers = 0;
-  for (std::string row; std::getline(model, row);) layers += row == "[[layer]]" ? 1 : 0;
-  print_line("network", "{}, {} layers", network, layers);
-  print_line("data", "digest {}", digest_text(state.data_digest));
+  print_line("network", "{}", network_text(state.model));
+  const bool is_of_state_dict = tutti::is_of_state_dict(loaded);
+  print_line("data", "{}",
+             is_of_state_dict ? "unknown: the weights are those of a state dict"
+                              : fmt::format("digest {}", digest_text(state.data_digest)));
   if (data) {
-    print_line("", "images of {}, {} classes", data->image.text(), data->classes);
+    print_line("", "images of {}{}, {} classes", data->image.text(), is_of_state_dict ? " are assumed" : "",
+               data->classes);
     const auto names = std::span(data->class_names).first(std::min(kMaxNames, data->class_names.size()));
     const bool has_more = names.size() < data->class_names.size();
     if (!names.empty()) print_line("", "{}{}", fmt::join(names, ", "), has_more ? " .." : "");
@@ -188,7 +198,7 @@ Json print_checkpoint(const LoadedCheckpoint& loaded) {
   Json json{{"checkpoint", loaded.path}, {"verified", true}};
   json["files"] = print_files(files);
   json["progress"] = print_progress(loaded.state.progress);
-  json["run"] = print_run(loaded.state, data);
+  json["run"] = print_run(loaded, data);
   for (const ArrayGroup& group : kArrayGroups) json[group.name] = print_group(group, loaded.state.*group.arrays);
   return json;
 }

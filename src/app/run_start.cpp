@@ -15,6 +15,7 @@
 #include "preflight/options.hpp"
 #include "run_config.hpp"
 #include "run_folder.hpp"
+#include "state_dicts.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -178,17 +179,16 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
   Findings findings;
   const RunConfig theirs = read_config_text(weights.state.configuration, weights.path);
   if (theirs.normalize != config.normalize) {
-    findings.warn(
-        "--normalize is {} here, and the weights of {} were trained with {}: unless you want that, give --normalize {}",
-        config.normalize, weights.path, theirs.normalize, theirs.normalize);
+    findings.warn("--normalize is {} here, and {} with {}: unless you want that, give --normalize {}", config.normalize,
+                  training_text(weights), theirs.normalize, theirs.normalize);
   }
   const auto trained = trained_on(weights);
   if (!trained) return findings;
   const Shape image = network.sample();
-  if (trained->image[1] != image[1] || trained->image[2] != image[2]) {
-    findings.warn(
-        "the images are {} x {} here, and the weights of {} were trained on {} x {}: resize them with --image-size {}",
-        image[1], image[2], weights.path, trained->image[1], trained->image[2], trained->image[1]);
+  const bool same_size = trained->image[1] == image[1] && trained->image[2] == image[2];
+  if (!same_size && !is_of_state_dict(weights)) {  // which only assumes a size
+    findings.warn("the images are {} x {} here, and {} on {} x {}: resize them with --image-size {}", image[1],
+                  image[2], training_text(weights), trained->image[1], trained->image[2], trained->image[1]);
   }
   if (config.new_head) return findings;
   // With another number of classes, the last layer is newly initialized.

@@ -13,9 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -44,11 +47,28 @@ fs::path cached_checkpoint(const std::string& path) {
   return fs::path(folder) / fmt::format("weights-{}.h5", digest_text(hash64(identity)));
 }
 
-// Waits for the program, which prints to stderr. Returns its exit status; 127 if it cannot be started.
-int run(const std::vector<std::string>& words) {
+struct Ended {
+  int status = 127;    // that of a program that cannot be started
+  std::string said{};  // what it has printed to stderr
+};
+
+std::string text_of(int pipe) {
+  std::string text;
+  std::array<char, 4096> read{};
+  for (;;) {
+    const ::ssize_t count = ::read(pipe, read.data(), read.size());
+    if (count > 0) text.append(read.data(), static_cast<std::size_t>(count));
+    if (count == 0 || (count < 0 && errno != EINTR)) return text;
+  }
+}
+
+// Waits for the program, whose results go to stderr.
+Ended run(const std::vector<std::string>& words) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  std::array<int, 2> errors{};
+  if (::pipe2(errors.data(), O_CLOEXEC) != 0) return {};
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t actions;
   ::posix_spawnattr_init(&attributes);
@@ -59,16 +79,34 @@ int run(const std::vector<std::string>& words) {
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, errors[1], STDERR_FILENO);
   pid_t child = 0;
   const int failure = ::posix_spawn(&child, argv.front(), &actions, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  int status = 0;
-  if (failure != 0) return 127;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return 127;
+  ::close(errors[1]);
+  Ended ended;
+  if (failure == 0) {
+    ended.said = text_of(errors[0]);
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ::close(errors[0]);
+  return ended;
+}
+
+// Prints all but the last line, which is the reason if the program has failed, and returns that.
+std::string reason_in(std::string said, const Log& log) {
+  while (said.ends_with('\n')) said.pop_back();
+  const std::size_t last = said.rfind('\n') + 1;
+  if (last > 0) log.warn(said.substr(0, last - 1));
+  said.erase(0, last);
+  for (const std::string_view name : {"tools/export: ", "tutti-export: "}) {
+    if (said.starts_with(name)) said.erase(0, name.size());
+  }
+  return said;
 }
 
 }  // namespace
@@ -95,10 +133,25 @@ std::string checkpoint_of_state_dict(const std::string& path, const Log& log) {
   }
   log.info(fmt::format("{} is converted to {}, as one of torchvision's networks", path, checkpoint.string()));
   fs::create_directories(checkpoint.parent_path(), unknown);
-  const int status = run({program, path, "--names", "torchvision", "--to-checkpoint", checkpoint});
-  if (status == 0 && fs::is_regular_file(checkpoint, unknown)) return checkpoint;
-  log.warn(fmt::format("{} could not be converted: {} ended with status {}", path, program.string(), status));
-  return path;
+  const Ended ended = run({program, path, "--names", "torchvision", "--to-checkpoint", checkpoint});
+  std::string last = reason_in(ended.said, log);
+  if (ended.status != 0 || !fs::is_regular_file(checkpoint, unknown)) {
+    if (last.empty()) last = fmt::format("{} ended with status {}", program.string(), ended.status);
+    const bool names_file = last.find(path) != std::string::npos;
+    throw Error(ErrorSource::checkpoint, names_file ? last : fmt::format("{} cannot be converted: {}", path, last));
+  }
+  if (!last.empty()) log.warn(last);
+  return checkpoint;
+}
+
+bool is_of_state_dict(const LoadedCheckpoint& loaded) {
+  return loaded.state.command_line == "tools/export --names torchvision";  // torchvision_names.py writes that
+}
+
+std::string training_text(const LoadedCheckpoint& loaded) {
+  return is_of_state_dict(loaded)
+             ? fmt::format("torchvision's weights, as perhaps those of {}, are usually trained", loaded.path)
+             : fmt::format("the weights of {} were trained", loaded.path);
 }
 
 }  // namespace tutti

@@ -1,6 +1,8 @@
 // --init-from with files of PyTorch. A python3 in PATH stands for one with PyTorch: its tools/export copies a
 // checkpoint.
 
+#include "tutti/storage/checkpoint_store.hpp"
+
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
@@ -20,6 +22,7 @@ namespace tutti::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class StateDicts : public ::testing::Test {
  protected:
@@ -62,15 +65,44 @@ TEST_F(StateDicts, AreConvertedOnceForAllRunsThatStartFromThem) {
   EXPECT_EQ(read_text(folder_.file("calls")), "called\ncalled\n");
 }
 
-TEST_F(StateDicts, ThatCannotBeConvertedAreRefusedWithTheCommand) {
+TEST_F(StateDicts, ThatCannotBeConvertedAreRefusedWithTheReasonAlone) {
+  const std::string file = folder_.file("a.safetensors");
   write("a.safetensors", "not one");
-  write_python("exit 1");
-  const ChildResult refused = start(2, {"--init-from", folder_.file("a.safetensors")});
-  EXPECT_NE(refused.status, 0);
-  EXPECT_THAT(refused.err, HasSubstr("a.safetensors could not be converted: "));
-  EXPECT_THAT(refused.err, HasSubstr("make one of it with tools/export '" + folder_.file("a.safetensors") +
-                                     "' --names torchvision --to-checkpoint '" + folder_.file("a.h5'")));
+  for (const auto& [script, reason] : {std::pair<std::string, std::string>("exit 1", "export ended with status 1\n"),
+                                       {"echo 'tools/export: '$3': it is empty' >&2; exit 1", "it is empty\n"},
+                                       {"echo first >&2; echo 'python3 lacks torch: a remedy' >&2; exit 1",
+                                        file + " cannot be converted: python3 lacks torch: a remedy\n"}}) {
+    write_python(script);
+    const ChildResult refused = start(0, {"--init-from", file});
+    EXPECT_EQ(refused.status, 66) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(reason));
+    EXPECT_THAT(refused.err, Not(HasSubstr("--to-checkpoint")));  // which has just failed
+  }
   EXPECT_NE(start(2, {"--init-from", folder_.file("absent.pth")}).err.find("there is no '"), std::string::npos);
+}
+
+// A state dict has no images; the checkpoint that tools/export makes of it names torchvision's usual ones.
+TEST_F(StateDicts, SayNothingAboutTheImagesThatTheyWereTrainedOn) {
+  ASSERT_EQ(start(0, {"--out", folder_.file("run")}).status, 0);
+  TrainState state = load_checkpoint(folder_.file("run/checkpoints/step-00000001.h5")).state;
+  state.command_line = "tools/export --names torchvision";
+  state.model = "name = \"linear\"\nlayer = [{name = \"dense1\", type = \"linear\", units = \"classes\"}]\n";
+  const std::string image = "[1,4,4]";
+  state.data.replace(state.data.find(image), image.size(), "[1,8,8]");
+  const std::string made = CheckpointStore(folder_.file("made")).save(state).path;
+  write("a.pth", "a state dict");
+  write_python(fmt::format("cp {} \"$6\"", made));
+  for (const std::string& file : {folder_.file("a.pth"), made}) {
+    const ChildResult begun = start(0, {"--normalize", "0.5/0.25", "--init-from", file});
+    ASSERT_EQ(begun.status, 0) << begun.err;
+    EXPECT_THAT(begun.err, Not(HasSubstr("8 x 8")));
+    EXPECT_THAT(begun.err, HasSubstr("torchvision's weights, as perhaps those of " + file + ", are usually trained"));
+    EXPECT_THAT(begun.err, HasSubstr("initialized from " + file));
+  }
+  const ChildResult seen = run_child(trainer_words(0, {"inspect", made}), {});
+  EXPECT_THAT(seen.out, HasSubstr("linear, 1 layer\n"));
+  EXPECT_THAT(seen.out, HasSubstr("unknown: the weights are those of a state dict\n"));
+  EXPECT_THAT(seen.out, HasSubstr("images of 1x8x8 are assumed, 2 classes\n"));
 }
 
 }  // namespace
