@@ -2,6 +2,7 @@
 
 import csv
 import pathlib
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.append(str(TOOLS))
 
 import numpy as np
+import torch
 from PIL import Image
 
 from exporting import onnx_client
@@ -53,14 +55,19 @@ class Client(unittest.TestCase):
             else:
                 Image.fromarray(bytes_).save(path)
 
-    def check(self, *more):
+    def check(self, *more, converted=False):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             self.photos(root / "train", 1)
             self.photos(root / "new", 2)
-            run(TRAINER, "--data", root / "train", "--image-size", 32, "--normalize", "0.5/0.25", "--epochs", 4,
+            data = root / "train"
+            if converted:  # with whole short sides
+                data = root / "train.h5"
+                run(TRAINER, "data", "convert", root / "train", data, "--image-size", 32)
+            run(TRAINER, "--data", data, "--image-size", 32, "--normalize", "0.5/0.25", "--epochs", 4,
                 "--batch-size", 10, "--lr", 0.01, "--test-every", 0, "--threads", 1, "--out", root / "run")
-            run(sys.executable, TOOLS / "export", root / "run", "--to-onnx", root / "F.onnx", *more)
+            run(sys.executable, TOOLS / "export", root / "run", "--to-onnx", root / "F.onnx", "--to-torch",
+                root / "F.pt", "--module", root / "F.py", *more)
             run(TRAINER, "predict", "--checkpoint", root / "run", root / "new", "--csv", root / "F.csv")
             with (root / "F.csv").open(encoding="utf-8", newline="") as lines:
                 rows = [*csv.DictReader(lines)]
@@ -70,12 +77,28 @@ class Client(unittest.TestCase):
                 self.assertEqual(row["predicted"], answer, path)
                 self.assertAlmostEqual(float(row["probability"]), chance, delta=1e-4, msg=path)
             self.assertLess(1, len({row["predicted"] for row in rows}))
+            self.check_module(root, rows)
+
+    def check_module(self, root, rows):
+        """The module prepares images in the same way."""
+        names = runpy.run_path(str(root / "F.py"))
+        network = names["Network"]()
+        network.load_state_dict(torch.load(root / "F.pt"))
+        network.eval()
+        for row in rows:
+            with torch.no_grad():
+                chances = network(names["prepare"](self.file(row))).softmax(1)[0]
+            self.assertEqual(row["predicted"], names["CLASSES"][int(chances.argmax())], row)
+            self.assertAlmostEqual(float(row["probability"]), float(chances.max()), delta=1e-4, msg=row)
 
     def file(self, row):
         return row["image"]
 
     def test_agrees_with_trainer_on_all_images(self):
         self.check()
+
+    def test_agrees_where_the_run_has_seen_whole_short_sides(self):
+        self.check(converted=True)
 
     def test_agrees_where_the_graph_normalises(self):
         self.check("--with-normalize")

@@ -73,7 +73,7 @@ class Torchvision(unittest.TestCase):
         self.assertLess(apart, LIMIT)
         self.export(checkpoint, "--names", "torchvision", "--to-torch", back)
         again = torch.load(back)
-        self.assertEqual(network.state_dict().keys(), again.keys())
+        self.assertEqual([*network.state_dict()], [*again])
         for key, value in network.state_dict().items():
             self.assertTrue(key.endswith("num_batches_tracked") or torch.equal(value, again[key]), key)
 
@@ -126,6 +126,19 @@ class Torchvision(unittest.TestCase):
             self.assertEqual(0, command_line.main([str(self.root / "F.pth"), "--names", "torchvision",
                                                    "--to-checkpoint", str(self.root / "F.h5")]))
         return out.getvalue(), checkpoints.weights_digest(checkpoints.read(self.root / "F.h5"))
+
+    def test_classes_can_be_named(self):
+        names, file = [f"class {number}" for number in range(CLASSES)], self.root / "names.txt"
+        file.write_text("\n".join(names) + "\n", encoding="utf-8")
+        self.converted(get_model("resnet18", num_classes=CLASSES).state_dict())
+        self.assertEqual([], checkpoints.read(self.root / "F.h5").trained_on()["class_names"])
+        for words in (",".join(names), file):
+            self.export(self.root / "F.pth", "--names", "torchvision", "--classes", words, "--to-checkpoint",
+                        self.root / "F.h5")
+            self.assertEqual(names, checkpoints.read(self.root / "F.h5").trained_on()["class_names"])
+        self.assertIn("--classes has 2 different names, and the network 12 classes",
+                      self.refusal(self.root / "F.pth", "--names", "torchvision", "--classes", "a,b",
+                                   "--to-checkpoint", self.root / "G.h5"))
 
     def test_training_checkpoints_and_wrapped_names_are_taken(self):
         network = get_model("resnet18", num_classes=CLASSES)

@@ -339,6 +339,19 @@ class Onnx(Trained):
         self.message("--with-normalize")
         self.assertTrue(json.loads((self.root / "F.onnx.json").read_text(encoding="utf-8"))["normalize_in_graph"])
 
+    def test_has_the_rule_of_runs_that_saw_whole_short_sides_or_unturned_images(self):
+        other = checkpoints.read(self.file)
+        other.path = self.root / "whole.h5"
+        other.values["/run/data"] = other.text("/run/data").replace('"keeps_short_side":false',
+                                                                    '"keeps_short_side":true')
+        other.values["/run/configuration"] = other.text("/run/configuration").replace('exif = "on"', 'exif = "off"')
+        checkpoints.write(other)
+        for source, expected in ((self.file, (32, True)), (other.path, (28, False))):
+            self.exported(source, "--to-onnx", self.root / "F.onnx")
+            rule = json.loads((self.root / "F.onnx.json").read_text(encoding="utf-8"))
+            self.assertEqual(expected, (rule["resize"]["short_side"], rule["exif"]))
+            self.assertEqual(expected[1], "EXIF" in rule["decoding"])
+
     def test_of_an_early_checkpoint_takes_any_images_that_fit(self):
         early, path = checkpoints.read(self.file), self.root / "early.onnx"
         del early.values["/run/data"]
@@ -447,6 +460,7 @@ class Words(Trained):
                              (["F.pt", "--to-checkpoint", "G.h5"], "--like RUN goes with a state dict"),
                              (["F.h5", "--to-torch", "F.pt", "--with-normalize"], "a state dict alone"),
                              (["F.h5", "--to-onnx", "F.onnx", "--names", "torchvision"], "is for state dicts"),
+                             (["F.h5", "--to-onnx", "F.onnx", "--classes", "a,b"], "--classes goes with a state dict"),
                              (["F.h5", "--to-onnx", "F.onnx", "--image", "28"], "--image")):
             status, out, err = self.export(*words)
             self.assertEqual((2, ""), (status, out), words)

@@ -81,7 +81,8 @@ class Checkpoint:
             raise ExportError(f"{self.path}: /run/configuration cannot be read: {error}") from error
 
     def trained_on(self) -> dict:
-        """"image", "classes" and "class_names" of the data; empty where an early version saved the checkpoint."""
+        """"image", "classes", "class_names" and "keeps_short_side" of the data; empty where an early version saved the
+        checkpoint."""
         if "/run/data" not in self.values:
             return {}
         try:
@@ -89,11 +90,12 @@ class Checkpoint:
             image, classes, names = data["image"], data["classes"], data["class_names"]
             is_valid = all(type(extent) is int and extent > 0 for extent in [*image, classes]) and len(image) == 3 and \
                 all(isinstance(name, str) for name in names) and len(names) in (0, classes)
+            keeps_short_side = data.get("keeps_short_side") is True
         except (ValueError, KeyError, TypeError, RecursionError):
             is_valid = False
         if not is_valid:
             raise ExportError(f"{self.path}: /run/data is not that of a checkpoint")
-        return {"image": image, "classes": classes, "class_names": names}
+        return {"image": image, "classes": classes, "class_names": names, "keeps_short_side": keeps_short_side}
 
     def statistics(self, channels: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Mean and deviation, of pixel / 255, by which the images are normalised."""

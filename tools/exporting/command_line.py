@@ -48,6 +48,8 @@ def parse(words: list[str] | None) -> argparse.Namespace:
                         "network and options it has")
     parser.add_argument("--names", choices=("torchvision",), help="names of the tensors in the state dict: those of "
                         "torchvision's resnet18, resnet34, resnet50, vgg11 or mobilenet_v2; default: ours")
+    parser.add_argument("--classes", type=class_names, metavar="A,B,..|FILE", help="of a state dict, which has "
+                        "none: the names of the classes, in its order, or a text file with one on each line")
     parser.add_argument("--with-normalize", action="store_true", help="let the network take pixel / 255 and normalise "
                         "it as the run did (--normalize); without, images come normalised")
     parser.add_argument("--image", type=image, metavar="CxHxW", help="what it takes, where the weights leave more than "
@@ -65,6 +67,11 @@ def image(word: str) -> tuple[int, int, int]:
     if min(channels, height, width) < 1:
         raise ValueError(word)
     return channels, height, width
+
+
+def class_names(word: str) -> list[str]:
+    file = pathlib.Path(word)
+    return file.read_text(encoding="utf-8").splitlines() if file.is_file() else word.split(",")
 
 
 def program(word: str) -> pathlib.Path:
@@ -87,6 +94,8 @@ def refuse_contradictions(parser: argparse.ArgumentParser, options: argparse.Nam
     if options.like and not is_state or is_state and not (options.like or options.names):
         parser.error("--like RUN goes with a state dict, which holds no network: give a run or checkpoint that has it, "
                      "or --names torchvision")
+    if options.classes and not is_state:
+        parser.error("--classes goes with a state dict; all other files have the names of their classes")
     if options.names and (options.module or not (options.to_torch or is_state)):
         parser.error("--names torchvision is for state dicts (--to-torch, --to-checkpoint), without --module")
     if options.with_normalize and options.to_torch and not options.module:

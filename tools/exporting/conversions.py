@@ -58,14 +58,15 @@ def of_state_dict(options: argparse.Namespace) -> Checkpoint:
         rename = torchvision_names.names_of(like.model)
     if changes:
         print(f"{path}: {'; '.join(changes)}", flush=True)
-    return torch_file.read(torch_file.StateDict(path, tensors, rename), like, options.to_checkpoint)
+    checkpoint = torch_file.read(torch_file.StateDict(path, tensors, rename), like, options.to_checkpoint)
+    return torch_file.with_class_names(checkpoint, options.classes) if options.classes else checkpoint
 
 
 def write_torch(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: argparse.Namespace) -> None:
     from exporting import torch_file, torch_module, torchvision_names
 
     rename = torchvision_names.names_of(checkpoint.model) if options.names else str
-    torch_file.write(checkpoint, options.to_torch, rename)
+    torch_file.write(checkpoint, options.to_torch, rename, torchvision_names.in_order if options.names else list)
     print(f"{options.to_torch}: PyTorch state dict, for images of {meaning(checkpoint, False)}", flush=True)
     if options.module:
         source = torch_module.source_of(checkpoint, image, options.to_torch.name, normalizes)

@@ -9,22 +9,34 @@ from exporting.model import Extents
 FORMAT = "tutti image rule 1"
 
 
+def short_side(checkpoint: Checkpoint, height: int) -> int:
+    """8/7 of the network's, rounded; or all of it, if the run has seen whole short sides."""
+    return height if checkpoint.trained_on().get("keeps_short_side") else (height * 8 + 3) // 7
+
+
+def is_turned(checkpoint: Checkpoint) -> bool:
+    """Whether JPEG images are turned as their EXIF orientation says; runs of early versions did not."""
+    return checkpoint.option("exif") == "on"
+
+
 def text_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> str:
     channels, height, width = image
     statistics = checkpoint.statistics(channels)
     mean, deviation = (values.tolist() for values in statistics) if statistics else ([0.0] * channels, [1.0] * channels)
     trained_on = checkpoint.trained_on()
+    turned = is_turned(checkpoint)
     is_open = not (isinstance(height, int) and isinstance(width, int))
     rule = {
         "format": FORMAT, "model": checkpoint.model.name, "step": checkpoint.step,
         "input": "image", "image": list(image), "layout": "batch x channels x height x width, f32",
         "channels": {1: "gray: 0.299 R + 0.587 G + 0.114 B, rounded to a byte before resizing (Pillow's L)",
                      3: "R, G, B"}.get(channels, "as in the data"),
-        "decoding": "16 bits become round(value / 257); alpha is dropped; JPEG is turned as EXIF says",
+        "decoding": "16 bits become round(value / 257); alpha is dropped"
+                    + ("; JPEG is turned as EXIF says" if turned else ""),
+        "exif": turned,
         "resize": None if is_open else {
             "when": "the image is not of this height and width already",
-            # 8/7 of the network's, rounded; or all of it, if the run has seen whole short sides
-            "short_side": height if trained_on.get("keeps_short_side") else (height * 8 + 3) // 7,
+            "short_side": short_side(checkpoint, height),
             "long_side": "floor(long * short_side / short)",
             "filter": "triangle, as wide as the shrinking (Pillow's BILINEAR, torchvision's antialias=True)",
             "rounding": "resized pixels are not rounded to bytes",

@@ -17,7 +17,7 @@ def prepare(path, rule):
     from PIL import Image, ImageOps
     channels, height, width = rule["image"]
     image = Image.open(path)
-    if image.format == "JPEG":
+    if image.format == "JPEG" and rule.get("exif", True):
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):  # 16 bits
         image = Image.fromarray((np.asarray(image).astype(np.uint32) / 257 + 0.5).astype(np.uint8))

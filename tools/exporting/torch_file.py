@@ -20,6 +20,7 @@ COUNTED = "num_batches_tracked"  # of a batch norm; nothing reads it at PyTorch'
 
 
 Rename = Callable[[str], str]  # from the name of a layer in a model to that in a state dict; str: the same
+Order = Callable[[list[str]], list[str]]  # sorts names in a state dict; list: not at all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +38,8 @@ def keys_of(model: Model, rename: Rename) -> set[str]:
     return {key_of(layer, kind, rename) for layer, kind, _ in model.arrays()}
 
 
-def write(checkpoint: Checkpoint, path: pathlib.Path, rename: Rename = str) -> None:
-    state = OrderedDict()
+def write(checkpoint: Checkpoint, path: pathlib.Path, rename: Rename = str, in_order: Order = list) -> None:
+    state = {}
     for layer, kind, place in checkpoint.model.arrays():
         key = key_of(layer, kind, rename)
         if key in state:
@@ -46,7 +47,8 @@ def write(checkpoint: Checkpoint, path: pathlib.Path, rename: Rename = str) -> N
         state[key] = torch.from_numpy(checkpoint.array(place).copy())
         if kind == "variance":
             state[f"{rename(layer.name)}.{COUNTED}"] = torch.tensor(checkpoint.step)
-    write_atomically(path, lambda unfinished: torch.save(state, unfinished))
+    ordered = OrderedDict((key, state[key]) for key in in_order([*state]))
+    write_atomically(path, lambda unfinished: torch.save(ordered, unfinished))
 
 
 def read(source: StateDict, like: Checkpoint, target: pathlib.Path) -> Checkpoint:
@@ -73,6 +75,16 @@ def read(source: StateDict, like: Checkpoint, target: pathlib.Path) -> Checkpoin
         raise ExportError(f"{path}: {others[0]} is in no layer of {like.path}: give a state dict of its model, "
                           f"{like.model.name}")
     return with_classes(Checkpoint(target, values))
+
+
+def with_class_names(checkpoint: Checkpoint, names: list[str]) -> Checkpoint:
+    data, classes = checkpoint.trained_on(), checkpoint.classes()
+    if not data:
+        raise ExportError(f"{checkpoint.path}: it says nothing of its data, so that its classes cannot be named")
+    if len({*names}) != classes or len(names) != classes:
+        raise ExportError(f"--classes has {len({*names})} different names, and the network {classes} classes")
+    checkpoint.values["/run/data"] = json.dumps(data | {"class_names": names}, separators=(",", ":"))
+    return checkpoint
 
 
 def with_classes(checkpoint: Checkpoint) -> Checkpoint:

@@ -6,6 +6,7 @@ import re
 from torch import nn
 
 from exporting import model as nets
+from exporting import prepare_source
 from exporting.checkpoint import Checkpoint
 from exporting.errors import ExportError
 from exporting.model import IMAGE, Extents, Layer
@@ -14,14 +15,14 @@ HEAD = '''"""The network {name}, as trained for {step} steps by Tutti; written b
 
     network = Network()
     network.load_state_dict(torch.load("{state}"))
-    probabilities = network.eval()(images).softmax(1)
+    probabilities = network.eval()({images}).softmax(1)
 
 Images are N x {image}, {values}.
 """
 
 import torch
 from torch import Tensor, nn
-{functions}{constants}
+{functions}{constants}{prepare}
 
 class Network(nn.Module):
     def __init__(self) -> None:
@@ -54,11 +55,13 @@ class Writer:
         makes, statements = self.makes(), self.statements()
         functions = ", ".join(sorted(self.functions))
         is_plain_pixel = self.statistics is None or self.normalizes
+        prepare = prepare_source.source_of(self.checkpoint, self.image, not is_plain_pixel)
         head = HEAD.format(name=in_docstring(self.model.name), step=self.checkpoint.step, state=in_docstring(state),
                            image=" x ".join(map(str, self.image)),
                            values="pixel / 255" if is_plain_pixel else "(pixel / 255 - MEAN) / DEVIATION",
                            functions=f"from torch.nn.functional import {functions}\n" if functions else "",
-                           constants=self.constants())
+                           constants=self.constants(), prepare=prepare,
+                           images='prepare("image.jpg")' if prepare else "images")
         return head + "".join(f"        {line}\n" for line in makes) + \
             "\n    def forward(self, image: Tensor) -> Tensor:\n" + "".join(f"        {line}\n" for line in statements)
 

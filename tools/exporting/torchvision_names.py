@@ -66,6 +66,15 @@ def names_of(model: Model) -> torch_file.Rename:
     return name_of
 
 
+def in_order(keys: list[str]) -> list[str]:
+    """torchvision's order, which has the shortcut of a block last."""
+    blocks: dict[str, list[str]] = {}
+    for key in keys:
+        block = re.match(r"layer\d\.\d\.", key)
+        blocks.setdefault(block[0] if block else key, []).append(key)
+    return [key for block in blocks.values() for key in sorted(block, key=lambda key: ".downsample." in key)]
+
+
 def network_of(checkpoint: Checkpoint) -> torch.nn.Module:
     from torchvision.models import get_model
 
