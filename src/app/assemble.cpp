@@ -37,9 +37,9 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
                  ? fmt::format("--data {} --test-data {} --validation-ratio {} --validation-split {} --seed {} "
                                "--skip-bad-images {} --exif {}",
                                request.train, request.test, request.validation_ratio, name_of(request.split),
-                               request.seed, request.skip_bad_images, request.upright)
+                               request.seed, request.skip_bad_images, request.applies_exif)
                  : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "),
-                               request.skip_bad_images, request.upright));
+                               request.skip_bad_images, request.applies_exif));
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
     if (requests[rank] == requests[first]) continue;
@@ -280,7 +280,7 @@ DataRequest data_request(const RunConfig& config) {
           .skip_bad_images = config.skip_bad_images,
           .verification = config.verify_data ? Verification::whole : Verification::start,
           .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
-          .upright = config.exif,
+          .applies_exif = config.exif,
           .most_resident_bytes = most_resident_bytes(config)};
 }
 

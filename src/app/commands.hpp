@@ -88,7 +88,7 @@ struct Command {
 std::span<const Command> commands();
 
 // Companions are commands in separate programs, mostly in Python, which are found like git's: `trainer data fetch` runs
-// trainer-data-fetch from the folder libexec/tutti beside the program or its library, or from the installation.
+// trainer-data-fetch from the folder libexec/tutti next to the program or its library, or from the installation.
 
 struct Companion {
   std::string name;  // "data fetch"

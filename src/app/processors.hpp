@@ -26,7 +26,7 @@ struct CudaLibraries {
   const NcclLibrary& nccl;
 };
 
-// The paths of libtutti.so and of libtutti_cuda.so beside it.
+// The paths of libtutti.so and of libtutti_cuda.so next to it.
 std::string library_path();
 std::string cuda_library_path();
 

@@ -60,7 +60,7 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
                               {"host", record.host},
                               {"reason", record.reason}};
   if (!record.exclude.empty()) json["exclude"] = record.exclude;
-  if (record.right_at) json["right_at"] = *record.right_at;
+  if (record.last_confirmed_step) json["right_at"] = *record.last_confirmed_step;
   if (record.at) {
     json["phase"] = name_of(record.at->phase);
     json["step"] = record.at->step;

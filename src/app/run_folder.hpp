@@ -47,9 +47,9 @@ struct ExitRecord {
   int rank = 0;
   std::string host{};
   std::string reason{};
-  std::vector<std::string> exclude{};      // hosts that computed wrong results
-  std::optional<std::int64_t> right_at{};  // the last step whose checkpoint they cannot have made wrong
-  std::optional<StepPhase> at{};           // the phase and step of that rank
+  std::vector<std::string> exclude{};                 // hosts that computed wrong results
+  std::optional<std::int64_t> last_confirmed_step{};  // the last step whose checkpoint they cannot have made wrong
+  std::optional<StepPhase> at{};                      // the phase and step of that rank
 };
 
 // Writes exit.json if there is none yet. Best effort: the error was printed to stderr already, and this must not fail

@@ -294,7 +294,7 @@ void RunOutput::on_wrong_part(const WrongPartReport& report) {
                  .rank = report.ranks.front(),
                  .host = host_of(report.ranks.front()),
                  .reason = report.text,
-                 .right_at = report.repeats ? std::optional(report.right_at) : std::nullopt,
+                 .last_confirmed_step = report.repeats ? std::optional(report.last_confirmed_step) : std::nullopt,
                  .at = StepPhase{report.step, report.pass}};
   for (const int wrong : report.ranks) {
     if (report.is_decided && std::ranges::count(end.exclude, host_of(wrong)) == 0)

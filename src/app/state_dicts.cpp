@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// tutti-export beside the installed program, or tools/export beside the companions of a checkout; else empty.
+// tutti-export next to the installed program, or tools/export next to the companions of a checkout; else empty.
 fs::path export_program() {
   std::error_code unknown;
   for (const fs::path& found :

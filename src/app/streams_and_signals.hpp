@@ -74,7 +74,7 @@ class StopSignals {
   std::thread listener_;
 };
 
-// "SIGUSR1". SIGPIPE stands for a stdout whose reader is gone.
+// "SIGUSR1". SIGPIPE means a stdout whose reader is gone.
 std::string signal_name(int signal);
 
 }  // namespace tutti

@@ -202,7 +202,7 @@ void TrainRun::build(const Invocation& invocation) {
     devices = all_gather_text(world_, device_text());
     log_lone_audits(devices);
   }
-  std::vector<std::string> drawn;
+  std::vector<std::string> reinitialized;
   build_with_shared_choices(world_, config, *assembly_.backend, log_, [&] {
     TrainerContext context = assembly_.trainer_context(rehearsed_backend_ ? *rehearsed_backend_ : *assembly_.backend);
     context.rank_status = &rank_status_;
@@ -210,14 +210,15 @@ void TrainRun::build(const Invocation& invocation) {
     context.devices = devices;
     trainer_.emplace(context, assembly_.options, facts);
     if (start_.resumed) trainer_->restore(start_.resumed->state);
-    if (start_.weights) drawn = start_from_weights();
+    if (start_.weights) reinitialized = start_from_weights();
   });
   log_start(assembly_, world_, *trainer_, log_);
   if (start_.resumed) log_resumed(config.given.contains("schedule-epochs"));
   if (const std::string late = late_schedule_text(config); !late.empty()) log_.info(late);
   if (start_.weights) {
-    log_.info(fmt::format("initialized from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
-                          drawn.empty() ? "" : fmt::format("; newly initialized: {}", fmt::join(drawn, ", "))));
+    log_.info(fmt::format(
+        "initialized from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
+        reinitialized.empty() ? "" : fmt::format("; newly initialized: {}", fmt::join(reinitialized, ", "))));
     if (world_.rank() == 0 && assembly_.data.test) {
       const std::string known = known_images_text(*start_.weights, *assembly_.data.test);
       if (!known.empty()) log_.warn(fmt::format("test set: {}", known));

@@ -88,7 +88,7 @@ void write_set(BlockWriter& block, const LoadedSet& set) {
   metadata["info"]["samples"] = set.labels.size();
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
   const auto* stored = std::get_if<StoredImages>(&set.pixels);
-  if (files != nullptr) metadata.update({{"folder", files->folder.string()}, {"upright", files->upright}});
+  if (files != nullptr) metadata.update({{"folder", files->folder.string()}, {"upright", files->applies_exif}});
   if (stored != nullptr) {
     metadata.update({{"path", stored->path}, {"array", stored->array}, {"stored_digest", stored->digest}});
   }
@@ -120,7 +120,7 @@ std::unique_ptr<Dataset> open_set(BlockReader& block) {
               .digest = metadata.at("digest").get<std::uint64_t>()};
   if (metadata.contains("folder")) {
     return make_image_folder(std::move(set), {.folder = metadata.at("folder").get<std::string>(),
-                                              .upright = metadata.at("upright").get<bool>()});
+                                              .applies_exif = metadata.at("upright").get<bool>()});
   }
   if (metadata.contains("array")) {
     return make_stored_dataset(std::move(set), {.path = metadata.at("path").get<std::string>(),

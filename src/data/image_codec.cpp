@@ -138,7 +138,7 @@ class JpegDecoder {
       jpeg_read_header(&info_, TRUE);
     });
     refuse_size(file_, info_.image_height, info_.image_width, kMaxJpegPixelsPerByte);
-    if (file_.upright) orientation_ = exif_orientation(file_.bytes);
+    if (file_.applies_exif) orientation_ = exif_orientation(file_.bytes);
     if (info_.jpeg_color_space == JCS_UNKNOWN) {
       refuse(file_, fmt::format("a JPEG with {} components in an unknown color space", info_.num_components));
     }

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of one ima
 struct ImageFile {
   std::span<const std::uint8_t> bytes;
   std::string name;
-  bool upright = true;  // false: ignore the EXIF orientation
+  bool applies_exif = true;  // false: ignore the EXIF orientation
 };
 
 // Whether these are the first bytes of a JPEG or PNG file; eight bytes suffice.

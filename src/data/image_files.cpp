@@ -46,8 +46,8 @@ std::vector<std::byte> read_bytes(const std::string& path) {
 }
 
 template <class Bytes>
-ImageFile image_in(const Bytes& bytes, const std::string& path, bool upright) {
-  return {{reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, path, upright};
+ImageFile image_in(const Bytes& bytes, const std::string& path, bool applies_exif) {
+  return {{reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, path, applies_exif};
 }
 
 // The first bytes of a file, and whether it ends as a whole JPEG or PNG file does.
@@ -111,14 +111,14 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
     const FileProbe probed = probe(path);
     if (!probed.head.empty() && (probed.has_end_marker || depth == Depth::header)) {
       try {
-        return image_shape(image_in(probed.head, path, files.upright));
+        return image_shape(image_in(probed.head, path, files.applies_exif));
       } catch (const std::exception&) {
         if (probed.is_whole_file) throw;
       }
     }
   }
   const auto bytes = read_bytes(path);
-  const ImageFile image = image_in(bytes, path, files.upright);
+  const ImageFile image = image_in(bytes, path, files.applies_exif);
   std::vector<std::uint8_t> pixels;
   if (depth != Depth::header) decode_image(image, kColor, pixels);
   return image_shape(image);
@@ -197,10 +197,10 @@ FileContents contents_of(const ImageFiles& files, bool whole) {
   return contents;
 }
 
-Shape read_image(const std::string& path, std::int64_t channels, bool upright, std::vector<std::uint8_t>& pixels) {
+Shape read_image(const std::string& path, std::int64_t channels, bool applies_exif, std::vector<std::uint8_t>& pixels) {
   const auto bytes = read_bytes(path);
   try {
-    return decode_image(image_in(bytes, path, upright), channels, pixels);
+    return decode_image(image_in(bytes, path, applies_exif), channels, pixels);
   } catch (const Error& error) {
     throw Error(ErrorSource::input, fmt::format("{}; --skip-bad-images leaves such files out", error.what()));
   }

@@ -47,7 +47,7 @@ class ImageFolder final : public LazyDataset {
     batch.buffers.resize(std::max(batch.buffers.size(), samples.size()));
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::string path = file_of(samples[i]);
-      const Shape shape = read_image(path, info().image[0], files_.upright, batch.buffers[i]);
+      const Shape shape = read_image(path, info().image[0], files_.applies_exif, batch.buffers[i]);
       if (!info().sizes_differ() && shape != info().image) {
         throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened: "
                                                     "start again, and do not change files during a run",

@@ -22,7 +22,7 @@ struct LazySet {
 // ImageFiles in a block, whose names are those of the set.
 struct PackedImageFiles {
   std::filesystem::path folder;
-  bool upright = true;
+  bool applies_exif = true;
 };
 std::unique_ptr<Dataset> make_image_folder(LazySet set, PackedImageFiles files);
 

@@ -122,7 +122,7 @@ LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen) 
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   taken.names = take_rows(set.names, chosen);
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    taken.pixels = ImageFiles{files->folder, take_rows(files->files, chosen), files->upright};
+    taken.pixels = ImageFiles{files->folder, take_rows(files->files, chosen), files->applies_exif};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
     taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
                                 take_rows(stored->checksums, chosen)};

@@ -224,7 +224,7 @@ void leave_out(LoadedSet& set, std::span<std::pair<std::int64_t, std::string>> b
 void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
   auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
-  files->upright = request.upright;
+  files->applies_exif = request.applies_exif;
   ImageFindings findings = examine(*files, request.skip_bad_images ? Verification::whole : request.verification,
                                    request.skip_bad_images || request.lists_problems);
   set.info.image = findings.image;

@@ -32,7 +32,7 @@ struct ImageFiles {
   };
   std::filesystem::path folder;
   std::vector<File> files;
-  bool upright = true;  // apply their EXIF orientation
+  bool applies_exif = true;  // apply their EXIF orientation
 
   std::string path_of(std::size_t file) const { return (folder / files[file].name).string(); }
 };
@@ -167,7 +167,7 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
 FileContents contents_of(const ImageFiles& files, bool whole);
 
 // Decodes one file as decode_image does. Throws io and input errors that name it and the remedy.
-Shape read_image(const std::string& path, std::int64_t channels, bool upright, std::vector<std::uint8_t>& pixels);
+Shape read_image(const std::string& path, std::int64_t channels, bool applies_exif, std::vector<std::uint8_t>& pixels);
 
 // Lists images in class folders (torchvision's ImageFolder layout): every sub-folder is a class and contains its
 // images. Classes and files are sorted by name. Returns nothing if no sub-folder contains an image. Adds lines about

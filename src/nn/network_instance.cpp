@@ -20,16 +20,16 @@ constexpr std::size_t kMostGraphs = 32;
 std::vector<std::int64_t> final_elements_of(const Network& network) {
   const ParameterLayout& layout = network.layout();
   const auto ends = layout.slice_ends();
-  std::vector<std::int64_t> final_elements(network.layers().size());
+  std::vector<std::int64_t> ready_elements(network.layers().size());
   std::int64_t now = 0;
-  for (std::size_t i = final_elements.size(); i-- > 0;) {
+  for (std::size_t i = ready_elements.size(); i-- > 0;) {
     for (const int number : network.layers()[i].parameters) {
       const auto slice = static_cast<std::size_t>(number);
       if (slice < layout.trained().size()) now = ends[slice];
     }
-    final_elements[i] = i == 0 ? layout.block_elements() : now;
+    ready_elements[i] = i == 0 ? layout.block_elements() : now;
   }
-  return final_elements;
+  return ready_elements;
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ struct PassKey {
 struct NetworkInstance::PassGraphs {
   struct Piece {
     std::unique_ptr<Graph> graph;
-    std::int64_t final_elements = 0;                  // once it is done
+    std::int64_t ready_elements = 0;                  // once it is done
     std::unique_ptr<UnfinishedGradients> unfinished;  // that it leaves; or null
   };
   PassKey key;
@@ -84,7 +84,7 @@ NetworkInstance::NetworkInstance(const Network& network, NetworkWeights& weights
       backend_(backend),
       loss_(loss),
       gradient_scale_memory_(backend.allocate(sizeof(float))),
-      final_elements_(final_elements_of(network)) {}
+      ready_elements_(final_elements_of(network)) {}
 
 NetworkInstance::~NetworkInstance() = default;
 
@@ -128,10 +128,10 @@ void NetworkInstance::train(Stream& stream, const TrainPass& pass, const PassCal
   const PassGraphs* const graphs = whole_batch_ == nullptr ? graphs_of(stream, pass, callbacks.bucket_ends) : nullptr;
   if (graphs != nullptr) {
     callbacks.before_backward();
-    for (const auto& [graph, final_elements, unfinished] : graphs->pieces) {
+    for (const auto& [graph, ready_elements, unfinished] : graphs->pieces) {
       graph->launch(stream);
       unfinished_ = unfinished.get();
-      callbacks.after_layer(final_elements);
+      callbacks.after_layer(ready_elements);
     }
     return;
   }
@@ -168,8 +168,8 @@ void NetworkInstance::capture(Stream& stream, const TrainPass& pass, PassGraphs&
   const std::size_t layers = network_.layers().size();
   for (std::size_t begin = layers; begin > 0;) {
     std::size_t end = begin - 1;  // the last layer of this piece
-    while (end > 0 && (bucket_ends.empty() || final_elements_[end] < bucket_ends.front())) --end;
-    while (!bucket_ends.empty() && bucket_ends.front() <= final_elements_[end]) bucket_ends = bucket_ends.subspan(1);
+    while (end > 0 && (bucket_ends.empty() || ready_elements_[end] < bucket_ends.front())) --end;
+    while (!bucket_ends.empty() && bucket_ends.front() <= ready_elements_[end]) bucket_ends = bucket_ends.subspan(1);
     auto unfinished = backend_.make_unfinished_gradients();
     // With buckets, what comes after a piece wants its gradients.
     const bool is_left = pass.may_leave_unfinished && graphs.key.bucket_ends.empty();
@@ -185,7 +185,7 @@ void NetworkInstance::capture(Stream& stream, const TrainPass& pass, PassGraphs&
     });
     if (!graph) return graphs.pieces.clear();
     if (!is_left) unfinished.reset();
-    graphs.pieces.push_back({std::move(graph), final_elements_[end], std::move(unfinished)});
+    graphs.pieces.push_back({std::move(graph), ready_elements_[end], std::move(unfinished)});
     begin = end;
   }
 }
@@ -296,7 +296,7 @@ void NetworkInstance::backward(Stream& stream, const Tensor& block, float sample
 void NetworkInstance::run_backward(Stream& stream, const GradientTarget& target, const AfterLayer& after_layer) {
   for (std::size_t i = network_.layers().size(); i-- > 0;) {
     run_backward(stream, i, target);
-    after_layer(final_elements_[i]);
+    after_layer(ready_elements_[i]);
   }
 }
 

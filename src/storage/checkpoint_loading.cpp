@@ -36,7 +36,7 @@ std::int64_t size_of(const std::string& path) {
   return static_cast<std::int64_t>(bytes);
 }
 
-std::string beside(const std::string& path, const std::string& name) {
+std::string sibling_of(const std::string& path, const std::string& name) {
   return fs::path(path).replace_filename(name).string();
 }
 
@@ -90,7 +90,7 @@ FileContents read_verified(const Manifest& manifest, const std::string& checkpoi
   refuse_other_names(manifest, checkpoint_path);
   FileContents contents;
   for (const CheckpointFile& file : manifest.files) {
-    const std::string path = beside(checkpoint_path, file.name);
+    const std::string path = sibling_of(checkpoint_path, file.name);
     if (const std::int64_t bytes = size_of(path); bytes != file.bytes) {
       throw damaged(path, fmt::format("it has {} bytes, its manifest has {}", bytes, file.bytes));
     }
@@ -140,7 +140,7 @@ void refuse_unsealed(const std::string& path) {
   } catch (const Error& error) {
     if (error.source() != ErrorSource::input) throw;
     throw Error(error.source(),
-                fmt::format("{}, and has no manifest beside it: {}. To seal a file of an early version, or of another "
+                fmt::format("{}, and has no manifest next to it: {}. To seal a file of an early version, or of another "
                             "program, that you trust, run {} inspect '{}' --seal NEW.h5",
                             error.what(), kRemedy, program_call(), path));
   }

@@ -146,13 +146,13 @@ GradientExchange::~GradientExchange() {
   if (next_ != 0) communicator_.abort();
 }
 
-bool GradientExchange::is_due(std::int64_t final_elements) const {
+bool GradientExchange::is_due(std::int64_t ready_elements) const {
   const auto& ends = ownership_.bucket_ends();
-  return next_ < ends.size() && ends[next_] <= final_elements;
+  return next_ < ends.size() && ends[next_] <= ready_elements;
 }
 
-void GradientExchange::start_ready_buckets(std::int64_t final_elements, Stream& stream) {
-  for (; is_due(final_elements); ++next_) start(next_, stream);
+void GradientExchange::start_ready_buckets(std::int64_t ready_elements, Stream& stream) {
+  for (; is_due(ready_elements); ++next_) start(next_, stream);
   communicator_.progress();
 }
 

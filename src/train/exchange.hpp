@@ -89,10 +89,10 @@ class GradientExchange {
   GradientExchange& operator=(const GradientExchange&) = delete;
 
   // Whether start_ready_buckets() would start the exchange of a bucket.
-  bool is_due(std::int64_t final_elements) const;
-  // Gradients [0, final_elements) of the rank's total are final: starts the exchange of complete buckets. Collective.
+  bool is_due(std::int64_t ready_elements) const;
+  // Gradients [0, ready_elements) of the rank's total are final: starts the exchange of complete buckets. Collective.
   // Asynchronous.
-  void start_ready_buckets(std::int64_t final_elements, Stream& stream);
+  void start_ready_buckets(std::int64_t ready_elements, Stream& stream);
   // Afterwards the gradients that this rank owns are the sums over all ranks, for later work on the stream. Collective.
   void finish(Stream& stream);
 

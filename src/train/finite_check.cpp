@@ -40,16 +40,16 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
   }
 }
 
-void FiniteCheck::search(std::int64_t final_elements) {
+void FiniteCheck::search(std::int64_t ready_elements) {
   Stream& stream = request_.context.stream;
-  if (request_.exact == nullptr && final_elements > searched_) {
-    const IndexRange fresh{searched_, final_elements};
+  if (request_.exact == nullptr && ready_elements > searched_) {
+    const IndexRange fresh{searched_, ready_elements};
     request_.context.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
                                                       .ends = ends_.values,
                                                       .offset = fresh.begin,
                                                       .found = cell(kGradients)});
   }
-  searched_ = final_elements;
+  searched_ = ready_elements;
 }
 
 // Each unfinished gradient in the slice of its canonical one, then what lies between these.

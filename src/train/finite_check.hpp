@@ -46,9 +46,9 @@ class FiniteCheck {
 
   explicit FiniteCheck(FiniteCheckRequest request);
 
-  // Searches the gradients of this rank's total up to final_elements, after those searched before. Call it before their
+  // Searches the gradients of this rank's total up to ready_elements, after those searched before. Call it before their
   // exchange starts. Asynchronous.
-  void search(std::int64_t final_elements);
+  void search(std::int64_t ready_elements);
   // Completes this rank's findings, with the numbers of losses that are not finite, i64 [1] each. Gradients that were
   // not searched before are searched now; of those that are unfinished (or null), the unfinished values. Asynchronous.
   void find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches,

@@ -127,7 +127,7 @@ void MetricsLog::on_wrong_part(const WrongPartReport& report) {
                {"layer", report.layer},
                {"pass", name_of(report.pass)},
                {"repeats", report.repeats},
-               {"right_at", report.right_at}}
+               {"right_at", report.last_confirmed_step}}
               .dump());
 }
 

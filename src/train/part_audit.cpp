@@ -142,7 +142,7 @@ PartAudit::PartAudit(const AuditedReplica& replica)
       reader_(replica.loader.make_part_reader()),
       records_(rank_.backend, kRecords * (std::ssize(network_.layout().slices()) + 2 * LossSums::kFields),
                ElementType::i64),
-      right_at_(static_cast<std::size_t>(rank_.communicator.size())) {
+      last_confirmed_steps_(static_cast<std::size_t>(rank_.communicator.size())) {
   const bool lacks_third = peers_of(rank_.communicator.rank(), rank_.communicator.size(), devices_).size() == 2;
   if (lacks_third && replica.loader.sampler().steps(0) > 0) known_parts_ = trace_known_parts();
 }
@@ -194,7 +194,8 @@ std::optional<WrongPartReport> PartAudit::compare(const PartsOfStep& parts) {
   if (draw_->owner == rank_.communicator.rank()) difference += digest_of(recorded[kOwn]);
   if (draw_->auditor == rank_.communicator.rank()) difference -= digest_of(recorded[kAudit]);
   if (rank_.all_reduce(difference) != 0) return decide(parts, recorded);
-  for (const int rank : {draw_->owner, draw_->auditor}) right_at_.at(static_cast<std::size_t>(rank)) = parts.step + 1;
+  for (const int rank : {draw_->owner, draw_->auditor})
+    last_confirmed_steps_.at(static_cast<std::size_t>(rank)) = parts.step + 1;
   return std::nullopt;
 }
 
@@ -329,7 +330,7 @@ WrongPartReport PartAudit::decide(const PartsOfStep& parts, const std::vector<Co
                               : place_in_contribution(network_, own[draw_->owner], audits[draw_->auditor]);
   report.layer = place.layer;
   report.pass = place.pass;
-  report.right_at = right_at_.at(static_cast<std::size_t>(one));
+  report.last_confirmed_step = last_confirmed_steps_.at(static_cast<std::size_t>(one));
   report.text = text_of(report, others);
   return report;
 }
@@ -360,9 +361,9 @@ std::string PartAudit::text_of(const WrongPartReport& report, const std::vector<
     if (!report.repeats && !others.empty()) text += "; repeated, the results are right";
   }
   text += "; the step was not applied";
-  if (report.repeats && report.right_at > 0) {
+  if (report.repeats && report.last_confirmed_step > 0) {
     text += fmt::format(", but checkpoints of later steps than {}, the last audit of that rank, may be wrong",
-                        report.right_at);
+                        report.last_confirmed_step);
   } else if (report.repeats) {
     text += ", but checkpoints of this launch may be wrong, in which that rank was not audited before";
   }

@@ -112,7 +112,7 @@ class PartAudit final : private PartObserver {
   std::array<std::vector<std::int64_t>, kRecords> norm_digests_{};
   std::optional<AuditDraw> draw_;  // of the current step, if it is audited
   std::vector<std::int64_t> known_parts_;
-  std::vector<std::int64_t> right_at_;  // by rank, the last step in which an audit confirmed it; 0: none
+  std::vector<std::int64_t> last_confirmed_steps_;  // by rank, the last step in which an audit confirmed it; 0: none
 };
 
 // Null without audits.

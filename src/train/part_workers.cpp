@@ -102,8 +102,8 @@ void PartWorkers::run_work(Worker& worker) noexcept {
   }
 }
 
-void PartWorkers::add(Worker& worker, const PartGradients& part, std::int64_t final_elements) {
-  IndexRange fresh{0, final_elements};
+void PartWorkers::add(Worker& worker, const PartGradients& part, std::int64_t ready_elements) {
+  IndexRange fresh{0, ready_elements};
   {
     const std::scoped_lock lock(mutex_);
     fresh.begin = added_[part.index];
@@ -135,7 +135,7 @@ std::int64_t PartWorkers::wait_for_more_than(std::int64_t known, std::size_t par
   return added_[part];
 }
 
-void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_final) {
+void PartWorkers::compute(const PartsOfStep& step, const OnGradientsReady& on_final) {
   parts_.clear();
   for (const Batch& batch : step.batches.batches) {
     if (batch.samples > 0) parts_.push_back(&batch);
@@ -159,7 +159,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
   added_.assign(parts_.size(), 0);
   const Stopwatch watch;
   double exchange_seconds = 0;
-  const OnGradientsFinal timed_callback = [&](std::int64_t known) {
+  const OnGradientsReady timed_callback = [&](std::int64_t known) {
     const Stopwatch pause;
     on_final(known);
     exchange_seconds += pause.seconds();
@@ -175,7 +175,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsFinal& on_fi
 
 // Part 0 is written where the sum is made. Any other part starts its backward pass only after the worker's previous
 // part has been added.
-void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsFinal& on_final) {
+void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsReady& on_final) {
   std::optional<PartGradients> unfinished;
   for (std::size_t i = worker.index; i < parts_.size(); i += size()) {
     const Batch& batch = *parts_[i];

@@ -89,10 +89,10 @@ class PartWorkers {
 
   // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
   // its stream.
-  using OnGradientsFinal = std::function<void(std::int64_t final_elements)>;
+  using OnGradientsReady = std::function<void(std::int64_t ready_elements)>;
   // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed
   // part before all others.
-  void compute(const PartsOfStep& step, const OnGradientsFinal& on_final);
+  void compute(const PartsOfStep& step, const OnGradientsReady& on_final);
   // The gradients that the last compute() left unfinished, without which the total is incomplete; or null. Borrowed
   // until the next compute().
   UnfinishedGradients* unfinished() const { return workers_.front()->instance.unfinished(); }
@@ -100,7 +100,7 @@ class PartWorkers {
   void restore_sums();
   // For each worker, the number of its losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
-  // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsFinal and for other
+  // The mean seconds per part of the last step, if it was timed, without the time in OnGradientsReady and for other
   // ranks; 0 if it had no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 
@@ -113,15 +113,15 @@ class PartWorkers {
  private:
   void run_thread(Worker& worker, const std::stop_token& stop);
   void run_work(Worker& worker) noexcept;
-  void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsFinal& on_final);
+  void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsReady& on_final);
   // Whether the part's gradients are written to the block total_->gradients() instead of the worker's own block.
   bool uses_block_of_total(const Worker& worker, std::size_t part) const;
 
   // Parts are added to the total in their order, while any number of threads compute them, so that the bits do not
   // depend on which worker computes which part, or when.
-  // Gradients [0, final_elements) of this part are final: adds those to which the part before has already been added.
+  // Gradients [0, ready_elements) of this part are final: adds those to which the part before has already been added.
   // Asynchronous.
-  void add(Worker& worker, const PartGradients& part, std::int64_t final_elements);
+  void add(Worker& worker, const PartGradients& part, std::int64_t ready_elements);
   // Adds the rest of a part whose gradients are all final. Waits until the parts before have been added.
   void finish(Worker& worker, const PartGradients& part);
   // Waits until more than `known` elements of the total contain this part, and returns how many do.

@@ -133,11 +133,11 @@ StepResult Replica::step(const StepRequest& request) {
                            .timed = balancer_->times_next_step()};
   const PartsOfStep parts = audit_ ? audit_->observed(loaded, balancer_->map()) : loaded;
   clock.end(&StepTimes::input);
-  const auto start_exchange = [&](std::int64_t final_elements) {
-    clock.end_interval(final_elements);
+  const auto start_exchange = [&](std::int64_t ready_elements) {
+    clock.end_interval(ready_elements);
     // Phase::exchange is this rank's own work for the exchange: starting collectives and driving their progress.
     context_->status.enter(Phase::exchange);
-    start_ready_buckets(final_elements);
+    start_ready_buckets(ready_elements);
     clock.end(&StepTimes::overlapped_exchange);
     context_->status.enter(Phase::backward);
   };
@@ -154,7 +154,7 @@ StepResult Replica::step(const StepRequest& request) {
   const auto compute = [&] {
     const bool delays_exchange = audit_ && audit_->delays_exchange();
     if (audit_) audit_->before_parts(parts);
-    workers_->compute(parts, delays_exchange ? [](std::int64_t) {} : PartWorkers::OnGradientsFinal(start_exchange));
+    workers_->compute(parts, delays_exchange ? [](std::int64_t) {} : PartWorkers::OnGradientsReady(start_exchange));
     if (audit_) audit_->after_parts(parts);
     if (delays_exchange) start_exchange(arena_.layout().block_elements());
     if (audit_) result.wrong_part = audit_->compare(parts);
@@ -198,9 +198,9 @@ void Replica::set_gradients(const Tensor& gradients) {
   total().add(*stream_, {0, gradients}, {0, gradients.elements()});
 }
 
-void Replica::start_ready_buckets(std::int64_t final_elements) {
-  if (!is_alone() && exchange_->is_due(final_elements)) finite_check_->search(final_elements);
-  exchange_->start_ready_buckets(final_elements, *stream_);
+void Replica::start_ready_buckets(std::int64_t ready_elements) {
+  if (!is_alone() && exchange_->is_due(ready_elements)) finite_check_->search(ready_elements);
+  exchange_->start_ready_buckets(ready_elements, *stream_);
 }
 
 StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> batches) {

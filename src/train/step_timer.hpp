@@ -19,8 +19,8 @@ class StepTimer {
   void end(double StepTimes::*phase) {
     if (times_ != nullptr) times_->*phase += lap();
   }
-  void end_interval(std::int64_t final_elements) {
-    if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .final_elements = final_elements});
+  void end_interval(std::int64_t ready_elements) {
+    if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .ready_elements = ready_elements});
   }
   // The step is repeated: the time so far counts as waiting.
   void restart() {

@@ -196,7 +196,7 @@ std::vector<std::string> names_among(const Tensors& tensors, std::string FlipTar
   return names;
 }
 
-// "momentum" stands for the optimizer's first slot.
+// "momentum" means the optimizer's first slot.
 std::string state_name(const std::string& given, const Tensors& tensors) {
   if (given != "momentum") return given;
   const auto first = std::ranges::find_if(tensors, [](const FlipTarget& tensor) {

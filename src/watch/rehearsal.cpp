@@ -58,7 +58,7 @@ class RehearsedCommunicator final : public Communicator {
   }
 
  private:
-  struct Held {
+  struct Delayed {
     std::int64_t until_ns;
     std::function<void()> begin;
   };
@@ -84,7 +84,7 @@ class RehearsedCommunicator final : public Communicator {
 
   void release() {
     while (!held_.empty() && held_.front().until_ns <= now_ns()) {
-      const Held next = std::move(held_.front());
+      const Delayed next = std::move(held_.front());
       held_.pop_front();
       next.begin();
     }
@@ -92,7 +92,7 @@ class RehearsedCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> inner_;
   FaultInjector& faults_;
-  std::deque<Held> held_;
+  std::deque<Delayed> held_;
   std::int64_t free_at_ns_ = 0;
   bool has_dropped_ = false;
 };

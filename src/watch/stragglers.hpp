@@ -36,7 +36,7 @@ bool waits(const RankState& state);
 Stragglers find_stragglers(std::span<const RankView> ranks);
 
 // Whether contact with other hosts was lost, and those that are left are a minority of the ranks, or the half without
-// rank 0: after a network cut, the other side's finding stands.
+// rank 0: after a network cut, the other side's finding is kept.
 bool sees_minority(std::span<const RankView> ranks);
 
 // "rank 2 on n1 is late: in forward of step 17 for 15.0 s, computing; 3 ranks wait for it". `stuck`: ".. is stuck: ..".

@@ -53,7 +53,7 @@ TEST(StepAccount, MediansGoByInterval) {
   const StepTimes median = median_of({step_of(1, 0.1), step_of(3, 0.4), step_of(2, 0.2)});
   ASSERT_EQ(median.compute.size(), 2U);
   EXPECT_NEAR(median.compute[1].seconds, 1, 1e-12);
-  EXPECT_EQ(median.compute[1].final_elements, 20);
+  EXPECT_EQ(median.compute[1].ready_elements, 20);
   EXPECT_NEAR(median.waiting, 0.2, 1e-12);
 }
 

@@ -15,7 +15,8 @@ CommunicatorCase by(AllReduceAlgorithm algorithm, bool helper_thread = false) {
 
 const auto communicators = testing::Values(
     by(AllReduceAlgorithm::ring), by(AllReduceAlgorithm::ring, true), by(AllReduceAlgorithm::direct),
-    by(AllReduceAlgorithm::window), by(AllReduceAlgorithm::window, true), by(AllReduceAlgorithm::automatic),
+    by(AllReduceAlgorithm::shared_memory), by(AllReduceAlgorithm::shared_memory, true),
+    by(AllReduceAlgorithm::automatic),
     CommunicatorCase{"library", test_world, [](World& world) { return make_mpi_library_communicator(world); }});
 INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorContract, communicators, case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, SharedSumContract, communicators, case_name);

@@ -120,7 +120,7 @@ TEST_P(EqualBits, HoldWhenMemoryIsFreedAndAllocatedAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, EqualBits,
-                         testing::Values(AllReduceAlgorithm::direct, AllReduceAlgorithm::window,
+                         testing::Values(AllReduceAlgorithm::direct, AllReduceAlgorithm::shared_memory,
                                          AllReduceAlgorithm::automatic),
                          [](const auto& which) { return std::string(name_of(which.param)); });
 

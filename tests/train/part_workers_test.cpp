@@ -57,7 +57,7 @@ class Table {
 
   // Computes twice, so that leftovers of a step would affect the next one.
   Computed compute(
-      PartWorkers& pool, const PartWorkers::OnGradientsFinal& also = [](std::int64_t) {}) {
+      PartWorkers& pool, const PartWorkers::OnGradientsReady& also = [](std::int64_t) {}) {
     for (const Batch& batch : step_.batches) {
       if (batch.samples > 0) pool.plan(batch.samples, LayerMode::training);
     }

@@ -47,9 +47,9 @@ TEST(TimedStep, ReportsWhenEachBucketIsFinal) {
   const auto ends = run.trainer.replica().bucket_ends();
   ASSERT_GT(ends.size(), 1U);
   ASSERT_FALSE(times.compute.empty());
-  EXPECT_EQ(times.compute.back().final_elements, ends.back());
+  EXPECT_EQ(times.compute.back().ready_elements, ends.back());
   for (std::size_t i = 1; i < times.compute.size(); ++i) {
-    EXPECT_GE(times.compute[i].final_elements, times.compute[i - 1].final_elements);
+    EXPECT_GE(times.compute[i].ready_elements, times.compute[i - 1].ready_elements);
   }
   EXPECT_GT(times.compute_seconds(), 0);
   EXPECT_GT(times.update, 0);

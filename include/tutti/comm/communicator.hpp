@@ -38,10 +38,10 @@ struct ReduceScatterGather {
 
 // The algorithm of an all_reduce over MPI. All give the same bits.
 enum class AllReduceAlgorithm {
-  ring,       // each rank sends to the next: least traffic, many steps
-  direct,     // each rank sends to all others: two steps
-  window,     // through shared memory of one host, for memory from allocate(); otherwise a ring
-  automatic,  // the fastest by measurement for each size
+  ring,           // each rank sends to the next: least traffic, many steps
+  direct,         // each rank sends to all others: two steps
+  shared_memory,  // of one host, for memory from allocate(); otherwise a ring
+  automatic,      // the fastest by measurement for each size
 };
 constexpr std::array<std::string_view, 4> enum_names(AllReduceAlgorithm) {
   return {"ring", "direct", "window", "automatic"};

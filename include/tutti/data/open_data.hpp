@@ -42,7 +42,7 @@ struct DataRequest {
   bool skip_bad_images = false;
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
-  bool upright = true;                  // apply the EXIF orientation of JPEG files
+  bool applies_exif = true;             // apply the EXIF orientation of JPEG files
   std::size_t most_resident_bytes = 0;  // a larger HDF5 data set is read lazily; 0: no limit
   bool allow_unlabelled = false;        // accept a folder of image files without a label table, unlabelled
   bool allow_untrained_labels = false;  // the test set may have classes without training samples

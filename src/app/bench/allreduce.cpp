@@ -32,7 +32,7 @@ struct Contender {
 
 constexpr std::array kRingAlgorithms{std::pair{AllReduceAlgorithm::ring, "each rank sends to the next"},
                                      std::pair{AllReduceAlgorithm::direct, "each rank sends to all others"},
-                                     std::pair{AllReduceAlgorithm::window, "through shared memory of a host"}};
+                                     std::pair{AllReduceAlgorithm::shared_memory, "through shared memory of a host"}};
 
 // The values of a rank and their sum over the ranks: integers, so that every partial sum is exact in f32.
 float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }

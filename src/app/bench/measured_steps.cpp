@@ -70,8 +70,8 @@ StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
   times.input = time.sleep(pace.input);
   replica.set_gradients({});
   for (const StepTimes::Interval& interval : pace.compute) {
-    times.compute.push_back({.seconds = time.sleep(interval.seconds), .final_elements = interval.final_elements});
-    replica.start_ready_buckets(interval.final_elements);
+    times.compute.push_back({.seconds = time.sleep(interval.seconds), .ready_elements = interval.ready_elements});
+    replica.start_ready_buckets(interval.ready_elements);
     times.overlapped_exchange += time.lap();
   }
   if (replica.finish_exchange(trainer.steps_done()) == StepOutcome::repeat) {

@@ -150,7 +150,7 @@ struct SoloCompute {
 
 Json as_json(const StepTimes& times, std::int64_t images) {
   Json stretches = Json::array();
-  for (const auto& [seconds, final_elements] : times.compute) stretches.push_back({seconds, final_elements});
+  for (const auto& [seconds, ready_elements] : times.compute) stretches.push_back({seconds, ready_elements});
   return {{"images", images}, {"input", times.input}, {"update", times.update}, {"stretches", stretches}};
 }
 

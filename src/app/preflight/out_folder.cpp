@@ -120,7 +120,7 @@ void refuse_unmakeable(const char* option, const std::string& path) {
 }
 
 // For a file to which lines are appended.
-void refuse_unextendable(const char* option, const std::string& path) {
+void require_appendable(const char* option, const std::string& path) {
   std::error_code unseen;
   if (!fs::is_regular_file(path, unseen)) return refuse_unmakeable(option, path);
   LineFile{path};
@@ -171,7 +171,7 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
 Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
   attempt_on_rank_0(world, findings, [&] { refuse_unmakeable("trace", config.trace); });
-  attempt_on_rank_0(world, findings, [&] { refuse_unextendable("sample-log", config.sample_log); });
+  attempt_on_rank_0(world, findings, [&] { require_appendable("sample-log", config.sample_log); });
   attempt_on_rank_0(world, findings, [&] {
     std::error_code unseen;
     // An existing cache may be complete and read-only.

@@ -2,7 +2,7 @@
 // The chosen cuDNN engines by pass and shape, as lines of text. Each line names the library's version and the GPU to
 // which it applies, and ends with the engine's number and its knobs, type=value:
 //   cuDNN 9.19.0 | NVIDIA H200 | forward bf16 256x28x28x64 to 64, 3x3 stride 1 padding 1 | 57 2=14 17=1
-// The first proposal that computes rightly ends with "untimed": a run keeps it, but others need not.
+// The first proposal that computes correctly ends with "untimed": a run keeps it, but others need not.
 
 #include "backend/cuda/convolution.hpp"
 

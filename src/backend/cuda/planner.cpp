@@ -54,10 +54,11 @@ class SearchingPlanner final : public ConvolutionPlanner {
     const bool searches = searches_ && search_.has_time();
     const auto chosen = searches ? fastest(pass, shape) : first_exact(pass, shape);
     if (!chosen) {
-      throw Error(ErrorSource::usage,
-                  fmt::format("no algorithm of {} computes the convolution {} rightly: {}; try another --precision or "
-                              "another version of the library",
-                              convolution_library(), description, search_.reason()));
+      throw Error(
+          ErrorSource::usage,
+          fmt::format("no algorithm of {} computes the convolution {} correctly: {}; try another --precision or "
+                      "another version of the library",
+                      convolution_library(), description, search_.reason()));
     }
     table_.note(description, chosen->choice(), searches ? ChosenBy::timing : ChosenBy::proposal);
     return chosen;

@@ -51,7 +51,7 @@ class MpiCommunicator : public Communicator {
   void choose_algorithms(World& world) {
     // The first candidate is the best one for large sizes: without copies, or with few messages for a slow network.
     std::vector<AllReduceAlgorithm> candidates;
-    if (peer_memory_) candidates.push_back(AllReduceAlgorithm::window);
+    if (peer_memory_) candidates.push_back(AllReduceAlgorithm::shared_memory);
     candidates.push_back(AllReduceAlgorithm::ring);
     // With two ranks, `direct` equals `ring`. With many ranks, trying it would open connections between all of them.
     if (size() > 2 && size() <= kMaxDirectRanks) candidates.push_back(AllReduceAlgorithm::direct);
@@ -152,7 +152,7 @@ class MpiCommunicator : public Communicator {
     const OperationMemory memory = memory_of(reductions.front().values, reductions.front().results);
     const AllReduceAlgorithm algorithm = algorithm_of(reductions.front());
     Operations operations;
-    if (algorithm == AllReduceAlgorithm::window) {
+    if (algorithm == AllReduceAlgorithm::shared_memory) {
       operations.push_back(make_window_operation(self_, *peer_memory_, std::move(reductions), ++window_operations_));
       return push(memory, std::move(operations));
     }
@@ -165,7 +165,7 @@ class MpiCommunicator : public Communicator {
     const std::int64_t elements = std::max(reduction.values.elements(), reduction.results.elements());
     const AllReduceAlgorithm chosen = algorithm_for(thresholds_, elements * static_cast<std::int64_t>(sizeof(float)));
     const auto outside = [&](const Tensor& tensor) { return !is_empty(tensor) && !peer_memory_->find(tensor); };
-    if (chosen != AllReduceAlgorithm::window) return chosen;
+    if (chosen != AllReduceAlgorithm::shared_memory) return chosen;
     return outside(reduction.values) || outside(reduction.results) ? AllReduceAlgorithm::ring : chosen;
   }
 
@@ -247,10 +247,10 @@ namespace tutti {
 
 std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptions& options) {
   const bool measures = options.algorithm == AllReduceAlgorithm::automatic;
-  const bool needs_window = options.algorithm == AllReduceAlgorithm::window;
+  const bool needs_shared_memory = options.algorithm == AllReduceAlgorithm::shared_memory;
   std::unique_ptr<PeerMemory> peer_memory;
-  if (needs_window || (measures && world.size() > 1)) peer_memory = PeerMemory::open(world);
-  if (needs_window && !peer_memory) {
+  if (needs_shared_memory || (measures && world.size() > 1)) peer_memory = PeerMemory::open(world);
+  if (needs_shared_memory && !peer_memory) {
     throw Error(ErrorSource::usage, "the ranks do not share memory, so the algorithm 'window' cannot be used")
         .on_all_ranks();
   }

@@ -53,7 +53,8 @@ class NcclCommunicator final : public Communicator {
     if (!share_device_ && world.rank() == 0 && options.warn && transport_.find("Socket between") != std::string::npos) {
       options.warn(
           "NCCL connects the hosts by sockets, which are slow: if they have InfiniBand or RoCE, NCCL must find its "
-          "library (libibverbs.so) and its adapters, which NCCL_IB_HCA chooses; NCCL_DEBUG=INFO tells why it did not");
+          "library (libibverbs.so) and its adapters, which NCCL_IB_HCA chooses; NCCL_DEBUG=INFO reports why it did "
+          "not");
     }
   }
 

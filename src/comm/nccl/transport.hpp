@@ -1,5 +1,5 @@
 #pragma once
-// What carries the collectives between GPUs: NVLink, PCIe, InfiniBand, sockets. NCCL tells only its log.
+// What carries the collectives between GPUs: NVLink, PCIe, InfiniBand, sockets. NCCL reports it only in its log.
 
 #include "tutti/comm/world.hpp"
 

@@ -22,7 +22,7 @@ namespace {
 using namespace hdf5;
 
 constexpr int kMaxGroupDepth = 16;
-// Of a compressed array: labels of up to 8 bytes stand beside images of at least one byte.
+// Of a compressed array: labels of up to 8 bytes are stored next to images of at least one byte.
 constexpr double kMaxExpansion = 8;
 // Programs choose the chunks of arrays that may grow before they know their size.
 constexpr double kMaxSpareChunkBytes = 4 << 20;

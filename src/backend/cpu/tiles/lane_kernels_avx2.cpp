@@ -37,7 +37,7 @@ inline void store(Bf16* to, const Floats& v, Mask lanes) {
 
 #include "backend/cpu/tiles/lane_masks.inc"
 
-constexpr int kMaxRows = 5;  // two registers each, of 16, beside what is multiplied
+constexpr int kMaxRows = 5;  // two registers each, of 16, and more for what is multiplied
 
 namespace few_channel {
 #include "backend/cpu/tiles/few_channel_loops.inc"

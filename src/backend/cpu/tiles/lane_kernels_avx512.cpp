@@ -31,7 +31,7 @@ inline void store(Bf16* to, const Floats& v, Mask lanes) {
 
 #include "backend/cpu/tiles/lane_masks.inc"
 
-constexpr int kMaxRows = 13;  // two registers each, of 32, beside what is multiplied
+constexpr int kMaxRows = 13;  // two registers each, of 32, and more for what is multiplied
 
 namespace few_channel {
 #include "backend/cpu/tiles/few_channel_loops.inc"

@@ -62,7 +62,7 @@ struct WindowsPass {
   const float* windows;        // the first of [output][input][tap]
   std::int64_t output_stride;  // from one output's windows to the next one's
   std::int64_t steps;          // a multiple of a block
-  bool turned;
+  bool transposed;
   float* to;
   std::int64_t point_stride;
 };

@@ -11,7 +11,7 @@ namespace {
 
 #include "backend/cpu/tiles/registers_avx2.inc"
 
-constexpr int kMaxRows = 6;  // two registers each, of 16, beside what is multiplied
+constexpr int kMaxRows = 6;  // two registers each, of 16, and more for what is multiplied
 constexpr int kTileDown = 4;
 constexpr bool kPairs = false;
 

@@ -11,7 +11,7 @@ namespace {
 
 #include "backend/cpu/tiles/registers_avx512.inc"
 
-constexpr int kMaxRows = 14;  // two registers each, of 32, beside what is multiplied
+constexpr int kMaxRows = 14;  // two registers each, of 32, and more for what is multiplied
 constexpr int kTileDown = 4;
 constexpr int kTileAcross = 2;
 constexpr bool kRounds = true;

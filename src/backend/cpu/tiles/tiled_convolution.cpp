@@ -21,7 +21,7 @@ struct TileConvolution {
   T* results;
   std::int64_t images, padding;
   const float* windows;
-  bool turned;
+  bool transposed;
   const float* bias;
   bool relu;
 };
@@ -64,13 +64,13 @@ class Convolve : TilePass<T> {
                            what_.from.channels / this->kernels_.lanes, to, matrices.stride()});
   }
   void prepare(std::int64_t panel, std::int64_t block, float* to) const {
-    const std::int64_t outputs_stride = (what_.turned ? what_.to : what_.from).channels * kTaps;
+    const std::int64_t outputs_stride = (what_.transposed ? what_.to : what_.from).channels * kTaps;
     const std::int64_t lane = panel * this->panel();
     const std::int64_t step = block * steps_;
     const std::int64_t first =
-        what_.turned ? step * outputs_stride + lane * kTaps : lane * outputs_stride + step * kTaps;
+        what_.transposed ? step * outputs_stride + lane * kTaps : lane * outputs_stride + step * kTaps;
     const std::int64_t steps = std::min(steps_, what_.from.channels - step);
-    this->kernels_.windows({what_.windows + first, outputs_stride, steps, what_.turned, to, filters_.stride()});
+    this->kernels_.windows({what_.windows + first, outputs_stride, steps, what_.transposed, to, filters_.stride()});
   }
   // sums[point][row][lane] of the tiles of `points`.
   void multiply(const float* points, const PointMatrices& matrices, std::int64_t rows, std::int64_t block,
