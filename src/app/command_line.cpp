@@ -64,7 +64,7 @@ constexpr const char* kStatuses =
 bool is_default(const Command& command) { return &command == &commands().front(); }
 
 bool takes(const Command& command, const Option& option) {
-  return option.takers != kNone && (command.takers == kTraining || (command.takers & option.takers) != 0);
+  return option.takers != kNoCommand && (command.takers == kTraining || (command.takers & option.takers) != 0);
 }
 
 struct NamedCommand {
@@ -156,7 +156,7 @@ std::vector<Option> options_of(const Command& command, Invocation& invocation, P
 // Keeps what is wrong with values for a check, which reports all.
 void write_values(const GivenWords& given, Invocation& invocation) {
   for (const auto& [option, text] : given) {
-    if (option->takers != kNone) invocation.run.given.insert(option->name);
+    if (option->takers != kNoCommand) invocation.run.given.insert(option->name);
     try {
       set_value(*option, text);
     } catch (const Error& error) {

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 6> enum_names(OptionUse) {
 
 // The commands that take an option of a run. All options are taken by train and check.
 enum Takers : unsigned {
-  kNone = 0,
+  kNoCommand = 0,
   kTraining = 1U << 0,
   kEval = 1U << 1,
   kPredict = 1U << 2,
@@ -56,7 +56,7 @@ struct Option {
   std::string group;
   std::string help;
   OptionUse use = OptionUse::unstored;
-  unsigned takers = kNone;
+  unsigned takers = kNoCommand;
   OptionValue value{};
   bool is_operand = false;  // a word without a name
   bool is_required = false;

@@ -36,7 +36,7 @@ constexpr std::array kRingAlgorithms{std::pair{AllReduceAlgorithm::ring, "each r
 
 // The values of a rank and their sum over the ranks: integers, so that every partial sum is exact in f32.
 float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }
-float sum_of(std::int64_t element, int ranks) {
+float expected_sum(std::int64_t element, int ranks) {
   float sum = 0;
   for (int rank = 0; rank < ranks; ++rank) sum += value_of(element, rank);
   return sum;
@@ -82,7 +82,7 @@ class Sums {
     stream_->synchronize();
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < elements_; ++i) {
-      wrong += static_cast<std::int64_t>(host[static_cast<std::size_t>(i)] != sum_of(i, communicator_.size()));
+      wrong += static_cast<std::int64_t>(host[static_cast<std::size_t>(i)] != expected_sum(i, communicator_.size()));
     }
     return wrong;
   }
