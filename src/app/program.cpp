@@ -134,11 +134,13 @@ void refuse_outputs(const Invocation& invocation) {
   refuse_to_replace("--seal", invocation.inspect.seal);
 }
 
-// Without MPI, which may be unable to start, for example under the launcher of another MPI library.
-int print_text(const std::string& text) {
+bool only_prints(const Invocation& invocation) { return invocation.command == nullptr && invocation.companion.empty(); }
+
+// Without a launcher, or if MPI cannot start, for example under the launcher of another MPI library.
+int print_without_mpi(const Invocation& invocation) {
   const auto world = make_solo_world();
   return run_and_report_errors(*world, {}, [&] {
-    if (launcher_rank() == 0) fmt::print("{}\n", text);
+    if (launcher_rank() == 0) fmt::print("{}\n", invocation.text);
     return ExitStatus::done;
   });
 }
@@ -194,9 +196,10 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
     if (!parse_error && !invocation.companion.empty()) {
       return static_cast<int>(exec_companion(invocation.companion, invocation.arguments));
     }
-    if (!parse_error && invocation.command == nullptr) {
+    // Under a launcher, other ranks may have other commands, and wait for this one.
+    if (!parse_error && only_prints(invocation) && !started_by_launcher()) {
       unblock_stop_signals();
-      return print_text(invocation.text);
+      return print_without_mpi(invocation);
     }
     SignalNotice signal_notice(!invocation.run.out.empty());
     std::optional<StopSignals> signals;  // outlives MPI, whose start and end may take long
@@ -227,10 +230,13 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
       });
       refuse_other_commands(*world, invocation);
       if (watch) begin_watch(*watch, *world, invocation.run);
-      return invocation.command->run(*world, invocation, context);
+      if (invocation.command != nullptr) return invocation.command->run(*world, invocation, context);
+      if (world->rank() == 0) fmt::print("{}\n", invocation.text);
+      return ExitStatus::done;
     });
   } catch (const Error& error) {
     if (!parse_error && invocation.command_name == "check") return check_alone(invocation, error);
+    if (!parse_error && only_prints(invocation)) return print_without_mpi(invocation);
     write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import subprocess
 
-from tutti import program
+from tutti import launch, program
 
 SECONDS_TO_ANSWER = 20
 
@@ -59,8 +59,7 @@ def is_group(first, commands):
 
 
 def listed_by_trainer():
-    answer = subprocess.run([program.trainer(), "--list-options"], stdin=subprocess.DEVNULL, capture_output=True,
-                            check=False, timeout=SECONDS_TO_ANSWER)
+    answer = launch.ask("--list-options")
     if answer.returncode != program.DONE:
         raise program.Failure(program.INTERNAL, f"{program.trainer()} does not list its options: "
                                                 f"{answer.stderr.decode(errors='replace').strip()}")
