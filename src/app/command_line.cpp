@@ -200,7 +200,6 @@ std::vector<std::string> known_names(const std::string& option, const Extensions
 
 Json option_json(const Option& option, const Extensions* extensions) {
   const auto& choices = option.value.choices;
-  const bool is_number = option.value.type == ValueType::integer || option.value.type == ValueType::real;
   return {{"name", option.name},
           {"group", option.group},
           {"help", option.help},
@@ -208,7 +207,7 @@ Json option_json(const Option& option, const Extensions* extensions) {
           {"default", default_of(option)},
           {"words", choices.empty() ? known_names(option.name, extensions)
                                     : std::vector<std::string>(choices.begin(), choices.end())},
-          {"paths", choices.empty() && !is_number && option.value.type != ValueType::flag},
+          {"paths", choices.empty() && option.value.type == ValueType::text},
           {"required", option.is_required},
           {"list", option.is_list},
           {"use", name_of(option.use)}};

@@ -15,7 +15,7 @@ namespace {
 // Enough for the parts of a rank at two sizes each; further passes are computed without graphs.
 constexpr std::size_t kMostGraphs = 32;
 
-// Returns for each layer how many elements of the block are final after its backward pass. The statistics become final
+// Returns for each layer how many elements of the block are ready after its backward pass. The statistics become ready
 // with the first layer, whose backward pass is the last.
 std::vector<std::int64_t> final_elements_of(const Network& network) {
   const ParameterLayout& layout = network.layout();

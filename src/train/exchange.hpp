@@ -1,6 +1,6 @@
 #pragma once
 // The exchange of gradients: which rank updates which elements of the block, and buckets whose exchange starts as soon
-// as their last gradient is final. The network only reports when the gradients of a bucket are final; the exchange
+// as their last gradient is ready. The network only reports when the gradients of a bucket are ready; the exchange
 // knows nothing of layers.
 
 #include "tutti/backend/backend.hpp"
@@ -90,7 +90,7 @@ class GradientExchange {
 
   // Whether start_ready_buckets() would start the exchange of a bucket.
   bool is_due(std::int64_t ready_elements) const;
-  // Gradients [0, ready_elements) of the rank's total are final: starts the exchange of complete buckets. Collective.
+  // Gradients [0, ready_elements) of the rank's total are ready: starts the exchange of complete buckets. Collective.
   // Asynchronous.
   void start_ready_buckets(std::int64_t ready_elements, Stream& stream);
   // Afterwards the gradients that this rank owns are the sums over all ranks, for later work on the stream. Collective.

@@ -135,7 +135,7 @@ std::int64_t PartWorkers::wait_for_more_than(std::int64_t known, std::size_t par
   return added_[part];
 }
 
-void PartWorkers::compute(const PartsOfStep& step, const OnGradientsReady& on_final) {
+void PartWorkers::compute(const PartsOfStep& step, const OnGradientsReady& on_ready) {
   parts_.clear();
   for (const Batch& batch : step.batches.batches) {
     if (batch.samples > 0) parts_.push_back(&batch);
@@ -153,7 +153,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsReady& on_fi
   if (norm_sums_ != nullptr) norm_sums_->begin(parts_.size());
   if (parts_.empty()) {
     total_->clear(stream);
-    return on_final(elements);
+    return on_ready(elements);
   }
   if (size() > 1) stream.synchronize();  // the other workers' streams read the weights
   added_.assign(parts_.size(), 0);
@@ -161,7 +161,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsReady& on_fi
   double exchange_seconds = 0;
   const OnGradientsReady timed_callback = [&](std::int64_t known) {
     const Stopwatch pause;
-    on_final(known);
+    on_ready(known);
     exchange_seconds += pause.seconds();
   };
   each([&](Worker& worker) {
@@ -175,7 +175,7 @@ void PartWorkers::compute(const PartsOfStep& step, const OnGradientsReady& on_fi
 
 // Part 0 is written where the sum is made. Any other part starts its backward pass only after the worker's previous
 // part has been added.
-void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsReady& on_final) {
+void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsReady& on_ready) {
   std::optional<PartGradients> unfinished;
   for (std::size_t i = worker.index; i < parts_.size(); i += size()) {
     const Batch& batch = *parts_[i];
@@ -194,7 +194,7 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
                            .after_layer =
                                [&](std::int64_t final) {
                                  add(worker, part, final);
-                                 if (worker.index == 0) on_final(wait_for_more_than(-1, parts_.size() - 1));
+                                 if (worker.index == 0) on_ready(wait_for_more_than(-1, parts_.size() - 1));
                                }});
     if (observer_ != nullptr && i == 0) {
       observer_->on_losses(worker.stream, worker.sums_before.values, worker.sums.values);

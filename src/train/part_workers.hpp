@@ -81,7 +81,7 @@ class PartWorkers {
   // Prepares every worker for batches of this many samples.
   void plan(std::int64_t samples, LayerMode mode);
   // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step.
-  // compute() reports as soon as the elements up to each of the `bucket_ends`, which ascend, are final.
+  // compute() reports as soon as the elements up to each of the `bucket_ends`, which ascend, are ready.
   void collect_gradients(GradientAccumulator& total, std::int64_t parts, std::vector<std::int64_t> bucket_ends = {});
 
   // Runs `work` for every worker concurrently and returns when all are done. Throws what the first to fail threw.
@@ -92,7 +92,7 @@ class PartWorkers {
   using OnGradientsReady = std::function<void(std::int64_t ready_elements)>;
   // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed
   // part before all others.
-  void compute(const PartsOfStep& step, const OnGradientsReady& on_final);
+  void compute(const PartsOfStep& step, const OnGradientsReady& on_ready);
   // The gradients that the last compute() left unfinished, without which the total is incomplete; or null. Borrowed
   // until the next compute().
   UnfinishedGradients* unfinished() const { return workers_.front()->instance.unfinished(); }
@@ -113,16 +113,16 @@ class PartWorkers {
  private:
   void run_thread(Worker& worker, const std::stop_token& stop);
   void run_work(Worker& worker) noexcept;
-  void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsReady& on_final);
+  void compute_parts(Worker& worker, const PartsOfStep& step, const OnGradientsReady& on_ready);
   // Whether the part's gradients are written to the block total_->gradients() instead of the worker's own block.
   bool uses_block_of_total(const Worker& worker, std::size_t part) const;
 
   // Parts are added to the total in their order, while any number of threads compute them, so that the bits do not
   // depend on which worker computes which part, or when.
-  // Gradients [0, ready_elements) of this part are final: adds those to which the part before has already been added.
+  // Gradients [0, ready_elements) of this part are ready: adds those to which the part before has already been added.
   // Asynchronous.
   void add(Worker& worker, const PartGradients& part, std::int64_t ready_elements);
-  // Adds the rest of a part whose gradients are all final. Waits until the parts before have been added.
+  // Adds the rest of a part whose gradients are all ready. Waits until the parts before have been added.
   void finish(Worker& worker, const PartGradients& part);
   // Waits until more than `known` elements of the total contain this part, and returns how many do.
   std::int64_t wait_for_more_than(std::int64_t known, std::size_t part);

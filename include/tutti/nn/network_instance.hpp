@@ -59,13 +59,13 @@ struct TrainPass {
 
 struct PassPlan;
 
-// Called after a layer's backward: gradients [0, ready_elements) of the block are final. The last call includes the
+// Called after a layer's backward: gradients [0, ready_elements) of the block are ready. The last call includes the
 // statistics.
 using AfterLayer = std::function<void(std::int64_t ready_elements)>;
 
 // What train() calls during a pass. The functions may enqueue work on the stream.
 struct PassCallbacks {
-  // Ascending: after_layer is called as soon as gradients [0, end) are final. Other calls may come in between.
+  // Ascending: after_layer is called as soon as gradients [0, end) are ready. Other calls may come in between.
   std::span<const std::int64_t> bucket_ends;
   std::function<void()> before_backward;  // the gradients are overwritten once it returns
   AfterLayer after_layer;
@@ -149,7 +149,7 @@ class NetworkInstance {
   WholeBatchSum* whole_batch_ = nullptr;
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
   Buffer activations_;                        // with their gradients; large enough for the largest plan
-  std::vector<std::int64_t> ready_elements_;  // the number of elements that are final after each layer's backward
+  std::vector<std::int64_t> ready_elements_;  // the number of elements that are ready after each layer's backward
   std::vector<std::unique_ptr<PassGraphs>> graphs_;
   const PassPlan* current_ = nullptr;
   const void* images_ = nullptr;

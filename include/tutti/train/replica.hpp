@@ -40,7 +40,7 @@ struct ReplicatedTensor;
 
 // The time of one step on one rank, in seconds, with its compute layer by layer.
 struct StepTimes {
-  // Compute until `ready_elements` elements of the gradients were final. The first includes the forward pass.
+  // Compute until `ready_elements` elements of the gradients were ready. The first includes the forward pass.
   struct Interval {
     double seconds = 0;
     std::int64_t ready_elements = 0;
@@ -104,7 +104,7 @@ class Replica {
 
   // Makes these the gradients of this rank's only part: f32, the whole block; empty: zeros. Asynchronous.
   void set_gradients(const Tensor& gradients);
-  // Starts the exchange of buckets whose gradients, [0, ready_elements), are final. Collective. Asynchronous.
+  // Starts the exchange of buckets whose gradients, [0, ready_elements), are ready. Collective. Asynchronous.
   void start_ready_buckets(std::int64_t ready_elements);
   // Collective. Asynchronous, unless the exchange is exact.
   StepOutcome finish_exchange(std::int64_t step, std::span<const Batch> batches = {});

@@ -92,10 +92,9 @@ struct WrongPartReport {
   bool is_decided = false;   // else either of `ranks` may be
   std::string layer{};       // the first in which the results differ, in this pass
   Phase pass = Phase::forward;
-  bool repeats = false;  // a repetition was wrong, too, and shows layer and pass exactly
-  std::int64_t last_confirmed_step =
-      0;               // the last step in which an audit confirmed the first of `ranks`; 0: none of this launch
-  std::string text{};  // the same as a sentence
+  bool repeats = false;                  // a repetition was wrong, too, and shows layer and pass exactly
+  std::int64_t last_confirmed_step = 0;  // in which an audit confirmed the first of `ranks`; 0: none of this launch
+  std::string text{};                    // the same as a sentence
 };
 
 // A step that was skipped because a loss or gradient in it was not finite.
