@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "commands.hpp"
 #include "plan_choices.hpp"
@@ -14,7 +15,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -56,9 +56,9 @@ std::string text_of(int pipe) {
   std::string text;
   std::array<char, 4096> read{};
   for (;;) {
-    const ::ssize_t count = ::read(pipe, read.data(), read.size());
-    if (count > 0) text.append(read.data(), static_cast<std::size_t>(count));
-    if (count == 0 || (count < 0 && errno != EINTR)) return text;
+    const ::ssize_t count = retry_on_eintr([&] { return ::read(pipe, read.data(), read.size()); });
+    if (count <= 0) return text;
+    text.append(read.data(), static_cast<std::size_t>(count));
   }
 }
 
@@ -67,8 +67,10 @@ Ended run(const std::vector<std::string>& words) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  std::array<int, 2> errors{};
-  if (::pipe2(errors.data(), O_CLOEXEC) != 0) return {};
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  const Descriptor errors(ends[0]);
+  Descriptor writer(ends[1]);
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t actions;
   ::posix_spawnattr_init(&attributes);
@@ -79,21 +81,17 @@ Ended run(const std::vector<std::string>& words) {
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, errors[1], STDERR_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
   pid_t child = 0;
   const int failure = ::posix_spawn(&child, argv.front(), &actions, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  ::close(errors[1]);
-  Ended ended;
-  if (failure == 0) {
-    ended.said = text_of(errors[0]);
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  ::close(errors[0]);
+  if (failure != 0) return {};
+  writer = {};  // so that reading ends with the program
+  Ended ended{.said = text_of(errors.get())};
+  int status = 0;
+  if (retry_on_eintr([&] { return ::waitpid(child, &status, 0); }) < 0) return ended;
+  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
 }
 
