@@ -265,11 +265,13 @@ void TrainRun::inject_faults() {
   std::vector<std::string> layers;
   for (const NetworkLayer& layer : assembly_.network->layers()) layers.push_back(layer.name);
   run_or_throw_on_all(world_, [&] {
-    const Replica& replica = trainer_->replica();
+    const ReplicaState& state = trainer_->replica().state();
+    std::vector<FlipTarget> tensors;
+    for (const StateTensor& tensor : state.tensors()) tensors.push_back(tensor.target);
     faults = plan_faults(assembly_.config.rehearse, {.ranks = world_.size(),
                                                      .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
-                                                     .buckets = std::ranges::count(replica.exchanged_buckets(), true),
-                                                     .tensors = replica.local_tensors(),
+                                                     .buckets = std::ranges::count(state.ownership().exchanged(), true),
+                                                     .tensors = std::move(tensors),
                                                      .layers = layers});
   });
   for (const Fault& fault : faults) {
@@ -278,7 +280,7 @@ void TrainRun::inject_faults() {
   rank_status_.add(*fault_injector_);
   // Bits are flipped when this thread enters a phase, not when a GPU is observed to have passed it.
   if (std::ranges::count(faults, FaultKind::flip, &Fault::kind) > 0) rank_status_.set_phase_queue(nullptr);
-  fault_injector_->begin(faults, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
+  fault_injector_->begin(faults, [this](const BitFlip& flip) { tutti::flip(trainer_->replica().state(), flip); });
 }
 
 // Names the best checkpoint, if --keep-best has kept it.

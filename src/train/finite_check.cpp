@@ -1,10 +1,13 @@
 #include "finite_check.hpp"
 
+#include "tutti/train/replica.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -40,7 +43,7 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
   }
 }
 
-void FiniteCheck::search(std::int64_t ready_elements) {
+void FiniteCheck::before_exchange(std::int64_t ready_elements) {
   Stream& stream = request_.context.stream;
   if (request_.exact == nullptr && ready_elements > searched_) {
     const IndexRange fresh{searched_, ready_elements};
@@ -84,10 +87,9 @@ void FiniteCheck::search_unfinished(const UnfinishedGradients& unfinished) {
   searched_ = block.elements();
 }
 
-void FiniteCheck::find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches,
-                       const UnfinishedGradients* unfinished) {
+void FiniteCheck::find(std::span<const Batch> batches, const UnfinishedGradients* unfinished) {
   if (unfinished != nullptr) search_unfinished(*unfinished);
-  if (searched_ < request_.arena.gradients().elements()) search(request_.arena.gradients().elements());
+  before_exchange(request_.arena.gradients().elements());
   Backend& backend = request_.context.backend;
   Stream& stream = request_.context.stream;
   const std::int64_t slices = ends_.values.elements();
@@ -109,9 +111,9 @@ void FiniteCheck::find(const std::vector<Tensor>& bad_losses, std::span<const Ba
                       .only_if = cell(kGradients)});
   }
   backend.find_all_not_finite(stream, causes);
-  for (std::size_t worker = 0; worker < bad_losses.size(); ++worker) {
+  for (std::size_t worker = 0; worker < request_.bad_losses.size(); ++worker) {
     const std::int64_t column = kLosses + kLossColumns * static_cast<std::int64_t>(worker);
-    backend.copy(stream, cell(column, kLossColumns), bad_losses[worker]);
+    backend.copy(stream, cell(column, kLossColumns), request_.bad_losses[worker]);
   }
 }
 
@@ -125,16 +127,38 @@ void FiniteCheck::copy_findings() {
                                 pending_[next_].rows.view(rows_.values.shape, ElementType::i32), rows_.values);
 }
 
-RecordedWork::Key FiniteCheck::key(std::span<const Batch> batches) const {
+void FiniteCheck::after_parts(const PartsOfStep& parts) {
+  if (parts.checked_in_update) return;
+  find(parts.batches.batches, nullptr);
+  all_gather_rows(request_.context.communicator, rows_.values, request_.context.stream);
+}
+
+// If checks are delayed, the result is that of an earlier step. It may end the run, but never skips this step: checks are
+// not delayed with OnNotFinite::skip, nor with `exact`, whose own check needs finite gradients.
+StepOutcome FiniteCheck::after_exchange(const PartsOfStep& parts, StepResult& result) {
+  if (parts.checked_in_update) return StepOutcome::valid;
+  copy_findings();
+  result.skipped = check(parts.step + 1);
+  return result.skipped ? StepOutcome::skipped : StepOutcome::valid;
+}
+
+RecordedWork::Key FiniteCheck::key(const PartsOfStep& parts, const UnfinishedGradients* unfinished) const {
   RecordedWork::Key key{pending_[next_].rows.data()};
-  for (const Batch& batch : batches) {
+  for (const Batch& batch : parts.batches.batches) {
     const auto* const images = static_cast<const float*>(batch.images.data);
     key.insert(key.end(), {images, images + batch.images.elements()});
   }
+  if (unfinished == nullptr) return key;
+  for (const UnfinishedGradient& gradient : unfinished->list()) key.push_back(gradient.values.data);
   return key;
 }
 
-bool FiniteCheck::check(std::int64_t step) {
+void FiniteCheck::check_in_update(const PartsOfStep& parts, const UnfinishedGradients* unfinished) {
+  find(parts.batches.batches, unfinished);
+  copy_findings();
+}
+
+std::optional<SkippedReport> FiniteCheck::check(std::int64_t step) {
   PendingCheck& now = pending_[next_];
   next_ = (next_ + 1) % pending_.size();
   now.step = step;
@@ -146,14 +170,9 @@ void FiniteCheck::synchronize() {
   for (std::size_t i = 0; i < pending_.size(); ++i) result_of(pending_[(next_ + i) % pending_.size()]);
 }
 
-void FiniteCheck::reset() {
-  for (PendingCheck& check : pending_) check.step = 0;
-  in_a_row_ = 0;
-}
-
-bool FiniteCheck::result_of(PendingCheck& check) {
+std::optional<SkippedReport> FiniteCheck::result_of(PendingCheck& check) {
   const std::int64_t step = std::exchange(check.step, 0);
-  if (step == 0) return true;
+  if (step == 0) return std::nullopt;
   request_.context.stream.await(*check.copied);
   const std::span<const std::int32_t> all = host_i32(check.rows.view(rows_.values.shape, ElementType::i32));
   const auto row_of = [&](int rank) {
@@ -165,20 +184,23 @@ bool FiniteCheck::result_of(PendingCheck& check) {
   }
   if (ranks.empty()) {
     in_a_row_ = 0;
-    return true;
+    return std::nullopt;
   }
   request_.context.backend.fill_zero(request_.context.stream, rows_.values);
   const auto row = row_of(ranks.front());
   const std::string text = message(row, ranks, step);
   const char* const remedy = row[kImages] != 0 ? "check the data and --normalize" : kNotFiniteRemedy;
-  if (request_.on_not_finite == OnNotFinite::stop) throw not_finite_error(text, remedy);
+  const auto end_run = [&](const std::string& why) {
+    for (PendingCheck& pending : pending_) pending.step = 0;  // their findings would only repeat this one
+    throw not_finite_error(why, remedy);
+  };
+  if (request_.on_not_finite == OnNotFinite::stop) end_run(text);
   if (++in_a_row_ == kMaxConsecutiveSkips) {
-    throw not_finite_error(fmt::format("{}, and {} steps in a row were skipped", text, in_a_row_), remedy);
+    end_run(fmt::format("{}, and {} steps in a row were skipped", text, in_a_row_));
   }
   const std::int32_t found = row[kWeights] != 0 ? row[kWeights] : row[kGradients];
   const std::string tensor = found == 0 ? "loss" : slice_found(found).name;
-  skipped_ = {.step = step, .rank = ranks.front(), .tensor = tensor, .finding = text};
-  return false;
+  return SkippedReport{.step = step, .rank = ranks.front(), .tensor = tensor, .finding = text};
 }
 
 const ParameterSlice& FiniteCheck::slice_found(std::int32_t found) const {

@@ -5,13 +5,11 @@
 // the losses and gradients computed from them are searched.
 
 #include "tutti/base/error.hpp"
-#include "tutti/data/batch_loader.hpp"
-#include "tutti/nn/parameter_arena.hpp"
 #include "tutti/train/run_observer.hpp"
-#include "tutti/train/trainer_options.hpp"
 
-#include "gradient_accumulator.hpp"
+#include "part_workers.hpp"
 #include "recorded_work.hpp"
+#include "step_check.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +17,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -33,44 +30,36 @@ struct FiniteCheckRequest {
   const RankContext& context;
   const ParameterArena& arena;
   ExactAccumulator* exact = nullptr;  // has the largest gradients of all parts; null: gradients are searched here
+  std::vector<Tensor> bad_losses{};   // the numbers of this rank's losses that are not finite, i64 [1] each
   int max_workers_of_any = 1;         // of any rank; this and all that follows are equal on all ranks
   int max_delay_steps = 0;            // the result of a step is waited for at most this many steps later
   OnNotFinite on_not_finite{};        // skip: waits for the result of every step
   std::vector<std::string> hosts{};   // by rank; empty: unknown
 };
 
-class FiniteCheck {
+class FiniteCheck final : public StepCheck {
  public:
   // This many skipped steps in a row end the run: the weights or the data are broken.
   static constexpr std::int64_t kMaxConsecutiveSkips = 10;
 
   explicit FiniteCheck(FiniteCheckRequest request);
 
-  // Searches the gradients of this rank's total up to ready_elements, after those searched before. Call it before their
-  // exchange starts. Asynchronous.
-  void search(std::int64_t ready_elements);
-  // Completes this rank's findings, with the numbers of losses that are not finite, i64 [1] each. Gradients that were
-  // not searched before are searched now; of those that are unfinished (or null), the unfinished values. Asynchronous.
-  void find(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches,
-            const UnfinishedGradients* unfinished = nullptr);
-  // All-gathers the findings. Collective. Asynchronous.
-  void gather() { all_gather_rows(request_.context.communicator, rows_.values, request_.context.stream); }
-  // Copies them to the host, for the next check(). Call it after the exchange. Asynchronous.
-  void copy_findings();
-  // Returns whether the step, counted from 1, may update the weights. Throws on all ranks if it, or a step up to
-  // max_delay_steps before it, ends the run.
-  bool check(std::int64_t step);
-  // Whether check() returns before the step's findings are known.
+  // Searches the gradients of this rank's total up to ready_elements, after those searched before.
+  void before_exchange(std::int64_t ready_elements) override;
+  void after_parts(const PartsOfStep& parts) override;
+  // Throws on all ranks if this step, or one up to max_delay_steps before it, ends the run.
+  StepOutcome after_exchange(const PartsOfStep& parts, StepResult& result) override;
+  // Whether after_exchange() returns before the step's findings are known.
   bool is_delayed() const { return pending_.size() > 1; }
-  // What find() and copy_findings() depend on.
-  RecordedWork::Key key(std::span<const Batch> batches) const;
-  // Waits for the results of all steps. Throws as check() does.
+  // Waits for the results of all steps. Throws as after_exchange() does.
   void synchronize();
-  // Drops pending results and the count of skipped steps.
-  void reset();
 
-  // The last step checked, if it was skipped.
-  std::optional<SkippedReport> take_skipped() { return std::exchange(skipped_, std::nullopt); }
+  // The same check in the recorded work of an update, of a single rank and if it is delayed. The unfinished gradients
+  // (or null) are searched in place of those that they will become.
+  RecordedWork::Key key(const PartsOfStep& parts, const UnfinishedGradients* unfinished) const;
+  void check_in_update(const PartsOfStep& parts, const UnfinishedGradients* unfinished);
+  // Call it when that work is enqueued. Throws as after_exchange() does.
+  void after_update(const PartsOfStep& parts) { check(parts.step + 1); }
 
  private:
   // A rank's row for a step, i32: the findings of NotFiniteSearch for its gradients, weights and images, then for each
@@ -83,8 +72,14 @@ class FiniteCheck {
   };
 
   void search_unfinished(const UnfinishedGradients& unfinished);
+  // Completes this rank's findings. Gradients that were not searched before are searched now.
+  void find(std::span<const Batch> batches, const UnfinishedGradients* unfinished);
+  // Copies the findings to the host, for the next check().
+  void copy_findings();
+  // Empty: the step, counted from 1, may update the weights, as far as is known.
+  std::optional<SkippedReport> check(std::int64_t step);
   Tensor cell(std::int64_t column, std::int64_t width = 1) const;  // of this rank's row
-  bool result_of(PendingCheck& check);
+  std::optional<SkippedReport> result_of(PendingCheck& check);
   // The slice that a NotFiniteSearch::found, not 0, names.
   const ParameterSlice& slice_found(std::int32_t found) const;
   // `row` is that of the first of the ranks with a finding.
@@ -99,7 +94,13 @@ class FiniteCheck {
   std::size_t next_ = 0;
   std::int64_t searched_ = 0;
   std::int64_t in_a_row_ = 0;
-  std::optional<SkippedReport> skipped_;
+};
+
+// The check of a step that takes place in its update.
+struct RecordedCheck {
+  FiniteCheck& check;
+  const PartsOfStep& parts;
+  UnfinishedGradients* unfinished = nullptr;
 };
 
 }  // namespace tutti

@@ -96,9 +96,11 @@ void ExactAccumulator::add_digests(Stream& stream, IndexRange elements, const Te
   if (!tensors.empty()) backend_.add_digests(stream, tensors, elements_of(digests, slices));
 }
 
-void ExactAccumulator::gather_largest() { all_gather_rows(context_.communicator, rows_.values, context_.stream); }
+void ExactAccumulator::after_parts(const PartsOfStep&) {
+  all_gather_rows(context_.communicator, rows_.values, context_.stream);
+}
 
-bool ExactAccumulator::check() {
+StepOutcome ExactAccumulator::after_exchange(const PartsOfStep&, StepResult&) {
   std::vector<std::int32_t> of_ranks(static_cast<std::size_t>(rows_.values.elements()));
   backend_.copy(context_.stream, on_host(of_ranks), rows_.values);
   context_.stream.synchronize();
@@ -117,7 +119,7 @@ bool ExactAccumulator::check() {
   }
   if (valid) levels_ = std::move(next);
   set_exponents(context_.stream);
-  return valid;
+  return valid ? StepOutcome::valid : StepOutcome::repeat;
 }
 
 void ExactAccumulator::set_exponents(Stream& stream) {

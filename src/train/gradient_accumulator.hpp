@@ -5,6 +5,7 @@
 #include "tutti/storage/train_state.hpp"
 
 #include "rank_context.hpp"
+#include "step_check.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -66,8 +67,9 @@ class GridLevel {
 
 // A sum of gradients whose bits depend on the parts, not on the ranks that compute them. Each part's gradients are
 // rounded to multiples of a power of two, one per slice, and added as integers. The power follows the largest gradient
-// of any part, with a margin. A step that exceeds the margin is repeated on a coarser grid, at any number of ranks.
-class ExactAccumulator final : public GradientAccumulator {
+// of any part, with a margin. A step that exceeds the margin is repeated on a coarser grid, at any number of ranks. As a
+// check it comes after that for finite gradients.
+class ExactAccumulator final : public GradientAccumulator, public StepCheck {
  public:
   // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks.
   ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts);
@@ -82,12 +84,10 @@ class ExactAccumulator final : public GradientAccumulator {
   // Converts their sums over all ranks into the gradients. Called in one thread at a time.
   void convert(Stream& stream, IndexRange elements);
 
-  // All-gathers what check() needs. Call it after the parts of a step, before the exchange is finished. Collective.
-  // Asynchronous.
-  void gather_largest();
-  // Returns whether the sums are valid; if not, the step must be repeated. Call it after the exchange of finite
-  // gradients. The same on all ranks. Waits.
-  bool check();
+  // All-gathers what after_exchange() needs.
+  void after_parts(const PartsOfStep&) override;
+  // Waits.
+  StepOutcome after_exchange(const PartsOfStep&, StepResult&) override;
   // i32 [slices]: ToFixedPoint::largest of this rank's parts.
   Tensor largest() const;
   // Adds the digests of the sums of these whole slices, under their names, to `digests`, i64 [slices]. Asynchronous.

@@ -3,6 +3,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
+#include "tutti/train/replica.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -126,12 +127,12 @@ std::vector<int> AuditDraw::ranks() const {
 }
 
 PartAudit::PartAudit(const AuditedReplica& replica)
-    : rank_(replica.rank),
+    : rank_(replica.state.rank()),
       network_(replica.trainer.network),
-      weights_(replica.weights),
+      state_(replica.state),
+      exact_(require(replica.state.exact())),
+      balancer_(replica.balancer),
       workers_(replica.workers),
-      exact_(require(replica.exact)),
-      block_(replica.arena.weights()),
       initializer_(replica.options.initializer),
       seed_(replica.options.seed),
       every_(replica.options.safeguards.audit_every_steps),
@@ -147,56 +148,50 @@ PartAudit::PartAudit(const AuditedReplica& replica)
   if (lacks_third && replica.loader.sampler().steps(0) > 0) known_parts_ = trace_known_parts();
 }
 
-PartsOfStep PartAudit::observed(const PartsOfStep& parts, const PartMap& map) {
+void PartAudit::before_parts(PartsOfStep& parts) {
   draw_.reset();
-  if ((parts.step + 1) % every_ != 0) return parts;
-  draw_ = draw_audit(seed_, parts.step, parts.batches.global_samples, map, devices_);
-  PartsOfStep observed = parts;
-  observed.observed_part = draw_->part;
-  if (draw_->owner == rank_.communicator.rank()) observed.observer = this;
-  return observed;
-}
-
-void PartAudit::before_parts(const PartsOfStep& parts) {
-  if (!draw_) return;
+  if ((parts.step + 1) % every_ != 0) return;
+  draw_ = draw_audit(seed_, parts.step, parts.batches.global_samples, balancer_.map(), devices_);
   rank_.backend.fill_zero(rank_.stream, records_.values);
-  if (draw_->auditor == rank_.communicator.rank() && !delays_exchange()) {
+  parts.delays_exchange = norm_sums_ != nullptr;
+  if (draw_->auditor == rank_.communicator.rank() && !parts.delays_exchange) {
     recording_ = kAudit;
-    PartsOfStep observed = audited_part(parts);
-    observed.observer = this;
-    workers_.compute(observed, [](std::int64_t) {});
+    PartsOfStep audited = audited_part(parts);
+    audited.observer = this;
+    workers_.compute(audited, [](std::int64_t) {});
     workers_.restore_sums();
   }
   recording_ = kOwn;
+  parts.observed_part = draw_->part;
+  if (draw_->owner == rank_.communicator.rank()) parts.observer = this;
 }
 
 void PartAudit::after_parts(const PartsOfStep& parts) {
-  if (!delays_exchange()) return;
+  if (!parts.delays_exchange) return;
   norm_digests_.fill(norm_sums_->digests());
   if (draw_->auditor != rank_.communicator.rank()) return;
-  const Tensor sums = exact_.sums();
-  const Tensor largest = exact_.largest();
-  const OwnedTensor saved_sums(rank_.backend, sums.elements(), sums.type);
-  const OwnedTensor saved_largest(rank_.backend, largest.elements(), largest.type);
-  rank_.backend.copy(rank_.stream, saved_sums.values, sums);
-  rank_.backend.copy(rank_.stream, saved_largest.values, largest);
+  const OwnedTensor sums(rank_.backend, rank_.stream, exact_.sums());
+  const OwnedTensor largest(rank_.backend, rank_.stream, exact_.largest());
   norm_sums_->begin(NormSums::Again::in_last_step);
   trace(audited_part(parts), kAudit);
-  rank_.backend.copy(rank_.stream, sums, saved_sums.values);
-  rank_.backend.copy(rank_.stream, largest, saved_largest.values);
+  rank_.backend.copy(rank_.stream, exact_.sums(), sums.values);
+  rank_.backend.copy(rank_.stream, exact_.largest(), largest.values);
   rank_.stream.synchronize();
 }
 
-std::optional<WrongPartReport> PartAudit::compare(const PartsOfStep& parts) {
-  if (!draw_) return std::nullopt;
+StepOutcome PartAudit::after_exchange(const PartsOfStep& parts, StepResult& result) {
+  if (!draw_) return StepOutcome::valid;
   const auto recorded = read_records();
   std::uint64_t difference = 0;
   if (draw_->owner == rank_.communicator.rank()) difference += digest_of(recorded[kOwn]);
   if (draw_->auditor == rank_.communicator.rank()) difference -= digest_of(recorded[kAudit]);
-  if (rank_.all_reduce(difference) != 0) return decide(parts, recorded);
+  if (rank_.all_reduce(difference) != 0) {
+    result.wrong_part = decide(parts, recorded);
+    return StepOutcome::wrong;
+  }
   for (const int rank : {draw_->owner, draw_->auditor})
     last_confirmed_steps_.at(static_cast<std::size_t>(rank)) = parts.step + 1;
-  return std::nullopt;
+  return StepOutcome::valid;
 }
 
 void PartAudit::on_added(Stream& stream, IndexRange elements) {
@@ -243,17 +238,10 @@ PartsOfStep PartAudit::audited_part(const PartsOfStep& parts) {
 }
 
 std::vector<std::int64_t> PartAudit::trace(const PartsOfStep& part, Record record) {
-  std::vector<std::int64_t> digests;
   const OwnedTensor sums(rank_.backend, 2 * LossSums::kFields, ElementType::i64);
   const Tensor before = elements_of(sums.values, {0, LossSums::kFields});
   const Tensor after = elements_of(sums.values, {LossSums::kFields, 2 * LossSums::kFields});
-  workers_.each([&](Worker& worker) {
-    if (worker.index > 0) return;
-    const TrainPass pass = pass_over(part.batches.batches.front(), part, after, exact_.gradients());
-    for (const std::uint64_t digest : worker.instance.trace(worker.stream, pass)) {
-      digests.push_back(static_cast<std::int64_t>(digest));
-    }
-  });
+  auto digests = workers_.trace(part, after);
   recording_ = record;
   const IndexRange whole{0, exact_.gradients().elements()};
   exact_.begin(rank_.stream);
@@ -283,11 +271,20 @@ PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
   if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Again::in_last_step);
   repetition.trace = trace(audited_part(parts), kAgain);
   repetition.contribution = read_records()[kAgain];
-  if (draw_->third || known_parts_.empty()) return repetition;
-  initialize(network_, initializer_, seed_, rank_.backend, block_);
-  weights_.refresh(rank_.stream);
-  repetition.has_changed = trace_known_parts() != known_parts_;
+  repetition.has_changed = !draw_->third && !known_parts_.empty() && has_changed();
   return repetition;
+}
+
+bool PartAudit::has_changed() {
+  const Tensor weights = state_.arena().weights();
+  const OwnedTensor current(rank_.backend, rank_.stream, weights);
+  initialize(network_, initializer_, seed_, rank_.backend, weights);
+  state_.weights().refresh(rank_.stream);
+  const bool differs = trace_known_parts() != known_parts_;
+  rank_.backend.copy(rank_.stream, weights, current.values);
+  state_.weights().refresh(rank_.stream);
+  rank_.stream.synchronize();
+  return differs;
 }
 
 WrongPartReport PartAudit::decide(const PartsOfStep& parts, const std::vector<Contribution>& recorded) {
@@ -368,10 +365,6 @@ std::string PartAudit::text_of(const WrongPartReport& report, const std::vector<
     text += ", but checkpoints of this launch may be wrong, in which that rank was not audited before";
   }
   return text + "; resume (--resume) " + (report.is_decided ? "without that host" : "on other hosts");
-}
-
-std::unique_ptr<PartAudit> make_part_audit(const AuditedReplica& replica) {
-  return replica.options.safeguards.audit_every_steps > 0 ? std::make_unique<PartAudit>(replica) : nullptr;
 }
 
 }  // namespace tutti

@@ -6,7 +6,9 @@
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/trainer_options.hpp"
 
+#include "part_balancer.hpp"
 #include "part_workers.hpp"
+#include "step_check.hpp"
 
 #include <array>
 #include <cstdint>
@@ -35,34 +37,25 @@ AuditDraw draw_audit(std::uint64_t seed, std::int64_t step, std::int64_t global_
 struct AuditedReplica {
   const TrainerContext& trainer;
   const TrainerOptions& options;
-  const RankContext& rank;
+  ReplicaState& state;  // refused without an exact sum
   const BatchLoader& loader;
-  const ParameterArena& arena;
-  NetworkWeights& weights;
+  const PartBalancer& balancer;
   PartWorkers& workers;
-  ExactAccumulator* exact;  // null: refused
-  NormSums* norm_sums;      // null: batch norm is over each part
+  NormSums* norm_sums;  // null: batch norm is over each part
 };
 
-class PartAudit final : private PartObserver {
+class PartAudit final : public StepCheck, private PartObserver {
  public:
   // The weights must be the initial ones: some parts of the first step are computed as a reference for wrong_ranks().
   // Throws a usage error without an exact exchange.
   explicit PartAudit(const AuditedReplica& replica);
 
-  // Prepares the audit of a step before its parts are computed: returns them with the observer, if this rank has the
-  // audited part. Does nothing in a step that is not audited.
-  PartsOfStep observed(const PartsOfStep& parts, const PartMap& map);
-  // One of them computes the audited part if this rank is to audit it. Call them before and after the step's own parts
-  // are computed, each time they are.
-  void before_parts(const PartsOfStep& parts);
-  void after_parts(const PartsOfStep& parts);
-  // The exchange must not start before after_parts(): batch norm is over the whole batch, so that the audited part
-  // needs the sums of the step's parts.
-  bool delays_exchange() const { return draw_ && norm_sums_ != nullptr; }
-  // Compares the two. Call it before the step's gradients are used, each time they were computed; on a difference the
-  // weights are lost. Collective. Waits.
-  std::optional<WrongPartReport> compare(const PartsOfStep& parts);
+  // Observes the audited part, if this rank has it. One of the two computes it, if this rank is to audit it: the second
+  // with batch norm over the whole batch, for which it needs the sums of the step's parts.
+  void before_parts(PartsOfStep& parts) override;
+  void after_parts(const PartsOfStep& parts) override;
+  // Compares the two. Waits.
+  StepOutcome after_exchange(const PartsOfStep& parts, StepResult& result) override;
 
  private:
   // The computations of a part of which this rank records what they contribute.
@@ -79,14 +72,15 @@ class PartAudit final : private PartObserver {
   PartsOfStep audited_part(const PartsOfStep& parts);
   // Digests of what each layer writes for this part with the current weights. Records its contribution.
   std::vector<std::int64_t> trace(const PartsOfStep& part, Record record);
-  // The same of some parts of the first step with the initial weights, which must be the current ones.
+  // The same of some parts of the first step, with the weights as they are.
   std::vector<std::int64_t> trace_known_parts();
+  // Whether they now differ from those that the initial weights gave at the start.
+  bool has_changed();
   struct Repetition {
     Contribution contribution{};
     std::vector<std::int64_t> trace{};
     bool has_changed = false;  // as AuditedRank::has_changed
   };
-  // Replaces the weights with the initial ones, unless a third rank decides.
   Repetition repeat(const PartsOfStep& parts);
   // Collective.
   WrongPartReport decide(const PartsOfStep& parts, const std::vector<Contribution>& recorded);
@@ -95,10 +89,10 @@ class PartAudit final : private PartObserver {
 
   const RankContext& rank_;
   const Network& network_;
-  NetworkWeights& weights_;
-  PartWorkers& workers_;
+  ReplicaState& state_;
   ExactAccumulator& exact_;
-  Tensor block_;  // of the weights
+  const PartBalancer& balancer_;
+  PartWorkers& workers_;
   Initializer initializer_;
   std::uint64_t seed_;
   std::int64_t every_;
@@ -114,9 +108,6 @@ class PartAudit final : private PartObserver {
   std::vector<std::int64_t> known_parts_;
   std::vector<std::int64_t> last_confirmed_steps_;  // by rank, the last step in which an audit confirmed it; 0: none
 };
-
-// Null without audits.
-std::unique_ptr<PartAudit> make_part_audit(const AuditedReplica& replica);
 
 // What a rank computed for an audited part.
 struct AuditedRank {

@@ -10,6 +10,9 @@
 
 namespace tutti {
 
+namespace {
+
+// The pass over one of the parts, which leaves its gradients in that block.
 TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& sums, const Tensor& gradients) {
   const std::int64_t all = step.batches.global_samples;
   return {.images = batch.images,
@@ -23,6 +26,8 @@ TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& s
                     .first_position = static_cast<std::uint32_t>(batch.first_position)},
           .first_layer = step.first_layer};
 }
+
+}  // namespace
 
 PartWorkers::PartWorkers(const WorkersRequest& request)
     : backend_(request.backend),
@@ -203,6 +208,18 @@ void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const O
   }
   if (step.timed) worker.stream.synchronize();
   if (unfinished) finish(worker, *unfinished);
+}
+
+std::vector<std::int64_t> PartWorkers::trace(const PartsOfStep& part, const Tensor& sums) {
+  std::vector<std::int64_t> digests;
+  each([&](Worker& worker) {
+    if (worker.index > 0) return;
+    const TrainPass pass = pass_over(part.batches.batches.front(), part, sums, total_->gradients());
+    for (const std::uint64_t digest : worker.instance.trace(worker.stream, pass)) {
+      digests.push_back(static_cast<std::int64_t>(digest));
+    }
+  });
+  return digests;
 }
 
 void PartWorkers::restore_sums() {

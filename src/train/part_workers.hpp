@@ -56,7 +56,7 @@ class PartObserver {
   virtual void on_losses(Stream& stream, const Tensor& before, const Tensor& sums) = 0;
 };
 
-// A rank's parts of one step of the run.
+// A rank's parts of one step of the run, counted from 0.
 struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
@@ -64,13 +64,13 @@ struct PartsOfStep {
   std::size_t first_layer = 0;        // of TrainPass
   bool timed = false;                 // for seconds_per_part(): waits for the work
   bool may_leave_unfinished = false;  // of TrainPass, if the rank computes a single part
+  bool checked_in_update = false;     // by FiniteCheck: nothing is waited for between the gradients and the update
+  bool delays_exchange = false;       // until all parts are computed and checked
   // Borrowed, or null. The observed part must be one of these; it is added first, so the sum must not depend on the
   // order of the parts.
   PartObserver* observer = nullptr;
   int observed_part = 0;
 };
-// The pass over one of them, which leaves its gradients in that block.
-TrainPass pass_over(const Batch& batch, const PartsOfStep& step, const Tensor& sums, const Tensor& gradients);
 
 class PartWorkers {
  public:
@@ -93,6 +93,9 @@ class PartWorkers {
   // Computes forward, loss and backward of each batch, and adds the gradients in the order of the parts, an observed
   // part before all others.
   void compute(const PartsOfStep& step, const OnGradientsReady& on_ready);
+  // Digests of what each layer writes in a pass over a single part, whose gradients then are in the block of the total,
+  // not added. Adds its losses to `sums`.
+  std::vector<std::int64_t> trace(const PartsOfStep& part, const Tensor& sums);
   // The gradients that the last compute() left unfinished, without which the total is incomplete; or null. Borrowed
   // until the next compute().
   UnfinishedGradients* unfinished() const { return workers_.front()->instance.unfinished(); }

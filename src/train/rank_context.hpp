@@ -23,6 +23,11 @@ struct OwnedTensor {
   OwnedTensor(Allocator& allocator, std::int64_t elements, ElementType type)
       : memory(allocator.allocate(static_cast<std::size_t>(elements) * bytes_of(type))),
         values(memory.view(Shape{elements}, type)) {}
+  // A copy. Asynchronous.
+  OwnedTensor(Backend& backend, Stream& stream, const Tensor& original)
+      : OwnedTensor(backend, original.elements(), original.type) {
+    backend.copy(stream, values, original);
+  }
 
   Buffer memory;
   Tensor values;

@@ -5,6 +5,7 @@
 #include "tutti/train/run_observer.hpp"
 
 #include "rank_context.hpp"
+#include "step_check.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +20,7 @@ struct ReplicatedTensor {
   Tensor values;
 };
 
-class ReplicaVerifier {
+class ReplicaVerifier final : public StepCheck {
  public:
   // The context and the tensors' memory are borrowed. `hosts` are those of the ranks, for messages; empty: unknown.
   ReplicaVerifier(const RankContext& context, const std::vector<ReplicatedTensor>& tensors,
@@ -28,6 +29,11 @@ class ReplicaVerifier {
   // Makes the next compare() cover the current values, too. Call it on all ranks before the tensors are overwritten
   // with the values of one rank. Asynchronous.
   void record();
+  // Records what an update that gathers weights from their owners overwrites.
+  StepOutcome after_exchange(const PartsOfStep&, StepResult&) override {
+    record();
+    return StepOutcome::valid;
+  }
   // Empty: all ranks hold the same. Else what differs, the same on all ranks, without steps; its text names the ranks:
   // "rank 2 on node7 differs from all others in parameters/conv1/weight". Collective. Waits.
   std::optional<DivergenceReport> compare();

@@ -57,9 +57,6 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
                 "--stop-at-accuracy and --patience need evaluations: give a test set (--test-data or "
                 "--validation-ratio), and no --test-every 0");
   }
-  if (options.safeguards.verify_every_steps > 0 && context_.communicator.size() > 1) {
-    verifier_ = std::make_unique<ReplicaVerifier>(context_, replica_.replicated(), context.hosts);
-  }
   start_next_epoch();
 }
 
@@ -94,7 +91,7 @@ void Trainer::require_matching_progress(const TrainProgress& theirs) const {
 void Trainer::restore(const TrainState& state) {
   synchronize();
   require_matching_progress(state.progress);
-  replica_.restore(state);
+  replica_.state().restore(state);
   verified_.reset();
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
@@ -123,7 +120,7 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   state.progress.carried_over = sampler().carried_over(progress_.epoch);
   state.progress.epoch_sums = epoch_sums();
   refuse_not_finite(state.progress.epoch_sums);
-  replica_.copy_state_to(state, shard);
+  replica_.state().copy_to(state, shard);
   refuse_not_finite(state);
   state.configuration = metadata_.configuration;
   state.command_line = metadata_.command_line;
@@ -150,7 +147,6 @@ void Trainer::step() {
   throttle_->begin_step();
   StepRequest request = next_step();
   request.digests_gradients = due(progress_.step + 1, options_.digest_every_steps);
-  request.verifier = replica_.gathers_weights() ? verifier_.get() : nullptr;
   done_ = replica_.step(request);
   if (done_.wrong_part) throw Error(ErrorSource::diverged, done_.wrong_part->text).on_all_ranks();
   if (due(progress_.step + 1, options_.safeguards.audit_every_steps)) ++audits_;
@@ -192,16 +188,13 @@ void Trainer::verified_step(RunObserver& observer) {
     step();
     // The replicas are verified before an epoch is reported.
     const bool ends = progress_.step_in_epoch == sampler().steps(progress_.epoch) || progress_.step == plan_.steps;
-    is_due = verifier_ && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
+    is_due = replica_.verifier() != nullptr && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
     if (is_due) synchronize();
   } catch (const Error& error) {
     if (done_.wrong_part) observer.on_wrong_part(*done_.wrong_part);
     // A value that is not finite may come from a bit that flipped on one rank: then the replicas differ.
     const bool everywhere = error.source() == ErrorSource::not_finite && error.scope() == ErrorScope::all_ranks;
-    if (verifier_ && everywhere) {
-      replica_.finite_check().reset();
-      verify(observer);
-    }
+    if (everywhere) verify(observer);
     throw;
   }
   context_.status.enter(Phase::reports);
@@ -209,9 +202,9 @@ void Trainer::verified_step(RunObserver& observer) {
 }
 
 void Trainer::verify(RunObserver& observer) {
-  if (!verifier_) return;
+  if (replica_.verifier() == nullptr) return;
   synchronize();
-  auto found = verifier_->compare();
+  auto found = replica_.verifier()->compare();
   if (!found) {
     verified_ = progress_.step;
     return;
@@ -265,11 +258,11 @@ void Trainer::report_step(RunObserver& observer) {
   if (done_.gradients_digest) {
     synchronize();
     observer.on_digest({.step = progress_.step,
-                        .weights = replica_.weights_digest(),
+                        .weights = replica_.state().weights_digest(),
                         .gradients = *done_.gradients_digest,
-                        .optimizer = replica_.optimizer_digest(),
-                        .statistics = replica_.statistics_digest(),
-                        .averages = replica_.averages_digest()});
+                        .optimizer = replica_.state().optimizer_digest(),
+                        .statistics = replica_.state().statistics_digest(),
+                        .averages = replica_.state().averages_digest()});
   }
 }
 
@@ -288,13 +281,13 @@ void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   report.train = epoch_sums();
   report.seconds = progress_.epoch_seconds;
   report.learning_rate = progress_.learning_rate;
-  report.weights_digest = replica_.weights_digest();
+  report.weights_digest = replica_.state().weights_digest();
   report.redone_steps = progress_.redone_steps;
   if (options_.safeguards.audit_every_steps > 0) report.audits = audits_;
   if (evaluator_ && (progress_.step == plan_.steps || due(report.epoch, options_.test_every_epochs))) {
     context_.status.enter(Phase::evaluation);
     const Stopwatch watch;
-    replica_.with_average([&] { report.test = evaluator_->run(); });
+    replica_.state().with_average([&] { report.test = evaluator_->run(); });
     report.test_seconds = watch.seconds();
     context_.status.enter(Phase::reports);
   }

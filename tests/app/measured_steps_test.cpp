@@ -96,16 +96,16 @@ TEST(TimedStep, AveragesTheWeightsAsAStepDoes) {
   config.average.decay = 0.9;
   PreparedTraining run(test_world(), config);
   run.trainer->step();
-  const auto before = run.trainer->replica().averages_digest();
+  const auto before = run.trainer->replica().state().averages_digest();
   timed_step(*run.trainer);
-  EXPECT_NE(run.trainer->replica().averages_digest(), before);
+  EXPECT_NE(run.trainer->replica().state().averages_digest(), before);
 }
 
 TEST(ExchangeStep, AddsUpTheGradientsOfAllRanks) {
   PreparedTraining run(test_world(), small_config(Exchange::ring));
   run.trainer->step();
   run.trainer->synchronize();
-  const auto block = host_f32(run.trainer->replica().gradients());
+  const auto block = host_f32(run.trainer->replica().state().gradients());
   std::vector<float> gradients(block.begin(), block.end());
   EXPECT_GT(std::ranges::max(gradients), 0);
   exchange_step(*run.trainer, {.data = gradients.data(), .shape = Shape{std::ssize(gradients)}});

@@ -36,7 +36,8 @@ Launches launches_of(int steps, std::size_t bucket_bytes) {
   const std::int64_t before = standin::nccl_launches();
   RunObserver none;
   trainer.run(none);
-  return {.all = standin::nccl_launches() - before, .buckets = trainer.replica().bucket_ends().size()};
+  return {.all = standin::nccl_launches() - before,
+          .buckets = trainer.replica().state().ownership().bucket_ends().size()};
 }
 
 TEST(NcclLaunches, OfAStepAreOneForEachBucketAndOneForTheCheckOfItsValues) {

@@ -86,9 +86,9 @@ class GpuRun {
     for (int step = 0; step < steps; ++step) {
       trainer_.step();
       trainer_.synchronize();
-      Replica& replica = trainer_.replica();
-      all.insert(all.end(), {replica.weights_digest(), replica.statistics_digest().value_or(0),
-                             replica.averages_digest().value_or(0), replica.optimizer_digest()});
+      ReplicaState& state = trainer_.replica().state();
+      all.insert(all.end(), {state.weights_digest(), state.statistics_digest().value_or(0),
+                             state.averages_digest().value_or(0), state.optimizer_digest()});
     }
     return all;
   }
@@ -96,7 +96,7 @@ class GpuRun {
   // The error of the steps after one weight has become very large.
   std::string error_with_a_large_weight(const std::string& tensor) {
     digests(9);
-    trainer_.replica().flip({.block = "weights", .tensor = tensor, .element = 1, .bit = 30});
+    flip(trainer_.replica().state(), {.block = "weights", .tensor = tensor, .element = 1, .bit = 30});
     return thrown_by([&] { digests(3); }).what();
   }
 

@@ -38,7 +38,8 @@ class Flipper final : public PhaseListener {
   Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
   void on_begin(const StepPhase& at) override {
     const Phase phase = flip_.bit.block == "gradients" ? Phase::update : Phase::reports;
-    if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true)) trainer_.replica().flip(flip_.bit);
+    if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true))
+      flip(trainer_.replica().state(), flip_.bit);
   }
 
  private:

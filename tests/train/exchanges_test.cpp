@@ -98,7 +98,8 @@ std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const
   Trainer trainer({.backend = *backend, .communicator = *ring, .network = network, .train = data},
                   small_run({}, exchange).options, {});
   std::vector<std::int64_t> bytes;
-  for (const std::string& text : all_gather_text(test_world(), std::to_string(trainer.replica().optimizer_bytes()))) {
+  for (const std::string& text :
+       all_gather_text(test_world(), std::to_string(trainer.replica().state().optimizer_bytes()))) {
     bytes.push_back(std::stoll(text));
   }
   return bytes;

@@ -102,7 +102,8 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
         spec.options.bucket_bytes = 1024;
         spec.inject = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
           if (rank != ranks - 1) return nullptr;
-          float& gradient = host_f32(trainer.replica().gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
+          float& gradient =
+              host_f32(trainer.replica().state().gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
           return std::make_unique<SpoiltGradient>(gradient, ranks % 2 == 0 ? kNan : -kInfinity);
         };
         const std::string text = reports_of({spec}, data.pair)[0];
@@ -175,7 +176,7 @@ TEST(FiniteCheck, FindsAnOverflowOfTheSumAtTheNextStep) {
     RunSpec spec = small_run(small_resnet(), exchange);
     spec.ranks = 2;
     spec.inject = [&](int, Trainer& trainer) {
-      return std::make_unique<SpoiltGradient>(host_f32(trainer.replica().gradients())[place], 3e38F);
+      return std::make_unique<SpoiltGradient>(host_f32(trainer.replica().state().gradients())[place], 3e38F);
     };
     EXPECT_EQ(lines_of(reports_of({spec}, data.pair)[0], "ended"),
               ended(fmt::format("a value of {} is no longer a finite number at step 4 on every rank",

@@ -44,7 +44,7 @@ TEST(TimedStep, ReportsWhenEachBucketIsFinal) {
     times = {};
     run.trainer.replica().step({.step = step, .updates = step, .learning_rate = 0.05, .times = &times});
   }
-  const auto ends = run.trainer.replica().bucket_ends();
+  const auto ends = run.trainer.replica().state().ownership().bucket_ends();
   ASSERT_GT(ends.size(), 1U);
   ASSERT_FALSE(times.compute.empty());
   EXPECT_EQ(times.compute.back().ready_elements, ends.back());

@@ -76,7 +76,8 @@ TEST(WeightAverage, IsPutBackWhenAnEvaluationFails) {
   TrainingRun run(averaging({.decay = 0.75}), kResnet);
   for (int step = 0; step < 3; ++step) run.trainer.step();
   const TrainState before = run.trainer.snapshot();
-  EXPECT_THROW(run.trainer.replica().with_average([] { throw Error(ErrorSource::input, "a broken image"); }), Error);
+  EXPECT_THROW(run.trainer.replica().state().with_average([] { throw Error(ErrorSource::input, "a broken image"); }),
+               Error);
   const TrainState after = run.trainer.snapshot();
   expect_equal(weights_of(after), weights_of(before), "the weights");
   expect_equal(after.averages, before.averages, "the averages");

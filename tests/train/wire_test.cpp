@@ -65,12 +65,12 @@ TEST(Bf16Gradients, AreSumsWithinTheirRoundingErrors) {
   const auto communicator = make_mpi_communicator(world, {});
   const Ownership ownership(Owners::all, layout, make_buckets(layout, 1 << 20), {world.rank(), world.size()});
   const OwnedTensor gradients(*communicator, layout.block_elements(), ElementType::f32);
-  const OwnedTensor rounded(*communicator, layout.trained_elements(), ElementType::bf16);
   const std::vector<float> mine = rough_values(layout.block_elements(), world.rank());
   std::ranges::copy(mine, host_f32(gradients.values).begin());
 
-  GradientExchange exchange(*communicator, ownership,
-                            {.gradients = gradients.values, .rounded = rounded.values, .backend = backend.get()});
+  GradientExchange exchange(
+      *communicator, ownership,
+      {.gradients = gradients.values, .in_bf16 = layout.trained_elements(), .backend = backend.get()});
   InlineStream stream;
   exchange.start_ready_buckets(layout.block_elements(), stream);
   exchange.finish(stream);

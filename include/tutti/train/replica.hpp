@@ -1,42 +1,26 @@
 #pragma once
-// One rank's copy of the network during training: all that a step needs, and the order of a step. The trainer adds
-// epochs, reports and checkpoints.
+// One rank's copy of the network during training, and the order of a step: compute, exchange, checks, update. The
+// trainer adds epochs, reports and checkpoints.
 
-#include "tutti/nn/network_instance.hpp"
-#include "tutti/nn/parameter_arena.hpp"
+#include "tutti/train/replica_state.hpp"
 #include "tutti/train/run_observer.hpp"
-#include "tutti/train/trainer_options.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 namespace tutti {
 
-class PhaseTimeline;
-class RecordedWork;
-class ExactAccumulator;
 class FiniteCheck;
-class GradientExchange;
-class GradientAccumulator;
 class NormSums;
-class Ownership;
 class PartAudit;
 class PartBalancer;
 class PartWorkers;
+class PhaseTimeline;
 class ReplicaVerifier;
-class WeightAverage;
-struct OwnedTensor;
-struct BitFlip;
-struct FlipTarget;
-struct OwnedPiece;
-struct RankContext;
-struct ReplicatedTensor;
+class StepTimer;
 
 // The time of one step on one rank, in seconds, with its compute layer by layer.
 struct StepTimes {
@@ -69,8 +53,7 @@ struct StepRequest {
   double average_share = 0;     // of the new weights in their average; 0: it is not changed
   std::size_t first_layer = 0;  // of TrainPass
   bool digests_gradients = false;
-  ReplicaVerifier* verifier = nullptr;  // notes the weights before the update; borrowed
-  StepTimes* times = nullptr;           // receives the times; the step then waits after each phase; borrowed
+  StepTimes* times = nullptr;  // receives the times; the step then waits after each phase; borrowed
 };
 
 struct StepResult {
@@ -78,12 +61,9 @@ struct StepResult {
   double own_weight = 0;                            // that of this rank's parts
   std::optional<std::uint64_t> gradients_digest{};  // if it was requested and the step was not skipped
   std::optional<SkippedReport> skipped{};
-  std::optional<WrongPartReport> wrong_part{};  // the state is then lost
+  std::optional<WrongPartReport> wrong_part{};  // the gradients and the exchange's state are then lost
   std::int64_t repetitions = 0;                 // on a coarser grid (exact)
 };
-
-// After the exchange: the step is valid, or repeated on a coarser grid, or skipped, or an audit found a wrong part.
-enum class StepOutcome { valid, repeat, skipped, wrong };
 
 class Replica {
  public:
@@ -100,77 +80,21 @@ class Replica {
   // Waits until all steps so far are done.
   void synchronize();
 
-  // The following compute a step in pieces, for measurements.
-
-  // Makes these the gradients of this rank's only part: f32, the whole block; empty: zeros. Asynchronous.
-  void set_gradients(const Tensor& gradients);
-  // Starts the exchange of buckets whose gradients, [0, ready_elements), are ready. Collective. Asynchronous.
-  void start_ready_buckets(std::int64_t ready_elements);
-  // Collective. Asynchronous, unless the exchange is exact.
-  StepOutcome finish_exchange(std::int64_t step, std::span<const Batch> batches = {});
-  // Updates the weights and gathers those that other ranks update. Collective. Asynchronous.
-  void update(const StepRequest& request);
-  void gather_weights();
-
-  // Runs `work` with the average in place of the weights, if there is one, and restores the weights even if it throws.
-  void with_average(const std::function<void()>& work);
-
-  // Copies the shard's arrays to `state`: weights, statistics, optimizer and exchange state. Collective. Waits.
-  void copy_state_to(TrainState& state, const std::optional<FileShard>& shard);
-  // Restores them. Every rank has the whole state; not a collective.
-  void restore(const TrainState& state);
-  // Takes weights and statistics only; see Trainer::initialize_from().
-  std::vector<std::string> initialize_from(const TrainState& state, bool new_head);
-
-  // The tensors that are equal on all ranks between steps: weights, statistics, the exponents of the exact exchange,
-  // and the optimizer's state if every rank updates everything.
-  std::vector<ReplicatedTensor> replicated() const;
-  // Whether each weight is updated by one rank and then gathered.
-  bool gathers_weights() const;
-  // The tensors that this rank holds whole. flip() flips a bit of one, as an injected fault. Waits.
-  std::vector<FlipTarget> local_tensors() const;
-  void flip(const BitFlip& flip);
-
-  Tensor gradients() const { return arena_.gradients(); }
-  std::uint64_t weights_digest();
-  std::optional<std::uint64_t> statistics_digest();  // empty without any
-  std::optional<std::uint64_t> averages_digest();    // likewise
-  std::uint64_t optimizer_digest();                  // Collective.
-
-  // Of each bucket: its end in the block of gradients, ascending, and whether any of its slices has a gradient.
-  const std::vector<std::int64_t>& bucket_ends() const;
-  const std::vector<bool>& exchanged_buckets() const;
-  double owned_fraction() const;        // of the block, updated by this rank
-  std::size_t memory_bytes() const;     // of the device: activations, weights, gradients and optimizer state
-  std::size_t exchange_bytes() const;   // of these, for gradients and their accumulator
-  std::size_t optimizer_bytes() const;  // and for the optimizer's state
-
+  ReplicaState& state() { return *state_; }
+  const ReplicaState& state() const { return *state_; }
   const RankContext& context() const { return *context_; }
   BatchLoader& loader() { return loader_; }
   const BatchLoader& loader() const { return loader_; }
   PartWorkers& workers() { return *workers_; }
   const PartWorkers& workers() const { return *workers_; }
   PartBalancer& balancer() { return *balancer_; }
-  FiniteCheck& finite_check() { return *finite_check_; }
+  ReplicaVerifier* verifier() { return verifier_.get(); }  // null: replicas are not verified
+  // Of the device: the state and the activations.
+  std::size_t memory_bytes() const;
 
  private:
-  struct LocalTensor;
-
-  // finish_exchange() and update() as one piece of recorded work.
-  void update_at_once(const StepRequest& request, std::span<const Batch> batches);
-  void begin_with_weights();
-  void add_to_average(const StepRequest& request);
-  // Updates the elements that this rank owns; refreshes the weights if it owns all. Asynchronous.
-  void update_owned(UnfinishedGradients* unfinished = nullptr);
-  bool is_alone() const;
-  OptimizerContext optimizer_context() const;
-  // Call it after the exchange. Collective.
-  std::uint64_t gradients_digest();
-  // The digest of the trained tensors of these blocks, whose owned pieces are `where`. Collective.
-  std::uint64_t owned_digest(const std::vector<OptimizerSlot>& blocks, IndexRange OwnedPiece::*where);
-  GradientAccumulator& total();
-  // The tensors that this rank holds whole.
-  std::vector<LocalTensor> whole_tensors() const;
+  // Once; a step may be repeated. Collective.
+  StepOutcome compute_and_exchange(PartsOfStep parts, StepTimer& clock, StepResult& result);
 
   Backend& backend_;
   std::unique_ptr<RankStatus> own_status_;  // if the caller has none
@@ -178,22 +102,15 @@ class Replica {
   std::unique_ptr<RankContext> context_;
   std::uint64_t seed_;
   std::unique_ptr<PhaseTimeline> timeline_;
-  ParameterArena arena_;
-  NetworkWeights weights_;
+  std::unique_ptr<ReplicaState> state_;
   std::unique_ptr<PartBalancer> balancer_;
   BatchLoader loader_;
   std::unique_ptr<NormSums> norm_sums_;  // null: batch norm is over each part
   std::unique_ptr<PartWorkers> workers_;
-  std::unique_ptr<GradientAccumulator> float_total_;
-  std::unique_ptr<ExactAccumulator> exact_;  // null: gradients are summed in f32
+  std::unique_ptr<PartAudit> audit_;  // null: no parts are audited
   std::unique_ptr<FiniteCheck> finite_check_;
-  std::unique_ptr<Ownership> ownership_;
-  std::unique_ptr<OwnedTensor> rounded_;  // the gradients that are sent in bf16
-  std::unique_ptr<GradientExchange> exchange_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<RecordedWork> recorded_updates_;
-  std::unique_ptr<WeightAverage> average_;  // null: none is kept
-  std::unique_ptr<PartAudit> audit_;        // null: no parts are audited
+  std::unique_ptr<ReplicaVerifier> verifier_;
+  bool may_check_in_update_;
 };
 
 }  // namespace tutti

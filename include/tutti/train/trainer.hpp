@@ -49,7 +49,7 @@ class Trainer {
   // may be missing or have another shape: they stay random, as with `new_head`, and their names are returned. Throws
   // an input error that names any other tensor that does not fit.
   std::vector<std::string> initialize_from(const TrainState& state, bool new_head = false) {
-    return replica_.initialize_from(state, new_head);
+    return replica_.state().initialize_from(state, new_head);
   }
   // All that restore() needs, the same on every rank but for the arrays: only those of `shard`, none without one.
   // Throws on all ranks when the loss or a weight is no longer finite, so that such a state is never saved. Collective.
@@ -79,7 +79,7 @@ class Trainer {
   const BestTest& best_test() const { return progress_.best; }
   // The epoch, counted from 1, to which this step of the run belongs.
   std::int64_t epoch_of(std::int64_t step) const { return sampler().epoch_of(step) + 1; }
-  std::uint64_t weights_digest() { return replica_.weights_digest(); }
+  std::uint64_t weights_digest() { return replica_.state().weights_digest(); }
   // The number of parts that this rank computes concurrently.
   int workers() const;
   std::size_t memory_bytes() const { return replica_.memory_bytes(); }
@@ -115,8 +115,7 @@ class Trainer {
   Replica replica_;
   const RankContext& context_;
   std::unique_ptr<StepThrottle> throttle_;
-  std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
-  std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
+  std::unique_ptr<Evaluator> evaluator_;  // null: there is no test set
 
   RunPlan plan_;
   LrSchedule learning_rate_;

@@ -38,7 +38,7 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
     run.trainer->step();
     run.trainer->synchronize();
   });
-  const Tensor gradients = run.trainer->replica().gradients();
+  const Tensor gradients = run.trainer->replica().state().gradients();
   std::vector<float> values(static_cast<std::size_t>(gradients.elements()));
   const auto stream = run.assembly.backend->make_stream();
   run.assembly.backend->copy(*stream, host_tensor(values), gradients);
@@ -63,10 +63,10 @@ Json measure(World& world, const RunConfig& config, const TimedSteps& steps, std
   const Quartiles time =
       quartiles_of(time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step));
   const auto sent = static_cast<double>(communicator.bytes_sent() - sent_before);
-  const Replica& replica = run.trainer->replica();
+  const ReplicaState& state = run.trainer->replica().state();
   const auto bytes =
-      max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
-                             static_cast<double>(replica.optimizer_bytes())});
+      max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(state.exchange_bytes()),
+                             static_cast<double>(state.optimizer_bytes())});
   const std::string way = fmt::format("{}{}{}", name_of(*config.exchange), config.shard_optimizer ? ", sharded" : "",
                                       config.wire == Wire::bf16 ? ", bf16" : "");
   const bool oversubscribed = !has_room_for(run.assembly.cores, world, config.threads);

@@ -43,14 +43,21 @@ class PacedTime {
 };
 
 // Repeats the exchange until the exact exchange has found a grid for these gradients.
-StepOutcome exchange_all(Replica& replica, const Tensor& gradients, std::int64_t step) {
+StepOutcome exchange_all(ReplicaState& state, const Tensor& gradients, std::int64_t step) {
   StepOutcome outcome = StepOutcome::repeat;
   while (outcome == StepOutcome::repeat) {
-    replica.set_gradients(gradients);
-    replica.start_ready_buckets(replica.gradients().elements());
-    outcome = replica.finish_exchange(step);
+    state.set_gradients(gradients);
+    state.start_ready_buckets(state.gradients().elements());
+    outcome = state.finish_exchange(step);
   }
   return outcome;
+}
+
+// The part of the block that this rank updates.
+double owned_fraction(const ReplicaState& state) {
+  std::int64_t elements = 0;
+  for (const IndexRange& own : state.ownership().owned()) elements += own.size();
+  return static_cast<double>(elements) / static_cast<double>(state.gradients().elements());
 }
 
 }  // namespace
@@ -65,31 +72,32 @@ StepTimes timed_step(Trainer& trainer) {
 
 StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
   Replica& replica = trainer.replica();
+  ReplicaState& state = replica.state();
   StepTimes times;
   PacedTime time;
   times.input = time.sleep(pace.input);
-  replica.set_gradients({});
+  state.set_gradients({});
   for (const StepTimes::Interval& interval : pace.compute) {
     times.compute.push_back({.seconds = time.sleep(interval.seconds), .ready_elements = interval.ready_elements});
-    replica.start_ready_buckets(interval.ready_elements);
+    state.start_ready_buckets(interval.ready_elements);
     times.overlapped_exchange += time.lap();
   }
-  if (replica.finish_exchange(trainer.steps_done()) == StepOutcome::repeat) {
-    exchange_all(replica, {}, trainer.steps_done());
+  if (state.finish_exchange(trainer.steps_done()) == StepOutcome::repeat) {
+    exchange_all(state, {}, trainer.steps_done());
   }
   replica.synchronize();
   times.waiting = time.lap();
-  times.update = time.sleep(pace.update * replica.owned_fraction());
-  replica.gather_weights();
+  times.update = time.sleep(pace.update * owned_fraction(state));
+  state.gather_weights();
   replica.synchronize();
   times.waiting += time.lap();
   return times;
 }
 
 void exchange_step(Trainer& trainer, const Tensor& gradients) {
-  Replica& replica = trainer.replica();
+  ReplicaState& state = trainer.replica().state();
   const StepRequest request = trainer.next_step();
-  if (exchange_all(replica, gradients, request.step) == StepOutcome::valid) replica.update(request);
+  if (exchange_all(state, gradients, request.step) == StepOutcome::valid) state.update(request);
 }
 
 StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {

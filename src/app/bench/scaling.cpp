@@ -169,8 +169,8 @@ RunConfig config_alone(const Invocation& invocation, std::int64_t images) {
 std::vector<StepTimes> compute_alone(World& alone, const Invocation& invocation, std::int64_t images,
                                      SoloCompute& measured) {
   PreparedTraining run(alone, config_alone(invocation, images));
-  measured.bucket_ends = run.trainer->replica().bucket_ends();
-  measured.exchanged = run.trainer->replica().exchanged_buckets();
+  measured.bucket_ends = run.trainer->replica().state().ownership().bucket_ends();
+  measured.exchanged = run.trainer->replica().state().ownership().exchanged();
   std::vector<StepTimes> steps;
   for (std::int64_t i = 0; i < invocation.steps.warmup; ++i) timed_step(*run.trainer);
   for (std::int64_t i = 0; i < invocation.steps.timed; ++i) steps.push_back(timed_step(*run.trainer));
