@@ -133,8 +133,8 @@ void FiniteCheck::after_parts(const PartsOfStep& parts) {
   all_gather_rows(request_.context.communicator, rows_.values, request_.context.stream);
 }
 
-// If checks are delayed, the result is that of an earlier step. It may end the run, but never skips this step: checks are
-// not delayed with OnNotFinite::skip, nor with `exact`, whose own check needs finite gradients.
+// If checks are delayed, the result is that of an earlier step. It may end the run, but never skips this step: checks
+// are not delayed with OnNotFinite::skip, nor with `exact`, whose own check needs finite gradients.
 StepOutcome FiniteCheck::after_exchange(const PartsOfStep& parts, StepResult& result) {
   if (parts.checked_in_update) return StepOutcome::valid;
   copy_findings();

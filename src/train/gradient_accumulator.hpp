@@ -67,8 +67,8 @@ class GridLevel {
 
 // A sum of gradients whose bits depend on the parts, not on the ranks that compute them. Each part's gradients are
 // rounded to multiples of a power of two, one per slice, and added as integers. The power follows the largest gradient
-// of any part, with a margin. A step that exceeds the margin is repeated on a coarser grid, at any number of ranks. As a
-// check it comes after that for finite gradients.
+// of any part, with a margin. A step that exceeds the margin is repeated on a coarser grid, at any number of ranks. As
+// a check it comes after that for finite gradients.
 class ExactAccumulator final : public GradientAccumulator, public StepCheck {
  public:
   // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks.
