@@ -209,8 +209,7 @@ TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
 TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
   Device device(make_cpu());
   const ActivationSpec blocked = kCpu.layouts.back().of({2, 20, 3, 3});
-  for (const LayerSpec& spec :
-       std::initializer_list<LayerSpec>{BatchNormSpec{kAdd, kRelu}, AddSpec{}, DropoutSpec{}, ElementwiseSpec{}}) {
+  for (const LayerSpec& spec : layers_that_keep_shapes()) {
     const NetworkCase network{"Padded", 2, {20, 3, 3}, {spec}};
     const NetworkWeights weights(device, network);
     SingleLayer layer(device, spec, {.input = blocked, .residual = takes_residual(spec) ? blocked : ActivationSpec{}},

@@ -112,9 +112,10 @@ class CudaLayers : public ::testing::TestWithParam<BackendUnderTest> {};
 INSTANTIATE_TEST_SUITE_P(All, CudaLayers, ::testing::Values(kCuda, kCudaInBf16));
 
 TEST_P(CudaLayers, KeepZerosWhereChannelsAreOnlyPadding) {
-  for (const LayerSpec& spec : std::initializer_list<LayerSpec>{
-           BatchNormSpec{kAdd, kRelu}, BatchNormSpec{}, AddSpec{}, DropoutSpec{}, ElementwiseSpec{},
-           Pool2dSpec{Pooling::max, 3, 1, 1}, Pool2dSpec{Pooling::average, 3, 1, 1}}) {
+  std::vector<LayerSpec> specs = layers_that_keep_shapes();
+  specs.insert(specs.end(),
+               {BatchNormSpec{}, Pool2dSpec{Pooling::max, 3, 1, 1}, Pool2dSpec{Pooling::average, 3, 1, 1}});
+  for (const LayerSpec& spec : specs) {
     SCOPED_TRACE(type_name(spec));
     LayerOfCuda alone(GetParam(), spec, {2, 13, 5, 3});
     alone.layer.forward(alone.values, alone.values);

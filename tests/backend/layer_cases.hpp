@@ -1,9 +1,13 @@
 #pragma once
 // The layers and short networks for tests of every backend: odd extents, and formats passed from layer to
-// layer. all_cases() has all but small_cases(); a new layer has its own cases there, or joins those it is like.
+// layer. all_cases() has all but small_cases(); a new layer has its own cases there, or joins those it is like. A new
+// function has them without being named.
 
 #include "tutti/backend/layer_spec.hpp"
 
+#include "support/layer_examples.hpp"
+
+#include <cctype>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -195,21 +199,32 @@ inline std::vector<NetworkCase> norm_and_dropout_cases() {
        2,
        {3, 6, 5},
        {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}, DropoutSpec{0.25}, GlobalAveragePoolSpec{}, LinearSpec{3, kBias}}},
-      {"FunctionsOfValues",
-       3,
-       {5, 7, 7},
-       {ElementwiseSpec{Function::gelu}, Conv2dSpec{3, 7, 1, 0, kBias, kRelu}, ElementwiseSpec{Function::silu},
-        ElementwiseSpec{Function::scale, 7}, ElementwiseSpec{Function::relu6}}},
       resnet_like("ResnetOf20Channels", 3, 9, 20),
       resnet_like("ResnetOf32Channels", 2, 8, 32),
       resnet_like("ResnetOfOneSample", 1, 6, 3),
   };
 }
 
+// "Gelu"
+inline std::string title_of(const ElementwiseSpec& spec) {
+  std::string title(name_of(spec.function));
+  title.front() = static_cast<char>(std::toupper(title.front()));
+  return title;
+}
+
+// Every function of an image and of values without extent.
+inline std::vector<NetworkCase> function_cases() {
+  std::vector<NetworkCase> cases;
+  for (const ElementwiseSpec& spec : function_examples()) {
+    cases.push_back({title_of(spec), 3, {5, 7, 7}, {spec, Conv2dSpec{3, 7, 1, 0, kBias, kRelu}, spec}});
+  }
+  return cases;
+}
+
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
   for (const auto& cases : {tiled_convolution_cases(), few_channel_convolution_cases(), grouped_convolution_cases(),
-                            pool_and_linear_cases(), chain_cases(), norm_and_dropout_cases()})
+                            pool_and_linear_cases(), chain_cases(), norm_and_dropout_cases(), function_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
@@ -232,7 +247,10 @@ inline std::vector<NetworkCase> small_cases() {
       {"Functions",
        2,
        {3, 4, 5},
-       {ElementwiseSpec{Function::gelu}, ElementwiseSpec{Function::scale, 0.5}, ElementwiseSpec{Function::silu}}},
+       [] {
+         const auto smooth = smooth_function_examples();
+         return std::vector<LayerSpec>(smooth.begin(), smooth.end());
+       }()},
       {"Norm", 3, {3, 4, 5}, {BatchNormSpec{kNoAdd, kNoRelu}}},
       {"NormWithReluAfterConv",
        3,

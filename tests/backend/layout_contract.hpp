@@ -19,10 +19,8 @@ inline std::vector<NetworkCase> own_layer_layout_cases() {
     cases.push_back({"AddRelu" + name, batch, sample, {AddSpec{kRelu}}});
     cases.push_back({"Average" + name, batch, sample, {GlobalAveragePoolSpec{}}});
     cases.push_back({"Dropout" + name, batch, sample, {DropoutSpec{0.4}}});
-    cases.push_back({"Relu6" + name, batch, sample, {ElementwiseSpec{Function::relu6}}});
-    cases.push_back({"Gelu" + name, batch, sample, {ElementwiseSpec{Function::gelu}}});
-    cases.push_back({"Silu" + name, batch, sample, {ElementwiseSpec{Function::silu}}});
-    cases.push_back({"Scale" + name, batch, sample, {ElementwiseSpec{Function::scale, -0.3}}});
+    for (const ElementwiseSpec& spec : function_examples())
+      cases.push_back({title_of(spec) + name, batch, sample, {spec}});
   };
   add("Of3", 2, {3, 9, 7});
   add("Of20", 3, {20, 5, 7});

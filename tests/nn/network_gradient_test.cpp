@@ -2,6 +2,7 @@
 #include "tutti/nn/network_instance.hpp"
 
 #include "reference/network.hpp"
+#include "support/layer_examples.hpp"
 
 #include <gtest/gtest.h>
 
@@ -69,6 +70,18 @@ std::vector<LayerNode> joined(const Lists&... lists) {
 
 std::vector<LayerNode> stem(std::int64_t channels) { return {{"stem.conv", conv(channels)}, {"stem.norm", kNormRelu}}; }
 
+// Every function behind a convolution, and a sum of two that reads both their outputs.
+std::vector<LayerNode> functions() {
+  std::vector<LayerNode> layers;
+  for (const ElementwiseSpec& spec : testing_support::function_examples()) {
+    const std::string name(name_of(spec.function));
+    layers.push_back({name + ".conv", conv(6)});
+    layers.push_back({name, spec});
+  }
+  layers.push_back({"sum", AddSpec{}, "", layers[1].name});
+  return layers;
+}
+
 std::vector<Case> cases() {
   return {
       {"IdentityBlock", {3, 6, 6}, joined(stem(8), identity_block("a", "stem.norm", 8))},
@@ -93,15 +106,7 @@ std::vector<Case> cases() {
            {"largest", Pool2dSpec{.pooling = Pooling::max, .kernel = 3, .stride = 2, .padding = 1}},
            {"drop", DropoutSpec{.rate = 0.3}},
            {"b", conv(4)}})},
-      {"FunctionsThatReadInputOrOutput",
-       {2, 6, 6},
-       joined(std::vector<LayerNode>{{"a", conv(6)},
-                                     {"gelu", ElementwiseSpec{Function::gelu}},
-                                     {"b", conv(6)},
-                                     {"silu", ElementwiseSpec{Function::silu}},
-                                     {"scale", ElementwiseSpec{Function::scale, 3}, "gelu"},
-                                     {"sum", AddSpec{}, "", "silu"},
-                                     {"relu6", ElementwiseSpec{Function::relu6}}})},
+      {"Functions", {2, 6, 6}, joined(functions())},
   };
 }
 

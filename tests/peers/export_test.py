@@ -20,6 +20,7 @@ import torch
 from exporting import checkpoint as checkpoints
 from exporting import verification
 from exporting.checkpoint import Checkpoint
+from exporting.functions import FUNCTIONS
 from reference_nets import make_network
 
 SHAPES = {"resnet50": (3, 64, 64), "mobilenet_v2": (3, 64, 64), "vgg11": (3, 32, 32), "odd": (3, 21, 18)}
@@ -89,19 +90,11 @@ input = "x"
 residual = "lambda.pool"
 add = true
 relu = true
-[[layer]]
-name = "gelu"
-type = "gelu"
-[[layer]]
-name = "silu"
-type = "silu"
-[[layer]]
-name = "larger"
-type = "scale"
-factor = 3
-[[layer]]
-name = "clip"
-type = "relu6"
+""" + "".join(f'''[[layer]]
+name = "{name}"
+type = "{name}"
+{"factor = 3" if function.takes_factor() else ""}
+''' for name, function in FUNCTIONS.items()) + """
 [[layer]]
 name = "drop1"
 type = "dropout"

@@ -8,6 +8,7 @@
 #include "reference/array.hpp"
 
 #include <cmath>
+#include <stdexcept>
 
 namespace tutti::reference {
 
@@ -72,20 +73,32 @@ inline Gradients backward(const DropoutSpec& spec, const BackwardInputs& pass, s
 }
 
 inline double value_of(const ElementwiseSpec& spec, double x) {
-  if (spec.function == Function::gelu) return x * std::erfc(-x / std::sqrt(2.0)) / 2;
-  if (spec.function == Function::silu) return x / (1 + std::exp(-x));
-  if (spec.function == Function::scale) return x * spec.factor;
-  return x > 6 ? 6 : relu(x);
+  switch (spec.function) {
+    case Function::relu6:
+      return x > 6 ? 6 : relu(x);
+    case Function::gelu:
+      return x * std::erfc(-x / std::sqrt(2.0)) / 2;
+    case Function::silu:
+      return x / (1 + std::exp(-x));
+    case Function::scale:
+      return x * spec.factor;
+  }
+  throw std::logic_error("a function without a value");
 }
 
 inline double derivative_of(const ElementwiseSpec& spec, double x) {
-  if (spec.function == Function::gelu) {
-    return std::erfc(-x / std::sqrt(2.0)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(8 * std::atan(1.0));
-  }
   const double sigmoid = 1 / (1 + std::exp(-x));
-  if (spec.function == Function::silu) return sigmoid + x * sigmoid * (1 - sigmoid);
-  if (spec.function == Function::scale) return spec.factor;
-  return x > 0 && x < 6 ? 1 : 0;
+  switch (spec.function) {
+    case Function::relu6:
+      return x > 0 && x < 6 ? 1 : 0;
+    case Function::gelu:
+      return std::erfc(-x / std::sqrt(2.0)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(8 * std::atan(1.0));
+    case Function::silu:
+      return sigmoid + x * sigmoid * (1 - sigmoid);
+    case Function::scale:
+      return spec.factor;
+  }
+  throw std::logic_error("a function without a derivative");
 }
 
 inline Array forward(const ElementwiseSpec& spec, const Array& input, std::span<const Array>) {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import unittest
 import zipfile
 from unittest import mock
@@ -27,6 +28,7 @@ import numpy as np
 from exporting import checkpoint as checkpoints
 from exporting import command_line, data_file, digests, model, onnx_file, protobuf, state_dicts
 from exporting.errors import ExportError
+from exporting.functions import FUNCTIONS
 from exporting.onnx_messages import MODEL
 
 DATA = "synthetic:64x1x28x28:10"
@@ -70,19 +72,11 @@ type = "add"
 input = "mean"
 residual = "norm"
 relu = true
-[[layer]]
-name = "clip"
-type = "relu6"
-[[layer]]
-name = "smooth"
-type = "gelu"
-[[layer]]
-name = "smoother"
-type = "silu"
-[[layer]]
-name = "smaller"
-type = "scale"
-factor = 0.25
+""" + "".join(f'''[[layer]]
+name = "a-{name}"
+type = "{name}"
+{"factor = 0.25" if function.takes_factor() else ""}
+''' for name, function in FUNCTIONS.items()) + """
 [[layer]]
 name = "all"
 type = "global-average-pool"
@@ -395,7 +389,7 @@ class Onnx(Trained):
 class Models(unittest.TestCase):
     def test_have_all_types_of_layers(self):
         read = model.parse(EVERY_TYPE, "F")
-        self.assertEqual(set(model.SPECS.values()), {type(layer.spec) for layer in read.layers})
+        self.assertEqual(set(model.SPECS), {layer["type"] for layer in tomllib.loads(EVERY_TYPE)["layer"]})
         layers = {layer.name: layer for layer in read.layers}
         self.assertEqual(model.MaxPool2d(kernel=3, stride=3, padding=1), layers["pool"].spec)
         self.assertEqual(("mean", "norm"), (layers["sum"].source, layers["sum"].residual))

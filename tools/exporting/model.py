@@ -7,9 +7,10 @@ import dataclasses
 import math
 import re
 import tomllib
-from typing import Iterator
+from typing import Callable, Iterator
 
 from exporting.errors import ExportError
+from exporting.functions import FUNCTIONS, Function
 
 IMAGE = "image"  # the name of the image as a layer's input
 
@@ -71,30 +72,21 @@ class Dropout:
 
 
 @dataclasses.dataclass(frozen=True)
-class Relu6:
-    pass
+class Elementwise:
+    function: Function
+    factor: float = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Gelu:
-    pass
+def elementwise(function: Function) -> Callable[..., Elementwise]:
+    if function.takes_factor():
+        return lambda *, factor: Elementwise(function, factor)
+    return lambda: Elementwise(function)
 
 
-@dataclasses.dataclass(frozen=True)
-class Silu:
-    pass
-
-
-@dataclasses.dataclass(frozen=True)
-class Scale:
-    factor: float
-
-
-Spec = (Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout | Relu6 | Gelu |
-        Silu | Scale)
+Spec = Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout | Elementwise
 SPECS = {"conv2d": Conv2d, "max-pool2d": MaxPool2d, "average-pool2d": AveragePool2d, "linear": Linear,
          "batch-norm": BatchNorm, "add": Add, "global-average-pool": GlobalAveragePool, "dropout": Dropout,
-         "relu6": Relu6, "gelu": Gelu, "silu": Silu, "scale": Scale}
+         **{name: elementwise(function) for name, function in FUNCTIONS.items()}}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,24 +3,15 @@
 Arrays have the checkpoint's names, "conv1/weight". A node has the name of its layer, "conv1", for further operators
 with a suffix, "conv1/relu", and its output is "conv1/relu/output"."""
 
-import dataclasses
-
 import numpy as np
 
 from exporting import model as nets
 from exporting.checkpoint import Checkpoint
+from exporting.functions import Step
 from exporting.model import Extents, Layer
 from exporting.onnx_messages import ATTRIBUTE_KINDS, FLOAT_ARRAY
 
 INPUT, OUTPUT = nets.IMAGE, "logits"
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    operator: str
-    inputs: list[str]  # in addition to the output of the step before
-    attributes: dict = dataclasses.field(default_factory=dict)
-    word: str = ""  # suffix of its name, unless it is the layer's main operator
 
 
 def graph_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> dict:
@@ -60,8 +51,9 @@ class Builder:
         spec, steps = layer.spec, []
         if isinstance(spec, nets.Linear) and layer.source not in self.vectors:
             steps.append(Step("Flatten", [], {"axis": 1}, "flatten"))
-        if isinstance(spec, nets.Relu6 | nets.Gelu | nets.Silu | nets.Scale):
-            steps = self.elementwise_steps(layer)
+        if isinstance(spec, nets.Elementwise):
+            steps = spec.function.steps(self.outputs[layer.source], spec.factor, lambda name, number:
+                                        self.array(f"{layer.name}/{name}", np.float32(number)))
         elif not isinstance(spec, nets.Add):
             operator, attributes = operator_of(spec)
             steps.append(Step(operator, self.arrays_of(layer), attributes))
@@ -70,22 +62,6 @@ class Builder:
         if getattr(spec, "relu", False):
             steps.append(Step("Relu", [], word="relu"))
         return steps
-
-    def elementwise_steps(self, layer: Layer) -> list[Step]:
-        def scalar(name: str, number: float) -> str:
-            return self.array(f"{layer.name}/{name}", np.float32(number))
-
-        given = self.outputs[layer.source]
-        match layer.spec:
-            case nets.Relu6():
-                return [Step("Clip", [scalar("least", 0), scalar("greatest", 6)])]
-            case nets.Silu():
-                return [Step("Sigmoid", [], word="sigmoid"), Step("Mul", [given])]
-            case nets.Scale(factor=factor):
-                return [Step("Mul", [scalar("factor", factor)])]
-        return [Step("Mul", [scalar("root", 0.5**0.5)], word="scaled"), Step("Erf", [], word="erf"),
-                Step("Add", [scalar("one", 1)], word="shifted"), Step("Mul", [given], word="product"),
-                Step("Mul", [scalar("half", 0.5)])]
 
     def add_steps(self, layer: str, steps: list[Step]) -> None:
         for step in steps:

@@ -9,6 +9,7 @@ from exporting import model as nets
 from exporting import prepare_source
 from exporting.checkpoint import Checkpoint
 from exporting.errors import ExportError
+from exporting.functions import FUNCTIONS
 from exporting.model import IMAGE, Extents, Layer
 
 HEAD = '''"""The network {name}, as trained for {step} steps by Tutti; written by tools/export.
@@ -159,19 +160,18 @@ class Writer:
             case nets.Dropout(rate=rate):
                 self.functions.add("dropout")
                 return f"dropout({given}, {rate}, self.training)"
-            case nets.Scale(factor=factor):
-                return f"{given} * {float(factor)!r}"
-            case nets.Relu6() | nets.Gelu() | nets.Silu() as spec:
-                function = type(spec).__name__.lower()
-                self.functions.add(function)
-                return f"{function}({given})"
+            case nets.Elementwise(function=function, factor=factor):
+                if function.takes_factor():
+                    return f"{given} * {float(factor)!r}"
+                self.functions.add(function.torch)
+                return f"{function.torch}({given})"
             case nets.Linear() if layer.source not in self.vectors:
                 return f"{place_of(layer.name)}({given}.flatten(1))"
         return f"{place_of(layer.name)}({given})"
 
 
-TAKEN = {"x", "self", "torch", "nn", "relu", "relu6", "gelu", "silu", "max_pool2d", "avg_pool2d",
-         "adaptive_avg_pool2d", "dropout"}
+TAKEN = {"x", "self", "torch", "nn", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "dropout",
+         *(function.torch for function in FUNCTIONS.values())}
 
 
 def window(spec: nets.Conv2d | nets.MaxPool2d | nets.AveragePool2d, usual_stride: int) -> str:

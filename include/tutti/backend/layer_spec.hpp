@@ -101,8 +101,7 @@ struct ParameterSpec {
   Shape shape;
 };
 
-// The layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear",
-// "batch-norm", "add", "global-average-pool", "dropout", "relu6", "gelu", "silu", "scale".
+// The layer's type in model files and messages: "max-pool2d", or the name of its function.
 std::string_view type_name(const LayerSpec& spec);
 
 // Whether the layer adds a second input, of the first one's shape.

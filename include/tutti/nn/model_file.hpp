@@ -14,7 +14,7 @@
 //
 // Other types: "max-pool2d" and "average-pool2d" (kernel; stride = kernel, padding = 0), "linear" (units, a number or
 // "classes"; bias = true, relu = false), "batch-norm" (add = false, relu = false, momentum = 0.1, epsilon = 1e-5),
-// "add" (relu = false), "global-average-pool", "dropout" (rate), "relu6", "gelu", "silu", "scale" (factor).
+// "add" (relu = false), "global-average-pool", "dropout" (rate), and each Function, of which "scale" takes a factor.
 // A layer takes the output of the one before it, or of the earlier layer named as `input`; "image" names the image.
 // "add", and "batch-norm" with add = true, add the output of the earlier layer named as `residual`.
 // Layers with parameters also have `init`, the initial weight (LayerInitializer), and `frozen`, a list of the kinds of
