@@ -72,7 +72,7 @@ void NormSums::begin(std::size_t parts) {
   parts_ = parts;
   arrived_ = 0;
   abandoned_ = false;
-  again_.reset();
+  replay_.reset();
   digests_.clear();
   sums_.clear();
   if (parts > 0) return;
@@ -84,8 +84,8 @@ void NormSums::begin(std::size_t parts) {
   std::ranges::for_each(counts_ | std::views::reverse, add_nothing);
 }
 
-void NormSums::begin(Again again) {
-  again_ = again;
+void NormSums::begin(Replay replay) {
+  replay_ = replay;
   digests_.clear();
 }
 
@@ -110,9 +110,9 @@ void NormSums::sum(Stream& stream, const Tensor& values) {
   if (&stream == &context_.stream) {
     const std::size_t index = digests_.size();
     digests_.push_back(static_cast<std::int64_t>(digest("sums", numbers)));
-    if (again_ == Again::in_last_step) numbers = sums_.at(index);
+    if (replay_ == Replay::in_last_step) numbers = sums_.at(index);
   }
-  if (!again_) add_part(stream, numbers);
+  if (!replay_) add_part(stream, numbers);
   context_.backend.copy(stream, values, on_host(numbers));
   stream.synchronize();
 }

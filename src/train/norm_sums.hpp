@@ -54,11 +54,11 @@ class NormSums final : public WholeBatchSum {
   // the context's stream in the calling thread. A rank without any takes part in all sums of the step here. Collective.
   void begin(std::size_t parts);
   // Begins a pass over one part outside of a step, on the context's stream.
-  enum class Again {
+  enum class Replay {
     in_last_step,  // its sums are those of the last step
-    alone          // its values are the sums
+    isolated       // its values are the sums
   };
-  void begin(Again again);
+  void begin(Replay replay);
   // A part has failed: the others of this rank throw instead of waiting for it.
   void abandon() noexcept;
   // The time in which this rank has waited for others in this step.
@@ -80,7 +80,7 @@ class NormSums final : public WholeBatchSum {
   std::vector<std::int64_t> counts_;  // of the values of each sum of a forward pass
   Buffer digits_;
   double seconds_waited_ = 0;
-  std::optional<Again> again_;
+  std::optional<Replay> replay_;
   std::vector<std::int64_t> digests_;
   std::vector<std::vector<double>> sums_;  // those of the last step so far
 

@@ -172,7 +172,7 @@ void PartAudit::after_parts(const PartsOfStep& parts) {
   if (draw_->auditor != rank_.communicator.rank()) return;
   const OwnedTensor sums(rank_.backend, rank_.stream, exact_.sums());
   const OwnedTensor largest(rank_.backend, rank_.stream, exact_.largest());
-  norm_sums_->begin(NormSums::Again::in_last_step);
+  norm_sums_->begin(NormSums::Replay::in_last_step);
   trace(audited_part(parts), kAudit);
   rank_.backend.copy(rank_.stream, exact_.sums(), sums.values);
   rank_.backend.copy(rank_.stream, exact_.largest(), largest.values);
@@ -260,7 +260,7 @@ std::vector<std::int64_t> PartAudit::trace_known_parts() {
   for (int part = std::max(0, num_parts_ - kKnownParts); part < num_parts_; ++part) {
     const StepBatches& read = reader_->read(rank_.stream, part, 0, 0);
     if (read.batches.front().samples == 0) continue;
-    if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Again::alone);
+    if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Replay::isolated);
     std::ranges::copy(trace({.batches = read, .seed = seed_}, kAgain), std::back_inserter(digests));
   }
   return digests;
@@ -268,7 +268,7 @@ std::vector<std::int64_t> PartAudit::trace_known_parts() {
 
 PartAudit::Repetition PartAudit::repeat(const PartsOfStep& parts) {
   Repetition repetition;
-  if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Again::in_last_step);
+  if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Replay::in_last_step);
   repetition.trace = trace(audited_part(parts), kAgain);
   repetition.contribution = read_records()[kAgain];
   repetition.has_changed = !draw_->third && !known_parts_.empty() && has_changed();
