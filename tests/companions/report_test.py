@@ -158,6 +158,12 @@ class Page(unittest.TestCase):
         self.assertIn("resumed", loss.text)
         self.assertEqual(4, len(curves.all("figure")))
 
+    def test_says_whether_the_network_is_overfitting(self):
+        said = "In epoch 3, the training accuracy is 90.00 %, and the test accuracy 50.00 %: the network is overfitting"
+        self.assertIn(said, self.page(START, epoch(2, test=0.5), epoch(3, test=0.5)).section("curves").text)
+        for last in (epoch(2, test=0.5), epoch(3, test=0.7), epoch(3, test=None)):
+            self.assertNotIn("overfitting", self.page(START, epoch(1), last).section("curves").text)
+
     def test_counts_an_epoch_that_was_interrupted_once(self):
         begun = {"step": 150, "seconds": 0.5}
         root = self.page(START, epoch(1), epoch(2, 0.75) | begun, time(2, 1, 2.5) | begun, START | {"step": 150},
@@ -251,6 +257,16 @@ class Page(unittest.TestCase):
             fcntl.fcntl(lock, fcntl.F_OFD_SETLK, struct.pack(run_folder.FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
             self.assertEqual("under way, 100 steps done", self.state(START, epoch(1)))
             self.assertRegex(self.headline(START, epoch(1)), "97.50 % test accuracy after 1 epoch so far$")
+
+    def test_shows_a_finished_run_as_done_though_a_later_start_failed(self):
+        self.put("exit.json", '{"status":65,"rank":0,"host":"n1","reason":"--batch-size 77 contradicts"}')
+        done = {"event": "end", "step": 100, "status": "done"}
+        root = self.page(START, epoch(1), done)
+        self.assertEqual("done after 100 steps", root.all("header")[0].all("span")[0].text)
+        self.assertEqual([["100", "ended", ""], ["100", "start failed", "--batch-size 77 contradicts (status 65)"]],
+                         root.section("events").rows()[2:4])
+        for last in (START, done | {"status": "stopped"}):
+            self.assertIn("ended with status 65", self.state(START, epoch(1), done, last))
 
     def test_shows_the_configuration_of_every_start(self):
         self.put("config.toml", 'batch-size = 256\nlr = 0.05\nprecision = "fp32"\n')

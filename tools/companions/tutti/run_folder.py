@@ -42,7 +42,9 @@ class Run:
     is_cut_off: bool = False  # the last line is half written
     options_text: str = ""  # config.toml
     options: dict = dataclasses.field(default_factory=dict)
-    end: dict | None = None  # exit.json
+    end: dict | None = None  # exit.json, of the launch that wrote the last record
+    failed_start: dict | None = None  # exit.json, of a later start that failed, and did not change this finished run
+    is_done: bool = False  # the last record is that of the planned end
     under_way: bool = False
     chosen_step: int | None = None  # of the checkpoint that the user chose; none: the newest
 
@@ -113,7 +115,8 @@ def read(folder: str | pathlib.Path) -> Run:
     run.options_text = _text_of(path.with_name("config.toml"))
     run.options = _options_of(run.options_text)
     end = _parsed(_text_of(path.with_name("exit.json")))
-    run.end = end if isinstance(end, dict) else None
+    end = end if isinstance(end, dict) else None
+    run.end, run.failed_start = (None, end) if run.is_done else (end, None)
     run.under_way = _is_locked(path.with_name("lock"))
     return run
 
@@ -166,6 +169,7 @@ def _take_lines(run: Run, data: bytes) -> None:
             records.append(record)
         elif line:
             run.damaged.append(number)
+    run.is_done = bool(records) and records[-1]["event"] == "end" and records[-1].get("status") == "done"
     run.is_cut_off = bool(lines[-1]) and run.damaged[-1:] == [len(lines)]
     latest: dict[str, dict[int, dict]] = {"epoch": {}, "step": {}, "time": {}, "checkpoint": {}}
     incidents: dict[str, dict] = {}  # a resume repeats steps and their incidents

@@ -16,6 +16,8 @@ from tutti.run_folder import Run, figure, whole, words
 MOST_EVENTS = 200
 CHOSEN_BY_MACHINE = ("parts = ", "threads = ")  # where the user does not; each start shows them
 MOST_COLUMNS = 100  # of the chart of epochs
+FIRST_KNOWN_EPOCH = 3  # whose training images the network has seen several times
+LARGE_GAP = 0.25  # between the accuracies of training and test set
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # browsers enforce it
 CONTENTS = {"curves": "Learning curves", "classes": "Classes", "mistakes": "Mistakes", "time": "Time",
             "events": "Events", "configuration": "Configuration"}
@@ -161,8 +163,19 @@ def curves(run: Run) -> Html:
              _chart(run, "Speed", "training images per second", speed, _axis_with_zero, count, count)]
     content = [element("div", *drawn, class_="charts")]
     if run.epochs:
+        content += _overfitting(run.shown)
         content.append(markup.folded("All epochs", _table_of_epochs(run)))
     return markup.section("curves", "Learning curves", *content)
+
+
+def _overfitting(epoch: dict) -> list[Html]:
+    """Training warns only once, and only if the test loss is no better than guessing."""
+    train, test = figure(epoch, "train_acc"), figure(epoch, "test_acc")
+    if train is None or test is None or epoch["epoch"] < FIRST_KNOWN_EPOCH or train - test <= LARGE_GAP:
+        return []
+    return [element("p", f"In epoch {epoch['epoch']}, the training accuracy is {percent(train)}, and the test accuracy "
+                         f"{percent(test)}: the network is overfitting. Use more images, other --augment steps, or "
+                         "--init-from the weights of another run.")]
 
 
 def _line(run: Run, name: str, look: str, records: list[dict], key: str, has_marks: bool = True) -> charts.Line:
@@ -316,6 +329,10 @@ def _all_events(run: Run) -> list[tuple[int, str, str, bool]]:
     found.sort(key=lambda event: event[0])
     if run.under_way:
         return [*found, (run.last_step, "under way", "when this page was written", False)]
+    if run.failed_start is not None:
+        found.append((run.last_step, "ended", "", False))
+        return [*found, (run.last_step, "start failed", f"{fact(run.failed_start, 'reason')} (status "
+                         f"{fact(run.failed_start, 'status')})", True)]
     if run.end is None:
         return [*found, (run.last_step, "ended", "", False)]
     status, reason, rank, host = (fact(run.end, name) for name in ("status", "reason", "rank", "host"))
