@@ -16,9 +16,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <numeric>
-#include <set>
 #include <span>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -102,49 +104,106 @@ LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const S
   return loaded;
 }
 
-// The names of the image files that the run was trained on; none if its data are gone, have no names, or use the names
-// for other images of the test set, too.
-std::set<std::string> names_trained_on(const LoadedCheckpoint& loaded) {
-  std::set<std::string> names;
-  try {
-    DataRequest request = data_request(read_stored_config(loaded.state.configuration, loaded.path));
-    request.most_resident_bytes = 1;  // names and labels only
-    request.verification = Verification::start;
-    request.data_file_check = DataFileCheck::none;
-    request.allow_untrained_labels = true;
-    request.allow_non_utf8_names = true;
-    const OwnedData data = open_data(request);
-    if (data.pair.train->digest() != loaded.state.data_digest) return {};
-    for (std::int64_t i = 0; i < data.pair.train->info().samples; ++i) names.insert(data.pair.train->name_of(i));
-    for (std::int64_t i = 0; data.pair.test && i < data.pair.test->info().samples; ++i) {
-      if (names.contains(data.pair.test->name_of(i))) return {};
+// The data that a run was trained on. Throws if they are not where its checkpoint says.
+OwnedData open_trained_data(const LoadedCheckpoint& loaded) {
+  DataRequest request = data_request(read_stored_config(loaded.state.configuration, loaded.path));
+  request.most_resident_bytes = 1;  // names and labels only
+  request.verification = Verification::start;
+  request.data_file_check = DataFileCheck::none;
+  request.allow_untrained_labels = true;
+  request.allow_non_utf8_names = true;
+  return open_data(request);
+}
+
+// The mean brightness of the tiles of an image's central square, which resizing hardly changes.
+std::vector<double> tiles_of(const Dataset& data, std::int64_t sample) {
+  SampleBatch batch;
+  data.read(std::span(&sample, 1), batch);
+  const ImageView& image = batch.images.front();
+  const std::int64_t height = image.shape[1];
+  const std::int64_t width = image.shape[2];
+  const std::int64_t side = std::min(height, width);
+  const std::int64_t tiles = std::min<std::int64_t>(4, side);
+  std::vector<double> sums(static_cast<std::size_t>(tiles * tiles));
+  std::vector<double> counts(sums.size());
+  for (std::int64_t row = 0; row < image.shape[0] * side; ++row) {
+    const std::int64_t y = row % side;
+    const std::uint8_t* pixels =
+        image.pixels + ((row / side) * height + (height - side) / 2 + y) * width + (width - side) / 2;
+    for (std::int64_t x = 0; x < side; ++x) {
+      const auto tile = static_cast<std::size_t>((y * tiles / side) * tiles + x * tiles / side);
+      sums[tile] += pixels[x];
+      ++counts[tile];
     }
-    return names;
-  } catch (const Error&) {  // for example, the data have been moved
-    return {};
   }
+  for (std::size_t tile = 0; tile < sums.size(); ++tile) sums[tile] /= counts[tile];
+  return sums;
+}
+
+// Whether two images with the same name are the same picture, perhaps in another size: cameras repeat their names in
+// every folder. Images that cannot be compared count as the same.
+bool are_same_picture(const Dataset& one_set, std::int64_t one, const Dataset& other_set, std::int64_t other) {
+  constexpr double kMostDifference = 6;  // on average, of 255
+  const auto show = [](const DatasetInfo& info) {
+    return std::pair(info.image[0], info.has_short_side.value_or(true));
+  };
+  if (show(one_set.info()) != show(other_set.info())) return true;
+  try {
+    const std::vector<double> here = tiles_of(one_set, one);
+    const std::vector<double> there = tiles_of(other_set, other);
+    if (here.size() != there.size()) return true;
+    const double difference = std::transform_reduce(here.begin(), here.end(), there.begin(), 0.0, std::plus<>(),
+                                                    [](double a, double b) { return std::abs(a - b); });
+    return difference <= kMostDifference * static_cast<double>(here.size());
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+using SamplePair = std::pair<std::int64_t, std::int64_t>;
+
+// The samples of `data` whose names are those of training samples, each with its training sample.
+std::vector<SamplePair> samples_with_names_of(const Dataset& trained, const Dataset& data) {
+  std::map<std::string, std::int64_t> names;
+  for (std::int64_t i = 0; i < trained.info().samples; ++i) names.emplace(trained.name_of(i), i);
+  std::vector<SamplePair> found;
+  for (std::int64_t i = 0; i < data.info().samples; ++i) {
+    if (const auto name = names.find(data.name_of(i)); name != names.end()) found.emplace_back(i, name->second);
+  }
+  return found;
 }
 
 }  // namespace
 
 std::string known_images_text(const LoadedCheckpoint& loaded, const Dataset& data) {
-  const std::int64_t samples = data.info().samples;
+  constexpr std::size_t kMostCompared = 64;  // since they are decoded on one rank
   if (data.digest() == loaded.state.data_digest) {
     return "the network was trained on these images: its accuracy on others will be lower";
   }
   if (data.name_of(0).empty()) return {};
-  const std::set<std::string> trained = names_trained_on(loaded);
-  std::int64_t found = 0;
-  std::string first;
-  for (std::int64_t i = 0; i < samples; ++i) {
-    const std::string name = data.name_of(i);
-    if (trained.contains(name) && found++ == 0) first = name;
+  std::vector<SamplePair> found;
+  try {
+    const OwnedData own = open_trained_data(loaded);
+    if (own.pair.train->digest() != loaded.state.data_digest) return {};
+    found = samples_with_names_of(*own.pair.train, data);
+    const auto is_other = [&](const SamplePair& pair) {
+      return !are_same_picture(data, pair.first, *own.pair.train, pair.second);
+    };
+    if (found.size() <= kMostCompared) {
+      std::erase_if(found, is_other);
+    } else {
+      std::vector<SamplePair> sample(kMostCompared);
+      for (std::size_t i = 0; i < kMostCompared; ++i) sample[i] = found[i * found.size() / kMostCompared];
+      if (std::ranges::all_of(sample, is_other)) return {};
+    }
+  } catch (const Error&) {  // for example, the data have been moved
+    return {};
   }
-  if (found == 0) return {};
+  if (found.empty()) return {};
   return fmt::format(
       "{} of these {} images have the names of images that the network was trained on, first {}: if "
       "they are the same, its accuracy on others will be lower",
-      found, samples, printable(first));
+      found.size(), data.info().samples, printable(data.name_of(found.front().first)));
 }
 
 Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request,

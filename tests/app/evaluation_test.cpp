@@ -181,6 +181,45 @@ TEST_F(GivenData, ThatTheNetworkWasTrainedOnAreWarnedOf) {
   expect({"--test-data", path("own")}, "the network was trained on these images");
 }
 
+// A disc of the class's color on a frame of another, which a second crop would cut off.
+Bytes framed(int side, int color) {
+  Picture picture{1, side, side + side / 4, {}};
+  for (int y = 0; y < picture.height; ++y) {
+    for (int x = 0; x < picture.width; ++x) {
+      const int from_edge = std::min({y, side - 1 - y, x - side / 8, side - 1 + side / 8 - x});
+      picture.pixels.push_back(static_cast<std::uint8_t>(from_edge * 10 < side ? 250 : color));
+    }
+  }
+  return png_of(picture);
+}
+
+// Cameras begin at the same number in every folder, and names of training and test set repeat.
+TEST_F(GivenData, AreKnownByTheirPicturesWhereNamesRepeat) {
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = fmt::format("{}/IMG_{}.png", i % 2 == 0 ? "cat" : "dog", i);
+    for (const auto& [folder, side] : {std::pair("own/train", 40), std::pair("larger", 120)}) {
+      folder_.write(fmt::format("{}/{}", folder, name), framed(side, 40 * i));
+    }
+    folder_.write("own/test/" + name, framed(56, 40 * i + 20));
+    folder_.write("new/" + name, framed(56, 40 * i + 20));
+  }
+  ASSERT_EQ(run_trainer({"data", "convert", path("own"), path("own.h5"), "--image-size", "32"}).status, 0);
+  for (const char* own : {"own", "own.h5"}) {
+    std::filesystem::remove_all(path("run"));
+    ASSERT_EQ(run_trainer({"--data", path(own), "--image-size", "32", "--model", "linear", "--steps", "1", "--out",
+                           path("run")})
+                  .status,
+              0);
+    for (const auto& [data, known] : {std::pair("new", 0), std::pair(own, 0), std::pair("larger", 6)}) {
+      const ChildResult result = run_trainer({"eval", "--checkpoint", path("run"), "--data", path(data)});
+      EXPECT_EQ(result.status, 0) << result.err;
+      EXPECT_EQ(count(result.err, fmt::format("{} of these 6 images have the names of images that", known)), known / 6)
+          << result.err;
+      EXPECT_EQ(count(result.err, "trained on"), known / 6) << result.err;
+    }
+  }
+}
+
 TEST_F(GivenData, OfADataFileAreShownByTheNamesOfTheFilesThatItWasMadeFrom) {
   for (int i = 0; i < 20; ++i) {
     folder_.write(fmt::format("own/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(1, 8, 8, 11 * i)));
@@ -215,18 +254,6 @@ TEST_F(GivenData, OfADataFileAreShownByTheNamesOfTheFilesThatItWasMadeFrom) {
   EXPECT_EQ(run_trainer(again).status, 64);
   const ChildResult rows = run_trainer({"predict", "--checkpoint", path("run"), "--csv", "-"});
   EXPECT_EQ(count(rows.out, ".png,"), 5) << rows.out;
-}
-
-// A disc of the class's color on a frame of another, which a second crop would cut off.
-Bytes framed(int side, int color) {
-  Picture picture{1, side, side + side / 4, {}};
-  for (int y = 0; y < picture.height; ++y) {
-    for (int x = 0; x < picture.width; ++x) {
-      const int from_edge = std::min({y, side - 1 - y, x - side / 8, side - 1 + side / 8 - x});
-      picture.pixels.push_back(static_cast<std::uint8_t>(from_edge * 10 < side ? 250 : color));
-    }
-  }
-  return png_of(picture);
 }
 
 // A converted image is resampled twice, which moves probabilities by up to 0.05; a second crop moved them by 0.2.
