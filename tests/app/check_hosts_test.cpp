@@ -17,8 +17,8 @@ namespace tutti::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::tutti::testing::Bytes;
-using ::tutti::testing::png_of;
+using tutti::testing_support::Bytes;
+using tutti::testing_support::png_of;
 
 class TwoHosts {
  public:

@@ -19,15 +19,15 @@ namespace tutti::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::tutti::testing::Bytes;
-using ::tutti::testing::cifar_file;
-using ::tutti::testing::contents_of;
-using ::tutti::testing::gradient;
-using ::tutti::testing::idx_file;
-using ::tutti::testing::idx_labels;
-using ::tutti::testing::open_named;
-using ::tutti::testing::png_of;
-using ::tutti::testing::TemporaryFolder;
+using tutti::testing_support::Bytes;
+using tutti::testing_support::cifar_file;
+using tutti::testing_support::contents_of;
+using tutti::testing_support::gradient;
+using tutti::testing_support::idx_file;
+using tutti::testing_support::idx_labels;
+using tutti::testing_support::open_named;
+using tutti::testing_support::png_of;
+using tutti::testing_support::TemporaryFolder;
 
 class DataCommands : public ::testing::Test {
  protected:
@@ -92,7 +92,7 @@ TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
 
 TEST_F(DataCommands, TurnPhotosUprightUnlessExifIsOff) {
   for (const char* name : {"in/a/1.jpg", "in/b/1.jpg"}) {
-    folder_.write(name, ::tutti::testing::turned(::tutti::testing::jpeg_of(gradient(3, 8, 16)), 6));
+    folder_.write(name, tutti::testing_support::turned(tutti::testing_support::jpeg_of(gradient(3, 8, 16)), 6));
   }
   EXPECT_THAT(data({"info", path("in")}).out, HasSubstr("2 images of 3x16x8, "));
   EXPECT_THAT(data({"info", path("in"), "--exif", "off"}).out, HasSubstr("2 images of 3x8x16, "));

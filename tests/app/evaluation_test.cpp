@@ -22,11 +22,11 @@ namespace tutti::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::tutti::testing::Bytes;
-using ::tutti::testing::gradient;
-using ::tutti::testing::Picture;
-using ::tutti::testing::png_of;
-using ::tutti::testing::TemporaryFolder;
+using tutti::testing_support::Bytes;
+using tutti::testing_support::gradient;
+using tutti::testing_support::Picture;
+using tutti::testing_support::png_of;
+using tutti::testing_support::TemporaryFolder;
 
 TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
   const ScratchFolder folder;

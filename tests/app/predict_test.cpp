@@ -25,11 +25,11 @@
 namespace tutti::test {
 namespace {
 
-using testing::Bytes;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing_support::Bytes;
 
-using testing::Picture;
+using testing_support::Picture;
 namespace fs = std::filesystem;
 
 using Rows = std::vector<Words>;
@@ -66,7 +66,7 @@ class Predict : public ::testing::Test {
     const ChildResult run = run_trainer({"--steps", "60", "--batch-size", "64", "--threads", "1", "--normalize",
                                          "0.1/0.9", "--out", trained_->file("run")});
     ASSERT_EQ(run.status, 0) << run.err;
-    const auto data = testing::open_named("glyphs");
+    const auto data = testing_support::open_named("glyphs");
     SampleBatch batch;
     data.pair.test->read(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}, batch);
     for (const ImageView& image : batch.images) {
@@ -175,10 +175,10 @@ TEST_F(Predict, GivesProbabilitiesThatReadBackAndAddUp) {
 TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
   for (std::size_t i = 0; i < pictures_.size(); ++i) {
     const std::string name = "in/" + std::to_string(i);
-    write(name + "a.png", testing::png_of(pictures_[i]));
-    write(name + "b.png", testing::png_of(in_color(pictures_[i])));
-    write(name + "c.JPG", testing::jpeg_of(in_color(pictures_[i])));
-    write("in/deeper/" + std::to_string(i) + ".jpeg", testing::jpeg_of(twice_as_large(pictures_[i])));
+    write(name + "a.png", testing_support::png_of(pictures_[i]));
+    write(name + "b.png", testing_support::png_of(in_color(pictures_[i])));
+    write(name + "c.JPG", testing_support::jpeg_of(in_color(pictures_[i])));
+    write("in/deeper/" + std::to_string(i) + ".jpeg", testing_support::jpeg_of(twice_as_large(pictures_[i])));
   }
   write("in/notes.txt", {'x'});
   const ChildResult whole = run_trainer(predict({"--csv", file("set.csv")}));
@@ -205,8 +205,8 @@ TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
 }
 
 TEST_F(Predict, PrintsATableForAFewImages) {
-  write("one.png", testing::png_of(pictures_[0]));
-  write("another one.png", testing::png_of(in_color(pictures_[1], 128)));
+  write("one.png", testing_support::png_of(pictures_[0]));
+  write("another one.png", testing_support::png_of(in_color(pictures_[1], 128)));
   const ChildResult result = run_trainer(predict({"--top", "2", file("one.png"), file("another one.png")}));
   ASSERT_EQ(result.status, 0) << result.err;
   const std::size_t at = result.out.find("predicted");
@@ -221,7 +221,7 @@ TEST_F(Predict, PrintsATableForAFewImages) {
 
 TEST_F(Predict, TakesAFolderWithoutLabelsAsADataSet) {
   for (std::size_t i = 0; i < pictures_.size(); ++i) {
-    write("flat/" + std::to_string(i) + ".png", testing::png_of(pictures_[i]));
+    write("flat/" + std::to_string(i) + ".png", testing_support::png_of(pictures_[i]));
   }
   const ChildResult as_data = run_trainer(predict({"--data", file("flat"), "--csv", "-"}));
   ASSERT_EQ(as_data.status, 0) << as_data.err;
@@ -232,7 +232,7 @@ TEST_F(Predict, TakesAFolderWithoutLabelsAsADataSet) {
 
 TEST_F(Predict, KnowsClassesByTheirNames) {
   for (std::size_t i = 0; i < pictures_.size(); ++i) {
-    write("named/" + label(i) + "/" + std::to_string(i) + ".png", testing::png_of(pictures_[i]));
+    write("named/" + label(i) + "/" + std::to_string(i) + ".png", testing_support::png_of(pictures_[i]));
   }
   const ChildResult result = run_trainer(predict({"--data", file("named"), "--csv", file("named.csv")}));
   ASSERT_EQ(result.status, 0) << result.err;
@@ -243,7 +243,7 @@ TEST_F(Predict, KnowsClassesByTheirNames) {
   }
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", run(), "--data", file("named")}).out, result.out);
 
-  write("named/a,b/6.png", testing::png_of(pictures_[0]));
+  write("named/a,b/6.png", testing_support::png_of(pictures_[0]));
   const ChildResult strange = run_trainer({"predict", "--checkpoint", run(), "--data", file("named")});
   ASSERT_EQ(strange.status, 0) << strange.err;
   EXPECT_THAT(strange.err, HasSubstr("labels are ignored: named has the class 'a,b', which the network does not"));
@@ -258,7 +258,7 @@ TEST_F(Predict, QuotesNamesInCsv) {
   for (int i = 0; i < 4; ++i) {
     const auto dark = static_cast<std::uint8_t>(i % 2 * 200);
     write(std::string(i % 2 == 0 ? "set/a,\"b\"/" : "set/c/") + std::to_string(i) + ".png",
-          testing::png_of({1, 8, 8, Bytes(64, dark)}));
+          testing_support::png_of({1, 8, 8, Bytes(64, dark)}));
   }
   ASSERT_EQ(run_trainer({"--data", file("set"), "--model", "mlp", "--epochs", "1", "--out", file("pets")}).status, 0);
   const ChildResult result = run_trainer(
@@ -277,11 +277,11 @@ TEST_F(Predict, QuotesNamesInCsv) {
 }
 
 TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrReportsItInItsRow) {
-  write("in/1.png", testing::png_of(pictures_[0]));
-  Bytes torn = testing::png_of(pictures_[1]);
+  write("in/1.png", testing_support::png_of(pictures_[0]));
+  Bytes torn = testing_support::png_of(pictures_[1]);
   torn.resize(torn.size() - 40);
   write("in/2.png", torn);
-  write("in/3.png", testing::png_of(pictures_[2]));
+  write("in/3.png", testing_support::png_of(pictures_[2]));
   write("in/4.png", {'n', 'o'});
   for (const int ranks : {0, 2}) {
     const ChildResult result = run_trainer(ranks, predict({file("in"), "--csv", file("out.csv")}));
@@ -310,7 +310,7 @@ TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrReportsItInItsRow) {
 
 TEST_F(Predict, RefusesOptionsThatContradictEachOther) {
   const std::string image = file("one.png");
-  write("one.png", testing::png_of(pictures_[0]));
+  write("one.png", testing_support::png_of(pictures_[0]));
   const std::vector<std::pair<int, Words>> cases{{64, {image, "--data", "glyphs"}},
                                                  {64, {image, "--on", "test"}},
                                                  {64, {"--csv", "-", "--json", "-"}},

@@ -18,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 // A run of about a second.
-Words quick(const Words& more = {}) {
+Words short_run(const Words& more = {}) {
   Words words{"--data", "synthetic:512x1x12x12:4", "--model", "mlp", "--epochs", "2", "--batch-size", "64"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
@@ -37,7 +37,7 @@ std::string curve(const std::string& out) {
 }
 
 TEST(Program, TrainsWithoutALauncher) {
-  const ChildResult result = run_trainer(quick());
+  const ChildResult result = run_trainer(short_run());
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("epoch 1/2, loss ")) << result.out;
   EXPECT_EQ(count(result.out, "\n"), 2) << result.out;
@@ -46,22 +46,22 @@ TEST(Program, TrainsWithoutALauncher) {
 
 TEST(Program, TrainsOnOneAndFiveRanks) {
   for (const int ranks : {1, 5}) {
-    const ChildResult result = run_trainer(ranks, quick());
+    const ChildResult result = run_trainer(ranks, short_run());
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(count(result.out, "epoch "), 2) << result.out;
   }
 }
 
 TEST(Program, PrintsTheSameAtEqualRankCounts) {
-  const std::string once = curve(run_trainer(3, quick()).out);
+  const std::string once = curve(run_trainer(3, short_run()).out);
   EXPECT_EQ(count(once, "epoch"), 2);
-  EXPECT_EQ(curve(run_trainer(3, quick()).out), once);
+  EXPECT_EQ(curve(run_trainer(3, short_run()).out), once);
 }
 
 TEST(Program, ComputesTheSameBitsHoweverBatchesArePrepared) {
   const auto run = [](const char* in_flight) {
     return curve(
-        run_trainer(2, quick({"--in-flight", in_flight, "--augment", "crop-flip", "--normalize", "auto"})).out);
+        run_trainer(2, short_run({"--in-flight", in_flight, "--augment", "crop-flip", "--normalize", "auto"})).out);
   };
   const std::string ahead = run("2");
   EXPECT_EQ(count(ahead, "epoch "), 2);
@@ -69,14 +69,14 @@ TEST(Program, ComputesTheSameBitsHoweverBatchesArePrepared) {
 }
 
 TEST(Program, GivesTheNetworkImagesOfTheRequestedSize) {
-  const ChildResult result = run_trainer(2, quick({"--image-size", "20", "--augment", "resized-crop"}));
+  const ChildResult result = run_trainer(2, short_run({"--image-size", "20", "--augment", "resized-crop"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.err.find(fmt::format("{} parameters", 20 * 20 * 256 + 256 + 256 * 4 + 4)), std::string::npos)
       << result.err;
 }
 
 TEST(Program, HoldsOutAShareOfTheTrainingSet) {
-  const ChildResult result = run_trainer(2, quick({"--validation-ratio", "0.25"}));
+  const ChildResult result = run_trainer(2, short_run({"--validation-ratio", "0.25"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.err.find("384 training and 128 test images"), std::string::npos) << result.err;
 }
@@ -91,7 +91,7 @@ TEST(Program, PrintsHelpAndVersionOnceAndEndsWell) {
 
 TEST(Program, DryRunPrintsWhatCanBeRunAgain) {
   const ScratchFolder folder;
-  const ChildResult printed = run_trainer(2, quick({"--dry-run"}));
+  const ChildResult printed = run_trainer(2, short_run({"--dry-run"}));
   EXPECT_EQ(printed.status, 0) << printed.err;
   EXPECT_NE(printed.out.find("parts = 2\n"), std::string::npos) << printed.out;
   EXPECT_NE(printed.out.find("precision = \"fp32\"\n"), std::string::npos) << printed.out;
@@ -169,9 +169,9 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
 
 TEST(Program, RefusesRanksThatWouldTrainDifferently) {
   for (const Words& options : std::vector<Words>{{"--lr", "0.1"}, {"--out", "nowhere"}, {"--dry-run"}}) {
-    Words of_last = quick();
+    Words of_last = short_run();
     of_last.insert(of_last.end(), options.begin(), options.end());
-    const ChildResult result = run_unlike(2, quick(), of_last);
+    const ChildResult result = run_unlike(2, short_run(), of_last);
     EXPECT_EQ(result.status, 65) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
     EXPECT_NE(result.err.find("rank 1 has another " + options[0] + " than rank 0"), std::string::npos) << result.err;
@@ -203,9 +203,9 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
   const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:30"});
   EXPECT_EQ(other.status, 65) << other.err;
   EXPECT_NE(other.err.find("has 30 classes, and the network has "), std::string::npos) << other.err;
-  const ::tutti::testing::TemporaryFolder untested_data;
-  untested_data.write("train-images-idx3-ubyte", ::tutti::testing::idx_file({0x803, 5, 12, 12}, 5 * 144));
-  untested_data.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 2, 3, 0}));
+  const tutti::testing_support::TemporaryFolder untested_data;
+  untested_data.write("train-images-idx3-ubyte", tutti::testing_support::idx_file({0x803, 5, 12, 12}, 5 * 144));
+  untested_data.write("train-labels-idx1-ubyte", tutti::testing_support::idx_labels({0, 1, 2, 3, 0}));
   const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.text()});
   EXPECT_EQ(untested.status, 0) << untested.err;  // other data without a test set are evaluated whole
   EXPECT_NE(untested.out.find(", 5 images"), std::string::npos) << untested.out;
@@ -213,11 +213,11 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
 
 TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
   const ScratchFolder folder;
-  const ::tutti::testing::TemporaryFolder dark;
-  ::tutti::testing::Bytes pixels = ::tutti::testing::idx_file({0x803, 4, 12, 12}, 0);
+  const tutti::testing_support::TemporaryFolder dark;
+  tutti::testing_support::Bytes pixels = tutti::testing_support::idx_file({0x803, 4, 12, 12}, 0);
   for (int i = 0; i < 4 * 144; ++i) pixels.push_back(i & 1);
   dark.write("train-images-idx3-ubyte", pixels);
-  dark.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 0, 1}));
+  dark.write("train-labels-idx1-ubyte", tutti::testing_support::idx_labels({0, 1, 0, 1}));
   // Trains, resumes, and evaluates on other data.
   const auto evaluated = [&](const std::string& normalize, const std::string& out) {
     const Words words{"--data", dark.text(), "--model", "mlp",         "--epochs", "1",
@@ -235,7 +235,7 @@ TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
 TEST(Program, ComputesPartsInParallelToTheSameDigestOnAnyCores) {
   const auto digest_of = [](const Words& start) {
     Words words = start;
-    const Words rest = quick({"--parts", "4", "--exchange", "ring"});
+    const Words rest = short_run({"--parts", "4", "--exchange", "ring"});
     words.push_back(std::getenv("TUTTI_TRAINER"));
     words.insert(words.end(), rest.begin(), rest.end());
     const std::string err = run_child(words).err;
@@ -336,7 +336,7 @@ TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
 TEST(Program, NeverSavesWeightsThatAreNoLongerFinite) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(
-      quick({"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"}));
+      short_run({"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"}));
   EXPECT_EQ(result.status, 88) << result.err;
   for (const auto& file : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
     const ChildResult again = run_trainer({"--resume", "--out", folder.path(), "--steps", "1"});
@@ -346,7 +346,7 @@ TEST(Program, NeverSavesWeightsThatAreNoLongerFinite) {
 
 TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
   const ScratchFolder folder;
-  const ChildResult result = run_trainer(2, quick({"--lr", "1e30", "--out", folder.path()}));
+  const ChildResult result = run_trainer(2, short_run({"--lr", "1e30", "--out", folder.path()}));
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, "no longer a finite number at step 2 on every rank"), 1) << result.err;
   EXPECT_NE(read_text(folder.path() + "/exit.json").find("\"status\":88"), std::string::npos);
@@ -355,7 +355,7 @@ TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
 TEST(Program, ReportsSkippedStepsAndEndsWhenAllAreSkipped) {
   const ScratchFolder folder;
   const ChildResult result =
-      run_trainer(2, quick({"--normalize", "0/1e-42", "--on-nonfinite", "skip", "--out", folder.path()}));
+      run_trainer(2, short_run({"--normalize", "0/1e-42", "--on-nonfinite", "skip", "--out", folder.path()}));
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, " is no longer a finite number at step "), 10) << result.err;
   EXPECT_EQ(count(result.err, ": step skipped"), 9) << result.err;

@@ -140,7 +140,7 @@ TEST(CpuLayers, ConvolutionsByTilesLoseLittleToRounding) {
   EXPECT_LT(greatest_error(kCpuWithoutTiles, network), 1e-5);
 }
 
-// Digests memory as it is: oneDNN's conversions from bf16 keep the sign of zero on some processors only.
+// DigestsOfTypes memory as it is: oneDNN's conversions from bf16 keep the sign of zero on some processors only.
 std::uint64_t digest_of_memory(Device& device, const std::string& name, const Buffer& memory, std::size_t bytes) {
   return digest(name, device.download<std::uint8_t>(memory.view({static_cast<std::int64_t>(bytes)}, ElementType::u8)));
 }
@@ -177,17 +177,17 @@ TEST(CpuLayers, OfOurOwnGiveTheSameBitsWithAllInstructionSets) {
     bf16 += digest_in_all_layouts(kCpuWithBf16Activations, network);
   }
   // For each type of layer, with activations in f32 and in bf16.
-  using Digests = std::map<std::string, std::pair<std::string, std::string>>;
-  Digests got;
+  using DigestsOfTypes = std::map<std::string, std::pair<std::string, std::string>>;
+  DigestsOfTypes got;
   for (const auto& [type, sum] : sums) got[type] = {digest_text(sum.first), digest_text(sum.second)};
-  EXPECT_EQ(got, (Digests{{"add", {"0936b05c4ced5a87", "c624c30d6e9d070a"}},
-                          {"batch-norm", {"6a40128f581de0b4", "4108897c23cf7a3c"}},
-                          {"dropout", {"5aa61b5dbff1ee50", "9d2c25d484574ae0"}},
-                          {"gelu", {"b9e7123833e4b425", "4792b37bc1b242d3"}},
-                          {"global-average-pool", {"77c4c97302a9ac81", "37ecbf6d96efcc47"}},
-                          {"relu6", {"6297cf2be3324a39", "b76bbd4cf6553ac9"}},
-                          {"scale", {"8b0751d2f6e264a3", "23d9536de74c3872"}},
-                          {"silu", {"2bef34858535ec9c", "63e761216f4e94eb"}}}));
+  EXPECT_EQ(got, (DigestsOfTypes{{"add", {"0936b05c4ced5a87", "c624c30d6e9d070a"}},
+                                 {"batch-norm", {"6a40128f581de0b4", "4108897c23cf7a3c"}},
+                                 {"dropout", {"5aa61b5dbff1ee50", "9d2c25d484574ae0"}},
+                                 {"gelu", {"b9e7123833e4b425", "4792b37bc1b242d3"}},
+                                 {"global-average-pool", {"77c4c97302a9ac81", "37ecbf6d96efcc47"}},
+                                 {"relu6", {"6297cf2be3324a39", "b76bbd4cf6553ac9"}},
+                                 {"scale", {"8b0751d2f6e264a3", "23d9536de74c3872"}},
+                                 {"silu", {"2bef34858535ec9c", "63e761216f4e94eb"}}}));
 }
 
 // Tiled convolutions are recognized by their rounding.

@@ -6,11 +6,15 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tutti::testing_support {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Values in -1 .. 1, a pure function of the name.
 inline std::vector<float> random_floats(std::int64_t count, std::string_view name, double scale = 1) {

@@ -18,8 +18,6 @@ namespace tutti::testing_support {
 using Floats = std::vector<float>;
 using Steps = std::vector<std::int64_t>;
 
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kSmallestNormal = std::numeric_limits<float>::min();
 inline constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
 

@@ -122,7 +122,6 @@ TEST_P(FlatContract, BlendsByTheShare) {
 }
 
 TEST_P(FlatContract, ConvertsToBf16AndBack) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   // Halfway between two numbers of bf16, and next to that; denormal; at the ends of the range.
   std::vector<float> values{1.00390625f, 1.01171875f, 1.00390637f, -1.00390637f, 0.0f,     -0.0f,   1e-40f,
                             3.38e38f,    3.4e38f,     kInfinity,   -kInfinity,   -3.4e38f, 1.0f / 3};
@@ -181,7 +180,7 @@ TEST_P(FlatContract, AddsElementByElement) {
 
 // In a block of three slices, of which these are some elements in the middle.
 TEST_P(FlatContract, FindsTheFirstSliceWithAValueThatIsNotFinite) {
-  constexpr std::int64_t kPlace = 3;
+  constexpr std::int64_t kOffset = 3;
   constexpr std::int64_t kEnds[] = {16, 1016, 5000};
   const Buffer ends = device_.backend().allocate(sizeof kEnds);
   device_.upload(ends.view({3}, ElementType::i64), std::vector<std::int64_t>(std::begin(kEnds), std::end(kEnds)));
@@ -190,7 +189,7 @@ TEST_P(FlatContract, FindsTheFirstSliceWithAValueThatIsNotFinite) {
   const auto search = [&](const std::vector<float>& values, const Tensor& only_if = {}) {
     const Buffer memory = device_.buffer_of(values);
     device_.backend().find_not_finite(device_.stream(),
-                                      {tensor_of(memory), ends.view({3}, ElementType::i64), kPlace, at(0), only_if});
+                                      {tensor_of(memory), ends.view({3}, ElementType::i64), kOffset, at(0), only_if});
     return device_.download<std::int32_t>(at(0))[0];
   };
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()};
@@ -202,7 +201,7 @@ TEST_P(FlatContract, FindsTheFirstSliceWithAValueThatIsNotFinite) {
       values[bad] = kBad[bad % 2];
       values.back() = kBad[1];
       EXPECT_EQ(search(values, at(1)), 0) << size;
-      const std::int64_t element = static_cast<std::int64_t>(bad) + kPlace;
+      const std::int64_t element = static_cast<std::int64_t>(bad) + kOffset;
       const int expected = element < kEnds[0] ? 3 : element < kEnds[1] ? 2 : 1;
       EXPECT_EQ(search(values), expected) << bad << " of " << size;
       EXPECT_EQ(search(values, at(0)), expected) << bad << " of " << size;

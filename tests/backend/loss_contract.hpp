@@ -184,8 +184,6 @@ TEST_P(LossContract, StaysExactForHugeLogits) {
 }
 
 TEST_P(LossContract, CountsACallWithoutAFiniteLossAndAddsNoLossForIt) {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const LossSums before{77, 0, 0, 0};
   for (const std::vector<float>& bad :
        {std::vector<float>{1, kNan, 0}, {kNan, kNan, kNan}, {kInfinity, 0, 0}, {0, 0, -kInfinity}}) {
@@ -215,7 +213,6 @@ TEST_P(LossContract, AddsUpAnyFiniteLosses) {
 }
 
 TEST_P(LossContract, NeverPredictsAClassWithANanLogit) {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(run({1, 3}, {kNan, 0, 1}, {0}).sums.correct, 0);
   EXPECT_EQ(run({1, 3}, {kNan, 0, 1}, {2}).sums.correct, 1);
 }

@@ -17,17 +17,17 @@
 namespace tutti {
 namespace {
 
-using testing::Bytes;
-using testing::cifar_file;
-using testing::Contents;
-using testing::contents_of;
-using testing::gradient;
-using testing::gzipped;
 using ::testing::HasSubstr;
-using testing::idx_file;
-using testing::idx_labels;
-using testing::png_of;
-using testing::TemporaryFolder;
+using testing_support::Bytes;
+using testing_support::cifar_file;
+using testing_support::Contents;
+using testing_support::contents_of;
+using testing_support::gradient;
+using testing_support::gzipped;
+using testing_support::idx_file;
+using testing_support::idx_labels;
+using testing_support::png_of;
+using testing_support::TemporaryFolder;
 
 class Conversions : public ::testing::Test {
  protected:

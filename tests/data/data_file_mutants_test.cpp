@@ -22,11 +22,11 @@
 namespace tutti {
 namespace {
 
-using testing::Contents;
-using testing::contents_of;
-using testing::open_named;
+using testing_support::Contents;
+using testing_support::contents_of;
+using testing_support::open_named;
 
-using Bytes = std::vector<std::byte>;
+using FileBytes = std::vector<std::byte>;
 
 std::uint32_t mutants() {
   const char* wanted = std::getenv("TUTTI_MUTANTS");
@@ -39,7 +39,7 @@ class Mutation {
       : kind_(number % 5), random_(4711, {.item = number, .purpose = random_purpose("data file mutants")}) {}
 
   // Each kind of damage in turn: a byte, a field of 4 or 8 bytes, a run of bytes, or truncation.
-  void apply(Bytes& bytes) {
+  void apply(FileBytes& bytes) {
     const std::size_t at = below(bytes.size());
     const std::span<std::byte> rest(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end());
     switch (kind_) {
@@ -103,12 +103,12 @@ class DataFileMutants : public ::testing::Test {
     });
   }
 
-  Bytes good_without_seal() const {
+  FileBytes good_without_seal() const {
     std::uint64_t length = 0;
     std::memcpy(&length, &good_[good_.size() - 24], sizeof length);
     return {good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length)};
   }
-  void write_sealed(Bytes bytes) const {
+  void write_sealed(FileBytes bytes) const {
     overwrite(path_, bytes);
     std::ranges::copy(seal_for(path_, {}), std::back_inserter(bytes));
     overwrite(path_, bytes);
@@ -122,7 +122,7 @@ class DataFileMutants : public ::testing::Test {
 
   ScratchFolder folder_;
   std::string path_ = folder_.file("set.h5");
-  Bytes good_;
+  FileBytes good_;
   Contents train_;
   Contents test_;
 };
@@ -130,7 +130,7 @@ class DataFileMutants : public ::testing::Test {
 TEST_F(DataFileMutants, AreRefusedOrHarmless) {
   std::map<int, int> outcomes;
   for (std::uint32_t number = 0; number < mutants(); ++number) {
-    Bytes bytes = good_;
+    FileBytes bytes = good_;
     Mutation(number).apply(bytes);
     overwrite(path_, bytes);
     const int found = outcome(number / 5 % 2 == 0);
@@ -145,7 +145,7 @@ TEST_F(DataFileMutants, AreRefusedOrHarmless) {
 TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
   std::map<int, int> outcomes;
   for (std::uint32_t number = 0; number < mutants() / 5; ++number) {
-    Bytes bytes = good_without_seal();
+    FileBytes bytes = good_without_seal();
     Mutation(number).apply(bytes);
     write_sealed(bytes);
     ++outcomes[outcome(/*resident=*/true)];
@@ -158,7 +158,7 @@ TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
 TEST_F(DataFileMutants, WithSizesLargerThanTheFileAreRefused) {
   const std::array<std::uint64_t, 4> extents{30, 1, 6, 5};
   const std::uint64_t more = std::uint64_t{1} << 40;
-  Bytes bytes = good_without_seal();
+  FileBytes bytes = good_without_seal();
   const auto place = std::ranges::search(bytes, std::as_bytes(std::span(extents)));
   ASSERT_FALSE(place.empty());
   std::ranges::copy(std::as_bytes(std::span(&more, 1)), place.begin());

@@ -22,17 +22,17 @@
 namespace tutti {
 namespace {
 
-using testing::cifar_file;
-using testing::Contents;
-using testing::contents_of;
 using ::testing::ElementsAre;
-using testing::gradient;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::open_named;
-using testing::png_of;
-using testing::TemporaryFolder;
 using ::testing::UnorderedElementsAreArray;
+using testing_support::cifar_file;
+using testing_support::Contents;
+using testing_support::contents_of;
+using testing_support::gradient;
+using testing_support::open_named;
+using testing_support::png_of;
+using testing_support::TemporaryFolder;
 
 class DataFile : public ::testing::Test {
  protected:
@@ -132,11 +132,11 @@ TEST_F(DataFile, HasTheNamesOfTheFilesOfAFolder) {
 }
 
 TEST_F(DataFile, FitsImagesToOneSize) {
-  folder_.write("in/a/1.png", png_of({1, 14, 28, testing::Bytes(14 * 28, 77)}));
+  folder_.write("in/a/1.png", png_of({1, 14, 28, testing_support::Bytes(14 * 28, 77)}));
   folder_.write("in/a/2.png", png_of(gradient(1, 7, 7)));
-  folder_.write("in/b/3.png", png_of({1, 3, 2, testing::Bytes(6, 200)}));
+  folder_.write("in/b/3.png", png_of({1, 3, 2, testing_support::Bytes(6, 200)}));
   // Columns 0 to 27; the whole short side and the center 14 columns are kept.
-  testing::Picture wide{1, 14, 28, {}};
+  testing_support::Picture wide{1, 14, 28, {}};
   for (int i = 0; i < 14 * 28; ++i)
     wide.pixels.push_back(static_cast<std::uint8_t>(i % 28 == 6 || i % 28 == 19 ? 99 : 1));
   folder_.write("in/b/4.png", png_of(wide));

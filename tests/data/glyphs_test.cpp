@@ -17,9 +17,9 @@ namespace {
 constexpr std::size_t kPixels = 28 * 28;
 constexpr std::size_t kClasses = 10;
 
-using testing::Contents;
-using testing::contents_of;
-using testing::open_named;
+using testing_support::Contents;
+using testing_support::contents_of;
+using testing_support::open_named;
 
 std::span<const std::uint8_t> image_of(const Contents& samples, std::size_t i) {
   return std::span(samples.images).subspan(i * kPixels, kPixels);

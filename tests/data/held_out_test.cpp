@@ -16,19 +16,19 @@
 namespace tutti {
 namespace {
 
-using testing::cifar_file;
-using testing::Contents;
-using testing::contents_of;
 using ::testing::HasSubstr;
-using testing::idx_file;
-using testing::idx_labels;
-using testing::open_named;
-using testing::TemporaryFolder;
+using testing_support::cifar_file;
+using testing_support::Contents;
+using testing_support::contents_of;
+using testing_support::idx_file;
+using testing_support::idx_labels;
+using testing_support::open_named;
+using testing_support::TemporaryFolder;
 
 // `count` images of one pixel, whose value and label are the sample's number.
 void write_numbered(const TemporaryFolder& folder, std::uint8_t count) {
   folder.write("train-images-idx3-ubyte", idx_file({0x803, count, 1, 1}, count));
-  testing::Bytes labels(count);
+  testing_support::Bytes labels(count);
   std::iota(labels.begin(), labels.end(), std::uint8_t{0});
   folder.write("train-labels-idx1-ubyte", idx_labels(labels));
 }
@@ -84,7 +84,7 @@ std::vector<std::int64_t> classes_held_out(const TemporaryFolder& folder, double
 TEST(HeldOut, SamplesAreTheSameShareOfEveryClass) {
   const TemporaryFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 100, 1, 1}, 100));
-  testing::Bytes labels(100);
+  testing_support::Bytes labels(100);
   for (std::size_t i = 0; i < 100; ++i) {
     const std::size_t place = i * 37 % 100;
     labels[i] = static_cast<std::uint8_t>(place < 60 ? 0 : place < 85 ? 1 : place < 95 ? 2 : place < 99 ? 3 : 4);

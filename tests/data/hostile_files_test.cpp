@@ -20,17 +20,17 @@
 namespace tutti {
 namespace {
 
-using testing::append_word;
-using testing::Bytes;
-using testing::cifar_file;
-using testing::gzipped;
-using testing::idx_file;
-using testing::idx_labels;
-using testing::mutants;
-using testing::Mutator;
-using testing::open_named;
-using testing::TemporaryFolder;
-using testing::word_at;
+using testing_support::append_word;
+using testing_support::Bytes;
+using testing_support::cifar_file;
+using testing_support::gzipped;
+using testing_support::idx_file;
+using testing_support::idx_labels;
+using testing_support::mutants;
+using testing_support::Mutator;
+using testing_support::open_named;
+using testing_support::TemporaryFolder;
+using testing_support::word_at;
 
 // Labels need four bytes each in memory, and growing memory is copied once; the rest is for buffers of fixed size.
 std::size_t allocation_bound(std::size_t content_bytes) { return 4 * content_bytes + 128 * 1024; }

@@ -18,16 +18,16 @@
 namespace tutti {
 namespace {
 
-using testing::Bytes;
-using testing::contents_of;
-using testing::gradient;
-using testing::jpeg_of;
-using testing::mutants;
-using testing::Mutator;
-using testing::open_named;
-using testing::png_of;
-using testing::TemporaryFolder;
-using testing::word_at;
+using testing_support::Bytes;
+using testing_support::contents_of;
+using testing_support::gradient;
+using testing_support::jpeg_of;
+using testing_support::mutants;
+using testing_support::Mutator;
+using testing_support::open_named;
+using testing_support::png_of;
+using testing_support::TemporaryFolder;
+using testing_support::word_at;
 
 constexpr std::size_t kSlack = std::size_t{1} << 18;
 
@@ -53,7 +53,7 @@ void fix_checksums(Bytes& png) {
     if (length > png.size() - at - 12) return;
     const auto sum = static_cast<std::uint32_t>(crc32(0, png.data() + at + 4, static_cast<uInt>(length + 4)));
     Bytes word;
-    testing::append_word(word, sum);
+    testing_support::append_word(word, sum);
     std::copy(word.begin(), word.end(), png.begin() + static_cast<std::ptrdiff_t>(at + 8 + length));
     at += length + 12;
   }
@@ -101,10 +101,10 @@ TEST(HostileImages, OfPngAreRefusedOrDecoded) {
 
 Bytes chunk_of(const std::string& type, const Bytes& data) {
   Bytes chunk;
-  testing::append_word(chunk, static_cast<std::uint32_t>(data.size()));
+  testing_support::append_word(chunk, static_cast<std::uint32_t>(data.size()));
   chunk.insert(chunk.end(), type.begin(), type.end());
   chunk.insert(chunk.end(), data.begin(), data.end());
-  testing::append_word(chunk, 0);  // set by fix_checksums
+  testing_support::append_word(chunk, 0);  // set by fix_checksums
   return chunk;
 }
 

@@ -17,14 +17,14 @@
 namespace tutti {
 namespace {
 
-using testing::Bytes;
-using testing::gradient;
 using ::testing::HasSubstr;
-using testing::jpeg_of;
-using testing::Picture;
-using testing::png_of;
-using testing::PngForm;
-using testing::turned;
+using testing_support::Bytes;
+using testing_support::gradient;
+using testing_support::jpeg_of;
+using testing_support::Picture;
+using testing_support::png_of;
+using testing_support::PngForm;
+using testing_support::turned;
 
 struct Decoded {
   Shape shape;

@@ -15,15 +15,15 @@
 namespace tutti {
 namespace {
 
-using testing::Bytes;
-using testing::contents_of;
 using ::testing::ElementsAre;
-using testing::gradient;
 using ::testing::HasSubstr;
-using testing::jpeg_of;
-using testing::open_named;
-using testing::png_of;
-using testing::TemporaryFolder;
+using testing_support::Bytes;
+using testing_support::contents_of;
+using testing_support::gradient;
+using testing_support::jpeg_of;
+using testing_support::open_named;
+using testing_support::png_of;
+using testing_support::TemporaryFolder;
 
 Bytes text(const std::string& words) { return {words.begin(), words.end()}; }
 
@@ -116,8 +116,8 @@ TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
   const std::string file = folder.text() + "/set.h5";
   write_data_file(open_named(folder.text()).pair, file);
   EXPECT_EQ(open_named(file).pair.train->info().classes, 1);
-  folder.write("t10k-images-idx3-ubyte", testing::idx_file({0x803, 1, 2, 2}, 4));
-  folder.write("t10k-labels-idx1-ubyte", testing::idx_labels({1}));
+  folder.write("t10k-images-idx3-ubyte", testing_support::idx_file({0x803, 1, 2, 2}, 4));
+  folder.write("t10k-labels-idx1-ubyte", testing_support::idx_labels({1}));
   EXPECT_THAT(refusal(folder.text()), HasSubstr("the test label is 1, which no sample of the training set"));
 }
 
@@ -141,8 +141,8 @@ TEST(ClassFolders, HoldImagesOfDifferentSizesAndColors) {
 
 TEST(ClassFolders, ApplyTheExifOrientationUnlessDisabled) {
   const TemporaryFolder folder;
-  folder.write("a/1.jpg", testing::turned(jpeg_of(gradient(1, 8, 16)), 6));
-  folder.write("b/1.jpg", testing::turned(jpeg_of(gradient(1, 8, 16)), 8));
+  folder.write("a/1.jpg", testing_support::turned(jpeg_of(gradient(1, 8, 16)), 6));
+  folder.write("b/1.jpg", testing_support::turned(jpeg_of(gradient(1, 8, 16)), 8));
   for (const bool upright : {true, false}) {
     const auto block = load_data({.train = folder.text(), .test = {}, .applies_exif = upright});
     const DataPair pair = open_loaded(block);

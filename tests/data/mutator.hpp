@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace tutti::testing {
+namespace tutti::testing_support {
 
 // The number of damaged files of a test: this many, or the value of TUTTI_MUTANTS.
 inline std::uint32_t mutants(std::uint32_t by_default) {
@@ -96,4 +96,4 @@ class Mutator {
   RandomSequence random_;
 };
 
-}  // namespace tutti::testing
+}  // namespace tutti::testing_support

@@ -17,15 +17,15 @@
 namespace tutti {
 namespace {
 
-using testing::Bytes;
-using testing::cifar_file;
-using testing::Contents;
-using testing::contents_of;
-using testing::gzipped;
-using testing::idx_file;
-using testing::idx_labels;
-using testing::open_named;
-using testing::TemporaryFolder;
+using testing_support::Bytes;
+using testing_support::cifar_file;
+using testing_support::Contents;
+using testing_support::contents_of;
+using testing_support::gzipped;
+using testing_support::idx_file;
+using testing_support::idx_labels;
+using testing_support::open_named;
+using testing_support::TemporaryFolder;
 
 std::string refusal(ErrorSource source, const std::string& where, const std::string& test = "") {
   try {

@@ -20,7 +20,7 @@ std::vector<std::int32_t> first_labels(const Dataset& data) {
 }
 
 TEST(RealData, FashionMnistIsReadAsPublished) {
-  const OwnedData data = testing::open_named("fashion-mnist");
+  const OwnedData data = testing_support::open_named("fashion-mnist");
   ASSERT_NE(data.pair.test, nullptr);
   EXPECT_EQ(data.pair.train->info().samples, 60'000);
   EXPECT_EQ(data.pair.test->info().samples, 10'000);
@@ -31,7 +31,7 @@ TEST(RealData, FashionMnistIsReadAsPublished) {
 }
 
 TEST(RealData, CifarIsReadAsPublished) {
-  const OwnedData data = testing::open_named("cifar-10");
+  const OwnedData data = testing_support::open_named("cifar-10");
   ASSERT_NE(data.pair.test, nullptr);
   EXPECT_EQ(data.pair.train->info().samples, 50'000);
   EXPECT_GE(data.pair.test->info().samples, 1'000);

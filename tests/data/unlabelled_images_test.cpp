@@ -15,12 +15,12 @@
 namespace tutti {
 namespace {
 
-using testing::Bytes;
 using ::testing::ElementsAre;
-using testing::gradient;
 using ::testing::HasSubstr;
-using testing::png_of;
-using testing::TemporaryFolder;
+using testing_support::Bytes;
+using testing_support::gradient;
+using testing_support::png_of;
+using testing_support::TemporaryFolder;
 
 // A gray 2x2 image of this value.
 Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }

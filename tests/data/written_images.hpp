@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <functional>
 
-namespace tutti::testing {
+namespace tutti::testing_support {
 
 struct Picture {
   int channels = 3;
@@ -122,4 +122,4 @@ inline Bytes png_of(const Picture& picture) {
   return png_of(picture, {.type = picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB});
 }
 
-}  // namespace tutti::testing
+}  // namespace tutti::testing_support

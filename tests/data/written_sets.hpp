@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::testing {
+namespace tutti::testing_support {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -117,4 +117,4 @@ inline OwnedData open_named(const std::string& train, const std::string& test = 
   return open_data(request);
 }
 
-}  // namespace tutti::testing
+}  // namespace tutti::testing_support

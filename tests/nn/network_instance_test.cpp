@@ -14,13 +14,13 @@ namespace {
 using namespace testing_support;
 
 const Shape kSample{3, 1, 1};
-constexpr int kClasses = 2;
+constexpr int kTwoClasses = 2;
 
 // A network on the fake backend, with everything that a pass needs.
 class TestedInstance {
  public:
   TestedInstance(const NetworkSpec& spec, const std::function<FakeTraits(std::uint32_t)>& traits, double smoothing = 0)
-      : network_(spec, kSample, kClasses),
+      : network_(spec, kSample, kTwoClasses),
         weight_memory_(backend.allocate(network_.layout().block_bytes())),
         gradient_memory_(backend.allocate(network_.layout().block_bytes())),
         stream_(backend.make_stream()) {
@@ -35,7 +35,8 @@ class TestedInstance {
     GraphBatch batch{.images = {}, .labels = {}, .gradient_scale = 0.25f, .sample_fraction = 0.5f};
     RandomSequence random(samples, {});
     for (std::size_t i = 0; i < samples * 3; ++i) batch.images.push_back(static_cast<float>(random.normal()));
-    for (std::size_t i = 0; i < samples; ++i) batch.labels.push_back(static_cast<std::int32_t>(random.below(kClasses)));
+    for (std::size_t i = 0; i < samples; ++i)
+      batch.labels.push_back(static_cast<std::int32_t>(random.below(kTwoClasses)));
     return batch;
   }
 
@@ -213,7 +214,7 @@ TEST(NetworkInstance, KeepsOnlyActivationsThatBackwardReads) {
     return tested.instance->activation_bytes();
   };
   constexpr std::size_t kActivation = 1024 * 3 * sizeof(float);
-  constexpr std::size_t kLogits = 1024 * kClasses * sizeof(float);
+  constexpr std::size_t kLogits = 1024 * kTwoClasses * sizeof(float);
   // The last norm's backward: five activations, the gradients of its output, its input and its residual.
   EXPECT_EQ(bytes({}, LayerMode::training), 8 * kActivation);
   // The head's: five activations, logits, and the gradients of both.

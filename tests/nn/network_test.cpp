@@ -42,7 +42,7 @@ std::string refusal(const NetworkSpec& spec, const Shape& sample) {
   return error.what();
 }
 
-NetworkSpec spec_of(std::vector<LayerNode> layers) {
+NetworkSpec network_of(std::vector<LayerNode> layers) {
   layers.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});
   return {"net", Initializer::xavier, std::move(layers)};
 }
@@ -64,7 +64,7 @@ TEST(Network, HasBackwardPassesFromTheFirstLayerThatIsTrained) {
 
 // A batch norm computes statistics in its backward pass, also if none of its parameters are trained.
 TEST(Network, HasBackwardPassesFromTheFirstLayerOfTheModelFileThatChanges) {
-  NetworkSpec spec = spec_of({{"a", kConvolution}, {"b", kConvolution}, {"norm", BatchNormSpec{}}});
+  NetworkSpec spec = network_of({{"a", kConvolution}, {"b", kConvolution}, {"norm", BatchNormSpec{}}});
   spec.layers[0].frozen = {ParameterKind::weight, ParameterKind::bias};
   spec.layers[1].frozen = {ParameterKind::weight};
   spec.layers[2].frozen = {ParameterKind::scale, ParameterKind::shift};
@@ -84,7 +84,7 @@ TEST(Network, RefusesToFreezeNoLayerOrAll) {
   };
   EXPECT_EQ(freeze("conv3"), "--freeze conv3: the network lenet has no such layer; it has conv1, for example");
   EXPECT_EQ(freeze("*"), "all layers of lenet are frozen: leave one to train");
-  NetworkSpec spec = spec_of({{"norm", BatchNormSpec{}}});
+  NetworkSpec spec = network_of({{"norm", BatchNormSpec{}}});
   spec.layers.front().frozen = {ParameterKind::mean};
   EXPECT_EQ(refusal(spec, kImageShape), "layer norm: it has no mean that could be frozen");
 }
@@ -103,22 +103,22 @@ TEST(Network, NamesTheLayerThatDoesNotFitAndTheLeastSize) {
 
 TEST(Network, NamesNoLeastSizeWhereThereIsNone) {
   const std::string text =
-      refusal(spec_of({{"conv", Conv2dSpec{.channels = 4, .kernel = 3, .padding = 3}}}), kImageShape);
+      refusal(network_of({{"conv", Conv2dSpec{.channels = 4, .kernel = 3, .padding = 3}}}), kImageShape);
   EXPECT_EQ(text.find("least size"), std::string::npos) << text;
 }
 
 TEST(Network, RefusesMoreParametersThanCanBeCounted) {
   std::vector<LayerNode> layers;
   for (int i = 0; i < 12; ++i) layers.push_back({fmt::format("wide{}", i), LinearSpec{.units = std::int64_t{1} << 30}});
-  const std::string text = refusal(spec_of(layers), kImageShape);
+  const std::string text = refusal(network_of(layers), kImageShape);
   EXPECT_TRUE(text.starts_with("the network has more than 72057594037927936 parameters, wide11/weight")) << text;
 }
 
 TEST(Network, ReadsAnyEarlierLayerOrTheImage) {
-  const Network network(spec_of({{"a", kConvolution},
-                                 {"b", kConvolution, "image"},
-                                 {"sum", AddSpec{}, "", "a"},
-                                 {"norm", BatchNormSpec{.add = true}, "sum", "b"}}),
+  const Network network(network_of({{"a", kConvolution},
+                                    {"b", kConvolution, "image"},
+                                    {"sum", AddSpec{}, "", "a"},
+                                    {"norm", BatchNormSpec{.add = true}, "sum", "b"}}),
                         kImageShape, 10);
   const auto& layers = network.layers();
   EXPECT_EQ(layers[0].from, kImage);
@@ -132,7 +132,7 @@ TEST(Network, ReadsAnyEarlierLayerOrTheImage) {
 }
 
 TEST(Network, ReportsWrongConnections) {
-  const auto words = [](std::vector<LayerNode> layers) { return refusal(spec_of(std::move(layers)), kImageShape); };
+  const auto words = [](std::vector<LayerNode> layers) { return refusal(network_of(std::move(layers)), kImageShape); };
   EXPECT_EQ(words({{"a", kConvolution, "c"}}),
             "layer a of the network net: it reads 'c', but no layer before it has this name");
   EXPECT_EQ(words({{"a", kConvolution}, {"b", AddSpec{}, "", "head"}}),
@@ -151,7 +151,7 @@ TEST(Network, ReportsWrongConnections) {
 }
 
 TEST(Network, LaysItsStatisticsOutAsTheTail) {
-  const Network network(spec_of({{"n1", BatchNormSpec{}}, {"n2", BatchNormSpec{}}}), Shape{3, 8, 8}, 10);
+  const Network network(network_of({{"n1", BatchNormSpec{}}, {"n2", BatchNormSpec{}}}), Shape{3, 8, 8}, 10);
   std::vector<std::string> names;
   for (const ParameterSlice& slice : network.layout().slices()) names.push_back(slice.name);
   EXPECT_EQ(names, (std::vector<std::string>{"head/weight", "head/bias", "n2/scale", "n2/shift", "n1/scale", "n1/shift",

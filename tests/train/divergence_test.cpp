@@ -25,7 +25,7 @@ namespace tutti {
 namespace {
 
 constexpr std::int64_t kEpoch = 7;  // steps
-constexpr std::int64_t kSteps = 15;
+constexpr std::int64_t kFlippedSteps = 15;
 
 struct Flip {
   int rank = 0;
@@ -75,7 +75,7 @@ TrainerOptions options_for(Exchange exchange, int every) {
   options.num_parts = 3;
   options.exchange.kind = exchange;
   options.epochs = 100;
-  options.steps = kSteps;
+  options.steps = kFlippedSteps;
   options.optimizer.weight_decay = 5e-4;
   options.bucket_bytes = 8192;
   options.digest_every_steps = 3;
@@ -132,7 +132,7 @@ void expect_as_uninterrupted(const RunRecord& record, const RunRecord& uninterru
 
 // The replicas are verified at multiples, and at the ends of epochs and of the run.
 std::int64_t check_at_or_after(std::int64_t step, int every) {
-  while (step % every != 0 && step % kEpoch != 0 && step != kSteps) ++step;
+  while (step % every != 0 && step % kEpoch != 0 && step != kFlippedSteps) ++step;
   return step;
 }
 std::int64_t check_before(std::int64_t step, int every) {

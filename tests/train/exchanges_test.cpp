@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-constexpr const char* kData = "synthetic:203x1x16x16:5";
+constexpr const char* kExchangedData = "synthetic:203x1x16x16:5";
 
 std::vector<OptimizerOptions> optimizers() {
   return {{.weight_decay = 5e-4},
@@ -19,7 +19,7 @@ std::vector<OptimizerOptions> optimizers() {
 
 // A sum of two is the same in any order.
 TEST(Exchanges, AreAllTheSameOnTwoRanks) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kExchangedData);
   for (const OptimizerOptions& optimizer : optimizers()) {
     std::vector<RunSpec> specs;
     for (const Exchange kind : {Exchange::ring, Exchange::sharded, Exchange::central}) {
@@ -33,7 +33,7 @@ TEST(Exchanges, AreAllTheSameOnTwoRanks) {
 }
 
 TEST(Exchanges, OfExactSumsAreTheSameWhereverTheOptimizerIs) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kExchangedData);
   for (const OptimizerOptions& optimizer : optimizers()) {
     std::vector<RunSpec> specs;
     for (const bool shards : {false, true}) {
@@ -47,7 +47,7 @@ TEST(Exchanges, OfExactSumsAreTheSameWhereverTheOptimizerIs) {
 }
 
 TEST(Exchanges, LeaveEveryRankWithTheSameWeights) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kExchangedData);
   for (const ExchangeOptions& exchange : {ExchangeOptions{.kind = Exchange::sharded},
                                           {.kind = Exchange::central},
                                           {.kind = Exchange::ring, .wire = Wire::bf16}}) {
@@ -58,7 +58,7 @@ TEST(Exchanges, LeaveEveryRankWithTheSameWeights) {
 
 // A digest of gradients needs gradients that are otherwise not gathered.
 TEST(Exchanges, AreNotChangedByDigests) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kExchangedData);
   for (const ExchangeOptions& exchange : {ExchangeOptions{.kind = Exchange::exact, .shard_optimizer = true},
                                           {.kind = Exchange::sharded},
                                           {.kind = Exchange::central}}) {
@@ -74,7 +74,7 @@ TEST(Exchanges, AreNotChangedByDigests) {
 
 // The stops alternate between the middle and the end of an epoch: 203 samples in batches of 16 are 12 or 13 steps.
 TEST(Exchanges, ResumeAfterAStopToTheSameBits) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kExchangedData);
   for (const ExchangeOptions& exchange : {ExchangeOptions{},
                                           {.kind = Exchange::ring, .wire = Wire::bf16},
                                           {.kind = Exchange::exact},

@@ -11,7 +11,7 @@ namespace tutti {
 namespace {
 
 // The last batch of an epoch has 3 samples, so that some ranks have none.
-constexpr const char* kData = "synthetic:99x1x16x16:5";
+constexpr const char* kNormData = "synthetic:99x1x16x16:5";
 
 RunSpec run_of(int parts, BatchNorm batch_norm = BatchNorm::global) {
   RunSpec spec = small_run(small_resnet(), {.kind = Exchange::exact});
@@ -22,7 +22,7 @@ RunSpec run_of(int parts, BatchNorm batch_norm = BatchNorm::global) {
 }
 
 TEST(GlobalBatchNorm, HasTheSameBitsOnAnyRanks) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   for (const int parts : {4, 7}) {
     RunSpec spec = run_of(parts);
     spec.options.batch_size = parts == 4 ? 16 : 19;
@@ -31,7 +31,7 @@ TEST(GlobalBatchNorm, HasTheSameBitsOnAnyRanks) {
 }
 
 TEST(GlobalBatchNorm, HasTheSameBitsWithAnyPartMapAndInBf16) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   RunSpec spec = run_of(8);
   spec.precision = Precision::bf16;
   std::vector<RunSpec> specs = on_ranks(spec, {1, 4, 4, 3});
@@ -45,7 +45,7 @@ TEST(GlobalBatchNorm, HasTheSameBitsWithAnyPartMapAndInBf16) {
 // Frozen norms use no sums, also where no layer has a backward pass. With one part of 4 empty, a rank takes part in the
 // sums of the others.
 TEST(GlobalBatchNorm, HasTheSameBitsWithFrozenNorms) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   RunSpec spec = run_of(4);
   spec.frozen = {"stem.norm"};
   for (const bool is_first : {false, true}) {
@@ -56,7 +56,7 @@ TEST(GlobalBatchNorm, HasTheSameBitsWithFrozenNorms) {
 
 TEST(GlobalBatchNorm, AbortsItsCollectivesWhenARankFails) {
   World& world = test_world();
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   const auto backend = make_cpu_backend();
   const auto communicator = make_mpi_communicator(world, {});
   const auto of_norms = make_mpi_library_communicator(world);
@@ -77,13 +77,13 @@ TEST(GlobalBatchNorm, AbortsItsCollectivesWhenARankFails) {
 }
 
 TEST(GlobalBatchNorm, DiffersFromThatOfEachPart) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   const auto texts = reports_of({run_of(4), run_of(4, BatchNorm::part)}, data.pair);
   EXPECT_NE(lines_of(texts[0], "step 2:"), lines_of(texts[1], "step 2:"));
 }
 
 TEST(GlobalBatchNorm, RunsWithEveryExchange) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   for (const Exchange kind : {Exchange::ring, Exchange::sharded, Exchange::central}) {
     RunSpec spec = run_of(4);
     spec.options.exchange.kind = kind;
@@ -97,7 +97,7 @@ TEST(GlobalBatchNorm, ResumesOnOtherRanksToTheSameBits) {
   std::optional<ScratchFolder> folder;
   if (test_world().rank() == 0) folder.emplace();
   const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kNormData);
   RunSpec spec = run_of(8);
   spec.ranks = 3;
   const std::string uninterrupted = reports_of({spec}, data.pair)[0];

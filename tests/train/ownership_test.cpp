@@ -21,7 +21,7 @@ using testing_support::Device;
 using testing_support::random_floats;
 using testing_support::same_bits;
 
-constexpr int kSteps = 3;
+constexpr int kUpdates = 3;
 constexpr std::size_t kOneBucket = std::size_t{1} << 30;
 
 // The sizes are around the blocks of the norms, and padded.
@@ -174,13 +174,13 @@ const std::vector<OptimizerOptions> kOptimizers{
 TEST(Owners, UpdateTheirWeightsToTheBitsOfASingleRank) {
   for (const OptimizerOptions& options : kOptimizers) {
     OwnedRank alone(make_solo_communicator(), {options, Owners::all});
-    for (int step = 1; step <= kSteps; ++step) alone.step(step);
+    for (int step = 1; step <= kUpdates; ++step) alone.step(step);
     for (const Owners owners : {Owners::all, Owners::sharded, Owners::root}) {
       for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
         SCOPED_TRACE(std::string(name_of(options.kind)) + ", clip " + std::to_string(options.clip_norm) + ", owners " +
                      std::to_string(static_cast<int>(owners)) + ", buckets of " + std::to_string(bucket_bytes));
         OwnedRank replica(ring_over(test_world()), {options, owners, bucket_bytes});
-        for (int step = 1; step <= kSteps; ++step) replica.step(step);
+        for (int step = 1; step <= kUpdates; ++step) replica.step(step);
         EXPECT_TRUE(same_bits(replica.weights(), alone.weights()));
         expect_same(replica.state(), alone.state());
       }

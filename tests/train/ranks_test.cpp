@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kParts = 8;
 
-struct RunSpec {
+struct RanksRun {
   int ranks = 1;
   NetworkSpec model;
   int steps = 0;
@@ -29,7 +29,7 @@ struct Curve {
 };
 
 // Trains the network on the first ranks of the test's world; the others wait. The curve is rank 0's.
-Curve train_on(const RunSpec& spec, const DataPair& data, const TrainerOptions& options) {
+Curve train_on(const RanksRun& spec, const DataPair& data, const TrainerOptions& options) {
   const auto world = test_world().split(test_world().rank() < spec.ranks ? 0 : -1);
   Curve curve;
   if (world) {

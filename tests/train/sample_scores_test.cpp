@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-constexpr const char* kData = "synthetic:11000x1x8x8:3";  // 1,100 test images: four chunks and a short one
+constexpr const char* kScoredData = "synthetic:11000x1x8x8:3";  // 1,100 test images: four chunks and a short one
 
 // The state after a short training, which is the same on every rank.
 const TrainState& trained() {
@@ -25,7 +25,7 @@ const TrainState& trained() {
     TrainerOptions options;
     options.batch_size = 64;
     options.epochs = 1000;
-    TrainingRun run(options, {.name = kData, .model = small_resnet()});
+    TrainingRun run(options, {.name = kScoredData, .model = small_resnet()});
     for (int step = 0; step < 20; ++step) run.trainer.step();
     return run.trainer.snapshot();
   }();
@@ -41,7 +41,7 @@ struct Scores {
 
 // Evaluates on all ranks of `world`, each with `workers` workers. Only rank 0 gets more than the sums.
 Scores score(World& world, int workers, const std::function<void(const ChunkScores&)>& also = {}) {
-  static const OwnedData data = open_small(kData);
+  static const OwnedData data = open_small(kScoredData);
   const auto backend = make_cpu_backend();
   const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_communicator(world, {});
   const Network network(small_resnet(), data.pair.test->info().image, 3);

@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-constexpr const char* kData = "synthetic:203x1x16x16:5";
+constexpr const char* kTimedData = "synthetic:203x1x16x16:5";
 constexpr std::array kExchanges{Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central};
 
 TrainerOptions options_of(Exchange kind) {
@@ -22,7 +22,7 @@ TrainerOptions options_of(Exchange kind) {
 }
 
 TEST(TimedStep, ComputesTheSameAsAnyStep) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kTimedData);
   for (const Exchange kind : kExchanges) {
     RankRun timed(test_world(), small_resnet(), data.pair, options_of(kind));
     RankRun plain(test_world(), small_resnet(), data.pair, options_of(kind));
@@ -37,7 +37,7 @@ TEST(TimedStep, ComputesTheSameAsAnyStep) {
 }
 
 TEST(TimedStep, ReportsWhenEachBucketIsFinal) {
-  const OwnedData data = open_small(kData);
+  const OwnedData data = open_small(kTimedData);
   RankRun run(test_world(), small_resnet(), data.pair, options_of(Exchange::exact));
   StepTimes times;
   for (int step = 0; step < 2; ++step) {  // the exact exchange computes the first one twice

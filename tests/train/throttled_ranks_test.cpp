@@ -16,8 +16,8 @@
 namespace tutti {
 namespace {
 
-constexpr int kParts = 16;
-constexpr int kSteps = 58;  // two measurements of the speeds, and some steps after each
+constexpr int kThrottledParts = 16;
+constexpr int kThrottledSteps = 58;  // two measurements of the speeds, and some steps after each
 constexpr int kFirstMeasurement = 6;
 constexpr int kTimedSteps = 14;  // by then some steps have used the new map
 constexpr int kThrottledSteps = 20;
@@ -25,7 +25,7 @@ constexpr double kPartSeconds = 0.02;
 
 using Counts = std::vector<int>;
 
-struct RunSpec {
+struct ThrottledRun {
   int ranks = 2;
   PartMapOptions map{};
   double speed = 1;  // of the last rank, while it is throttled
@@ -62,7 +62,7 @@ class StepRecorder : public RunObserver {
 // the speed.
 class Throttle : public PhaseListener {
  public:
-  Throttle(const RunSpec& spec, bool is_slow, const StepRecorder& recorder)
+  Throttle(const ThrottledRun& spec, bool is_slow, const StepRecorder& recorder)
       : spec_(spec), is_slow_(is_slow), recorder_(recorder) {}
   void on_begin(const StepPhase& at) override {
     const std::size_t done = recorder_.digests.size();
@@ -72,23 +72,23 @@ class Throttle : public PhaseListener {
   }
 
  private:
-  const RunSpec& spec_;
+  const ThrottledRun& spec_;
   bool is_slow_;
   const StepRecorder& recorder_;
 };
 
 // Trains lenet on the first ranks of the test's world.
-StepRecorder train_on(const RunSpec& spec, const DataPair& data) {
+StepRecorder train_on(const ThrottledRun& spec, const DataPair& data) {
   const auto world = test_world().split(test_world().rank() < spec.ranks ? 0 : -1);
   StepRecorder recorder;
   if (world) {
     TrainerOptions options;
     options.batch_size = 35;
-    options.num_parts = kParts;
+    options.num_parts = kThrottledParts;
     options.exchange.kind = Exchange::exact;
     options.part_map = spec.map;
     options.epochs = 1000;
-    options.steps = kSteps;
+    options.steps = kThrottledSteps;
     options.test_every_epochs = 0;
     RankStatus status;
     Throttle throttle(spec, world->rank() == spec.ranks - 1, recorder);
@@ -115,13 +115,13 @@ TEST_F(ThrottledRanks, ComputeFewerPartsWhileTheyAreSlowAndNoBitChanges) {
       fmt::print("{} ranks, one at speed {}: even map {:.1f} ms a step, auto {:.1f} ms, ideal split {:.1f} ms\n", ranks,
                  speed, run.median_milliseconds(1, kFirstMeasurement),
                  run.median_milliseconds(kFirstMeasurement + 1, kTimedSteps),
-                 kParts * kPartSeconds * 1e3 / (ranks - 1 + speed));
+                 kThrottledParts * kPartSeconds * 1e3 / (ranks - 1 + speed));
       SCOPED_TRACE(testing::Message() << ranks << " ranks, speed " << speed << ", notes "
                                       << testing::PrintToString(run.notes));
       EXPECT_EQ(run.digests, even_.digests);
-      const Counts even = PartMap(kParts, ranks).parts_by_rank();
+      const Counts even = PartMap(kThrottledParts, ranks).parts_by_rank();
       EXPECT_EQ(run.maps[kFirstMeasurement - 2], even);
-      const double ideal = kParts * speed / (ranks - 1 + speed);
+      const double ideal = kThrottledParts * speed / (ranks - 1 + speed);
       EXPECT_NEAR(run.maps[kThrottledSteps - 1].back(), ideal, 1.5);
       EXPECT_LT(run.maps[kThrottledSteps - 1].back(), even.back());
       for (const int count : run.maps.back()) EXPECT_NEAR(count, even.front(), 1);

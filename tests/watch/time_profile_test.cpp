@@ -11,14 +11,14 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kSecondNs = 1'000'000'000;
 
 class TimeAccountTest : public testing::Test {
  protected:
   // Spans far longer than real time in the test.
   void spend(Phase phase, std::int64_t seconds) {
-    time_profile.on_end({.at = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
-    now_ += seconds * kSecond;
+    time_profile.on_end({.at = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecondNs});
+    now_ += seconds * kSecondNs;
   }
   // A step whose all-reduce takes two seconds after the last rank has arrived; it has the same length on all ranks.
   void step(Phase slow_phase, const std::vector<std::int64_t>& slow_seconds) {
