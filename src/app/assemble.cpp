@@ -16,7 +16,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -54,7 +53,7 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
 // The number of parts that a rank can compute at the same time on its share of the cores.
 int max_concurrent_parts(const Assembly& assembly, const World& world) {
   const std::int64_t share = std::min(assembly.cores.mine, assembly.cores.usable / world.local_size());
-  return static_cast<int>(std::max<std::int64_t>(1, share / assembly.config.threads));
+  return static_cast<int>(std::max<std::int64_t>(1, share / assembly.config.trainer.threads));
 }
 
 void log_idle_cores(const Assembly& assembly, const World& world, const Log& log) {
@@ -69,14 +68,6 @@ void log_idle_cores(const Assembly& assembly, const World& world, const Log& log
   }
 }
 
-// Larger data sets are read lazily, to leave room for the page cache.
-std::size_t most_resident_bytes(const RunConfig& config) {
-  if (config.resident_mib > 0) return static_cast<std::size_t>(config.resident_mib) << 20;
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
-}
-
 // Converts the images to the size of the training data, as for the test images of the training.
 void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
   const std::int64_t height = trained.image[1];
@@ -89,13 +80,13 @@ void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
     }
     *set = adapt_to(trained, std::move(*set), assembly.data.notes);
     const DatasetInfo& info = (*set)->info();
-    if (assembly.config.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
+    if (assembly.config.recipe.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
     if (height != width) {
       throw Error(ErrorSource::input, fmt::format("the images of {} are not {} x {} as the network needs: images can "
                                                   "only be resized to squares",
                                                   info.name, height, width));
     }
-    assembly.config.image_size = height;
+    assembly.config.recipe.image_size = height;
     const std::string sizes =
         info.sizes_differ() ? "different sizes" : fmt::format("{} x {}", info.image[1], info.image[2]);
     assembly.data.notes.push_back(
@@ -112,7 +103,8 @@ void resolve_parts_and_buckets(World& world, Assembly& assembly) {
   run_or_throw_on_all(world, [&] { resolve_parts(assembly.config, world.size(), fair_threads); });
 }
 
-void assemble_data(World& world, Assembly& assembly, const DataRequest& request) {
+void open_data(World& world, Assembly& assembly) {
+  const DataRequest& request = assembly.config.data;
   const CustomData* custom = nullptr;
   run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(assembly.config) : nullptr; });
   const bool is_custom = world.all_true(custom != nullptr);
@@ -128,27 +120,25 @@ void assemble_network(World& world, Assembly& assembly, const Sources& sources) 
   const bool on_gpu = assembly.processor.is_gpu();
   run_or_throw_on_all(world, [&] {
     const DatasetInfo& info = assembly.data.train->info();
-    assembly.options = resolve_options(assembly.config, *sources.model);
+    TrainerOptions& options = assembly.config.trainer;
+    options = resolve_options(assembly.config, *sources.model);
     if (!sources.evaluates) {
-      assembly.options.class_weights = class_weights(assembly.config.class_weights, *assembly.data.train);
+      options.class_weights = class_weights(assembly.config.class_weights, *assembly.data.train);
     }
-    RecipeRequest request = recipe_request(assembly.config);
-    if (sources.evaluates) request.keeps_short_side = sources.trained && sources.trained->keeps_short_side;
-    assembly.options.recipe = make_recipe(request, *assembly.data.train);
+    options.recipe = make_recipe(assembly.config.recipe, *assembly.data.train);
     // A resume or evaluation, on any data, normalizes as in the training.
-    if (assembly.config.normalize == "auto") {
-      assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
+    if (assembly.config.recipe.normalize == "auto") {
+      assembly.config.recipe.normalize = normalize_text(options.recipe.statistics);
     }
-    assembly.options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
-    assembly.options.readers =
-        reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
-    assembly.network = std::make_unique<Network>(*sources.model, assembly.options.recipe.image, info.classes,
+    options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
+    options.readers = reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
+    assembly.network = std::make_unique<Network>(*sources.model, options.recipe.image, info.classes,
                                                  split(assembly.config.freeze, ','));
     if (sources.evaluates) return;
-    require_matches(assembly.options.optimizer, assembly.network->layout());
+    require_matches(options.optimizer, assembly.network->layout());
     // On resume, only audits use initial weights.
-    if (sources.checkpoint != nullptr && assembly.config.audit_every == 0) return;
-    set_whitening(*assembly.network, *assembly.data.train, assembly.options.recipe);
+    if (sources.checkpoint != nullptr && options.safeguards.audit_every_steps == 0) return;
+    set_whitening(*assembly.network, *assembly.data.train, options.recipe);
   });
 }
 
@@ -176,24 +166,24 @@ std::vector<AgreedValue> values_to_agree_on(const Assembly& assembly) {
 
 // Data sets that the command line names are used whole. If they are the data of the run, at any path, they are split as
 // in the run.
-void assemble_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
-  const double ratio = std::exchange(request.validation_ratio, 0);
-  assembly.config.validation_ratio = 0;
-  assemble_data(world, assembly, request);
-  request.validation_ratio = ratio;
-  const bool is_of_run = ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, request);
+void open_named_data(World& world, Assembly& assembly, const TrainState& state) {
+  const DataRequest of_run = assembly.config.data;
+  assembly.config.data.validation_ratio = 0;
+  open_data(world, assembly);
+  const bool is_of_run =
+      of_run.validation_ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, of_run);
   if (!world.all_true(is_of_run)) return;
-  assembly.config.validation_ratio = ratio;
+  assembly.config.data = of_run;
   assembly.data = {};
-  assemble_data(world, assembly, request);
+  open_data(world, assembly);
 }
 
-void assemble_all_data(World& world, Assembly& assembly, const Sources& sources) {
-  const DataRequest& request = sources.request;
+void assemble_data(World& world, Assembly& assembly, const Sources& sources) {
+  const DataRequest& request = assembly.config.data;
   if (sources.evaluates && !request.from_checkpoint) {
-    assemble_named_data(world, assembly, request, *sources.checkpoint);
+    open_named_data(world, assembly, *sources.checkpoint);
   } else {
-    assemble_data(world, assembly, request);
+    open_data(world, assembly);
   }
   if (!sources.trained) return;
   run_or_throw_on_all(world, [&] { fit_data(assembly, *sources.trained, !request.allow_unlabelled); });
@@ -203,7 +193,7 @@ void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
   const bool spare_core = assembly.cores.usable > assembly.busy_cores(world);
   run_or_throw_on_all(world, [&] {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
-    if (assembly.config.batch_norm == BatchNorm::global && world.size() > 1) {
+    if (assembly.config.trainer.batch_norm == BatchNorm::global && world.size() > 1) {
       assembly.norm_communicator = make_mpi_library_communicator(world);
     }
   });
@@ -228,15 +218,15 @@ NetworkSpec choose_model(const RunConfig& config) {
 
 const CustomData* find_custom_data(const RunConfig& config) {
   if (config.extensions == nullptr) return nullptr;
-  const auto found = std::ranges::find(config.extensions->data, config.data, &CustomData::name);
+  const auto found = std::ranges::find(config.extensions->data, config.data.train, &CustomData::name);
   if (found == config.extensions->data.end()) return nullptr;
-  const bool reads_test = !config.test_data.empty();
-  if (!reads_test && config.validation_ratio == 0) return &*found;
+  const bool reads_test = !config.data.test.empty();
+  if (!reads_test && config.data.validation_ratio == 0) return &*found;
   throw Error(
       ErrorSource::usage,
       fmt::format("{} is for data that are read from files, and --data {} is an extension of this program, with "
                   "its own test set or none: leave the option out",
-                  reads_test ? "--test-data" : "--validation-ratio", config.data));
+                  reads_test ? "--test-data" : "--validation-ratio", config.data.train));
 }
 
 DataPair open_custom(const CustomData& data, bool allow_unlabelled) {
@@ -271,30 +261,11 @@ Buffer load_once(World& world, const DataRequest& request) {
   return shared;
 }
 
-DataRequest data_request(const RunConfig& config) {
-  return {.train = config.data,
-          .test = config.test_data,
-          .validation_ratio = config.validation_ratio,
-          .split = config.validation_split,
-          .seed = static_cast<std::uint64_t>(config.seed),
-          .skip_bad_images = config.skip_bad_images,
-          .verification = config.verify_data ? Verification::whole : Verification::start,
-          .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
-          .applies_exif = config.exif,
-          .most_resident_bytes = most_resident_bytes(config)};
-}
-
-RecipeRequest recipe_request(const RunConfig& config) {
-  return {.augment = *config.augment,
-          .normalize = config.normalize,
-          .image_size = config.image_size,
-          .seed = static_cast<std::uint64_t>(config.seed)};
-}
-
 std::int64_t Assembly::busy_cores(const World& world) const {
-  const int parts = std::ranges::max(max_parts_by_rank(*config.part_map, static_cast<int>(config.parts), world.size()));
+  const int parts = std::ranges::max(
+      max_parts_by_rank(config.trainer.part_map, static_cast<int>(config.trainer.num_parts), world.size()));
   const int workers = std::min(max_concurrent_parts(*this, world), parts);
-  return workers * config.threads * world.local_size();
+  return workers * config.trainer.threads * world.local_size();
 }
 
 TrainerContext Assembly::trainer_context(Backend& computing) const {
@@ -312,14 +283,15 @@ Assembly assemble(World& world, const RunConfig& config, const Sources& sources,
   assembly.config = config;
   assembly.cores = count_cores(world);
   preflight.attempt([&] { run_or_throw_on_all(world, [&] { refuse_contradictions(config); }); });
-  const bool has_processor = preflight.attempt([&] { assembly.processor = choose_processor(world, config, log); });
+  const bool has_processor =
+      preflight.attempt([&] { assembly.processor = choose_processor(world, config.processor, log); });
   const bool has_ranks = preflight.attempt([&] { resolve_parts_and_buckets(world, assembly); });
   if (has_processor) {
-    assembly.config.precision = assembly.processor.precision;
+    assembly.config.processor.precision = assembly.processor.precision;
     const std::string choices = sources.checkpoint == nullptr ? "" : sources.checkpoint->choices;
-    preflight.attempt([&] { adopt_known_choices(world, config, choices, *assembly.processor.backend, log); });
+    preflight.attempt([&] { adopt_known_choices(world, config.processor, choices, *assembly.processor.backend, log); });
   }
-  const bool has_data = preflight.attempt([&] { assemble_all_data(world, assembly, sources); });
+  const bool has_data = preflight.attempt([&] { assemble_data(world, assembly, sources); });
   if (sources.model != nullptr && has_ranks && has_data) {
     preflight.attempt([&] { assemble_network(world, assembly, sources); });
   }
@@ -334,7 +306,7 @@ Assembly assemble(World& world, const RunConfig& config, const Log& log) {
   NetworkSpec model;
   run_or_throw_on_all(world, [&] { model = choose_model(config); });
   PreflightReporter preflight(world, log);
-  return assemble(world, config, {.model = &model, .request = data_request(config)}, preflight, log);
+  return assemble(world, config, {.model = &model}, preflight, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

@@ -50,7 +50,6 @@ struct Assembly {
   Buffer block;                                     // the bytes that the data sets refer to
   DataPair data;
   std::unique_ptr<Network> network;
-  TrainerOptions options;
   std::uint64_t data_digest = 0;
 
   // `computing` is the backend, or passes its calls on to it.
@@ -62,21 +61,17 @@ struct Assembly {
 // Assembles a new run. Throws the same error on all ranks, also if they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const Log& log);
 
-// The inputs of a training, or of the evaluation of a checkpoint on the data of its run or others.
+// The inputs of a training, or of the evaluation of a checkpoint on the data of its run or others, besides its
+// configuration.
 struct Sources {
   const TrainState* checkpoint = nullptr;  // to resume or evaluate, and to take the choices of algorithms from
   const NetworkSpec* model = nullptr;      // null: the network is left out
-  DataRequest request{};
   bool evaluates = false;
   std::optional<TrainedOn> trained{};  // of an evaluation, whose data are converted to the form of these
 };
 // The same for all commands; check leaves out the members that cannot be made. Collective.
 Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightReporter& preflight,
                   const Log& log);
-
-// Translates the configuration. Data sets that are too large for this host's memory are read lazily.
-DataRequest data_request(const RunConfig& config);
-RecipeRequest recipe_request(const RunConfig& config);
 
 // Uses MPI if a launcher started this process, else a world with one rank. Collective.
 std::unique_ptr<World> make_world();

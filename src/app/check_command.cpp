@@ -65,22 +65,22 @@ class Check {
 
 // Makes all ranks call the same collectives from here on.
 void Check::use_options_of_rank_0() {
-  const bool resume = config_.resume;
+  const bool resume = config_.output.resume;
   const std::string facts = broadcast_text(world_, fmt::format("{:d} {}", resume, fmt::join(config_.given, " ")), 0);
   RunConfig first = read_config_text(broadcast_text(world_, config_text(config_), 0), "rank 0");
   std::istringstream words(facts);
-  words >> first.resume;
+  words >> first.output.resume;
   first.given.clear();
   for (std::string name; words >> name;) first.given.insert(name);
-  first.data = config_.data;  // the path may differ between hosts, since the digests are compared
-  first.test_data = config_.test_data;
+  first.data.train = config_.data.train;  // the path may differ between hosts, since the digests are compared
+  first.data.test = config_.data.test;
   first.rehearse = config_.rehearse;
   first.extensions = config_.extensions;
   config_ = first;
 }
 
 void Check::check_gpus_of_hosts() {
-  GpuFacts facts = gpu_facts(config_.device);
+  GpuFacts facts = gpu_facts(config_.processor.device);
   facts.note = assembly_.processor.note;
   findings_.add(gather(world_, check_gpus(facts)));
   if (!assembly_.processor.warning.empty()) findings_.warn("{}", assembly_.processor.warning);
@@ -100,11 +100,7 @@ void Check::check_memory_of_hosts(PreflightReporter& preflight) {
 void Check::run() {
   findings_.add(compare_across_ranks(world_, agreed_options(config_)));
   findings_.add(quick_checks(world_, config_));
-  findings_.attempt([&] {
-    run_or_throw_on_all(world_, [&] {
-      validate(StallWatchOptions{.timeout_seconds = config_.stall_timeout, .interface = config_.watch_interface});
-    });
-  });
+  findings_.attempt([&] { run_or_throw_on_all(world_, [&] { validate(config_.watch); }); });
   use_options_of_rank_0();
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });
   findings_.attempt([&] { refuse_absent_run(world_, config_); });
@@ -116,7 +112,7 @@ void Check::run() {
   check_gpus_of_hosts();
   check_run(world_, assembly_, start_, preflight);
   if (assembly_.network) check_memory_of_hosts(preflight);
-  if (!config_.out.empty()) {
+  if (!config_.output.folder.empty()) {
     findings_.add(check_out_folder(
         world_, config_,
         {.bytes = needs_.memory.estimate.checkpoint, .is_split = needs_.splits_checkpoints, .saves = saves_left()}));
@@ -128,7 +124,7 @@ void Check::run() {
 // Without saves by time, whose number is not known yet.
 std::int64_t Check::saves_left() const {
   if (needs_.memory.estimate.checkpoint == 0) return 0;
-  const TrainerOptions& options = assembly_.options;
+  const TrainerOptions& options = assembly_.config.trainer;
   const std::int64_t done = start_.resumed ? start_.resumed->state.progress.step : 0;
   const std::int64_t steps = std::max<std::int64_t>(start_.plan.steps - done, 0);
   std::int64_t every = steps;
@@ -169,7 +165,7 @@ ExitStatus Check::report(const std::string& json) const {
               {"ranks", world_.size()},
               {"hosts", hosts_},
               {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
-              {"threads", assembly_.config.threads},
+              {"threads", assembly_.config.trainer.threads},
               {"libraries", assembly_.backend ? versions_text(*assembly_.backend, world_) : ""},
               {"bytes_per_rank", needs_.memory.estimate.total()},
               {"checkpoint_bytes", needs_.memory.estimate.checkpoint},

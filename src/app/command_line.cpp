@@ -169,7 +169,7 @@ Invocation begin_invocation(const Extensions* extensions) {
   Invocation invocation;
   invocation.run.extensions = extensions;
   if (extensions != nullptr && !extensions->networks.empty()) invocation.run.model = extensions->networks.front().name;
-  if (extensions != nullptr && !extensions->data.empty()) invocation.run.data = extensions->data.front().name;
+  if (extensions != nullptr && !extensions->data.empty()) invocation.run.data.train = extensions->data.front().name;
   return invocation;
 }
 
@@ -284,7 +284,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const Extension
   if (!invocation.problems.empty() && invocation.command_name != "check") {
     throw Error(ErrorSource::usage, invocation.problems.front());
   }
-  OptimizerOptions& optimizer = invocation.run.optimizer;
+  OptimizerOptions& optimizer = invocation.run.trainer.optimizer;
   if (optimizer.kind == OptimizerKind::adamw && !invocation.run.given.contains("momentum")) optimizer.momentum = 0;
   invocation.command = command;
   return invocation;

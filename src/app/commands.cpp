@@ -40,7 +40,7 @@ Option ranks_option(Invocation& invocation) {
 }
 
 Option source_operand(Invocation& invocation) {
-  return operand("source", "the data set, as for --data of train", text(invocation.run.data));
+  return operand("source", "the data set, as for --data of train", text(invocation.run.data.train));
 }
 
 Option images_operand(std::vector<std::string>& images) {
@@ -169,7 +169,7 @@ Options inspect_options(Invocation& invocation) {
 Options tour_options(Invocation& invocation) {
   TourRequest& tour = invocation.tour;
   const char* const group = "Tour";
-  invocation.run.epochs = 1;
+  invocation.run.trainer.epochs = 1;
   return {own_option("to", group, "number or name of the last station; default: all", text(tour.to)),
           own_option("stations", group, "list the stations and exit", flag(tour.list_only)),
           own_option("pause", group, "wait for a key after each station, on a terminal", flag(tour.pause))};
@@ -180,7 +180,7 @@ Options info_options(Invocation& invocation) {
           own_option(
               "verify", "Data",
               "read all image headers, decode a sample of the images, and list all problems; of an HDF5 file, read all",
-              flag(invocation.run.verify_data))};
+              flag(invocation.run.data.lists_problems))};
 }
 
 Options convert_options(Invocation& invocation) {

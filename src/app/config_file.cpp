@@ -180,9 +180,10 @@ std::vector<std::string> read_config_file(const std::string& path, RunConfig& co
 
 RunConfig read_stored_config(const std::string& text, const std::string& checkpoint) {
   RunConfig config = read_config_text(text, checkpoint);
-  if (!config.given.contains("exif")) config.exif = false;  // that version ignored the EXIF orientation
-  if (!config.given.contains("validation-split")) config.validation_split = Split::random;  // all that there was
-  if (!config.given.contains("precision")) config.precision = Precision::fp32;  // the default of those versions
+  if (!config.given.contains("exif")) config.data.applies_exif = false;  // that version ignored the EXIF orientation
+  if (!config.given.contains("validation-split")) config.data.split = Split::random;  // all that there was
+  if (!config.given.contains("precision"))
+    config.processor.precision = Precision::fp32;  // the default of those versions
   return config;
 }
 
@@ -208,10 +209,11 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::string& checkpoint
   // In versions without --schedule-epochs, --steps also ended a cosine schedule. A resume of a run of such a version
   // keeps that, so that its results do not change.
   const bool is_older = !from_checkpoint.given.contains("schedule-epochs") && !asked.given.contains("schedule-epochs");
-  if (is_older && merged.rate.schedule == Schedule::cosine && from_checkpoint.steps > 0)
-    merged.schedule_epochs = kScheduleOfInvocation;
+  if (is_older && merged.trainer.learning_rate.schedule == Schedule::cosine && from_checkpoint.trainer.steps > 0)
+    merged.trainer.schedule_epochs = kScheduleOfInvocation;
   // So that a run that began in tf32 can continue on CPUs, in fp32.
-  if (merged.precision == Precision::tf32 && !asked.given.contains("precision")) merged.precision.reset();
+  if (merged.processor.precision == Precision::tf32 && !asked.given.contains("precision"))
+    merged.processor.precision.reset();
   return merged;
 }
 

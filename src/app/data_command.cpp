@@ -108,7 +108,7 @@ void write_with_progress(const OwnedData& data, const Invocation& invocation, in
   TerminalLine line;
   const Stopwatch watch;
   std::int64_t written = 0;
-  const bool prints = invocation.run.progress == ShowProgress::automatic && !invocation.run.quiet;
+  const bool prints = invocation.run.output.progress == ShowProgress::automatic && !invocation.run.output.quiet;
   double next_line = kSecondsBetweenLines;
   const auto show = [&](std::int64_t more) {
     written += more;
@@ -122,7 +122,7 @@ void write_with_progress(const OwnedData& data, const Invocation& invocation, in
     next_line = watch.seconds() + kSecondsBetweenLines;
   };
   write_data_file(data.pair, invocation.target,
-                  {.image_size = invocation.run.image_size, .threads = threads, .after_samples = show});
+                  {.image_size = invocation.run.recipe.image_size, .threads = threads, .after_samples = show});
   line.clear();
   const double size = mebi(std::filesystem::file_size(invocation.target));
   fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target,
@@ -145,15 +145,14 @@ struct ShownStep {
 };
 
 LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
-  const int parts = config.parts == 0 ? 1 : static_cast<int>(config.parts);
-  return {
-      .batch_size = config.batch_size,
-      .num_parts = parts,
-      .parts = {0, parts},
-      .last_batch = config.last_batch,
-      .order = {.shuffle = config.shuffle, .seed = static_cast<std::uint64_t>(config.seed), .labels = data.labels()},
-      .steps_ahead = 0,
-      .recipe = make_recipe(recipe_request(config), data)};
+  const int parts = config.trainer.num_parts == 0 ? 1 : static_cast<int>(config.trainer.num_parts);
+  return {.batch_size = config.trainer.batch_size,
+          .num_parts = parts,
+          .parts = {0, parts},
+          .last_batch = config.trainer.last_batch,
+          .order = {.shuffle = config.trainer.shuffle, .seed = config.trainer.seed, .labels = data.labels()},
+          .steps_ahead = 0,
+          .recipe = make_recipe(config.recipe, data)};
 }
 
 bool is_normalized(const ImageRecipe& recipe) { return !recipe.statistics.mean.empty(); }
@@ -215,8 +214,8 @@ ExitStatus data_convert(World& world, const Invocation& invocation, CommandConte
     if (std::filesystem::exists(target, unknown)) {
       throw Error(ErrorSource::usage, fmt::format("'{}' exists: remove it, or choose another name", target));
     }
-    DataRequest request = data_request(invocation.run);
-    if (invocation.run.resident_mib == 0) request.most_resident_bytes = kMaxResidentBytes;
+    DataRequest request = invocation.run.data;
+    if (request.most_resident_bytes == 0) request.most_resident_bytes = kMaxResidentBytes;
     request.data_file_check = DataFileCheck::without_checksums;
     const OwnedData data = open_noted(invocation.run, request, world);
     write_with_progress(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);
@@ -227,28 +226,29 @@ ExitStatus data_convert(World& world, const Invocation& invocation, CommandConte
 
 ExitStatus data_info(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   on_rank_0(world, [&] {
-    DataRequest request = data_request(invocation.run);
-    if (invocation.run.verify_data) request.verification = Verification::sample;
-    request.lists_problems = invocation.run.verify_data;
+    DataRequest request = invocation.run.data;
+    const bool verifies = request.lists_problems;
+    if (verifies) request.verification = Verification::sample;
+    if (verifies) request.data_file_check = DataFileCheck::all;
     const OwnedData data = open_noted(invocation.run, request, world);
     const DatasetInfo& info = data.pair.train->info();
     std::string text =
         fmt::format("{:<10} {}\n", "name", printable(info.name)) + set_line("training", *data.pair.train);
     text += data.pair.test ? set_line("test", *data.pair.test) : fmt::format("{:<10} none\n", "test");
-    if (invocation.run.verify_data) text += fmt::format("{:<10} {}\n", "verified", verified_text(data.pair));
+    if (verifies) text += fmt::format("{:<10} {}\n", "verified", verified_text(data.pair));
     text += fmt::format("{:<10} {}\n", "mean", statistic_text(info.statistics.mean));
     text += fmt::format("{:<10} {}\n", "deviation", statistic_text(info.statistics.deviation));
     fmt::print("{}{}", text, classes_text(data.pair));
-    if (!invocation.run.verify_data) return;
+    if (!verifies) return;
     const std::vector<std::string> problems = problems_of(data.pair);
     for (const std::string& problem : problems) fmt::print("{:<10} {}\n", "problem", printable(problem));
     std::fflush(stdout);
-    const bool can_train = data.pair.empty_classes.empty() && (problems.empty() || invocation.run.skip_bad_images);
+    const bool can_train = data.pair.empty_classes.empty() && (problems.empty() || invocation.run.data.skip_bad_images);
     if (can_train) return;
     throw Error(ErrorSource::input,
                 fmt::format("{} in {}, listed above: mend or remove them; data convert and training with "
                             "--skip-bad-images leave bad files out",
-                            plural(problems.size(), "problem"), invocation.run.data));
+                            plural(problems.size(), "problem"), invocation.run.data.train));
   });
   return ExitStatus::done;
 }
@@ -258,7 +258,7 @@ ExitStatus data_show(World& world, const Invocation& invocation, CommandContext&
     if (invocation.show.step > 0 && invocation.show.epoch > 1) {
       throw Error(ErrorSource::usage, "--step counts the steps of all epochs: leave out --epoch");
     }
-    const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
+    const OwnedData owned = open_noted(invocation.run, invocation.run.data, world);
     const Dataset& data = *owned.pair.train;
     const DatasetInfo& info = data.info();
     refuse_unshowable(invocation.target, info);

@@ -47,7 +47,7 @@ std::string chosen_set(const Scoring& scoring, std::optional<EvalSet> on) {
   if (on == EvalSet::any) return "train";
   throw Error(ErrorSource::input,
               fmt::format("--data {} has no test set: give --test-data, or --on train to evaluate the training set",
-                          scoring.config().data))
+                          scoring.config().data.train))
       .on_all_ranks();
 }
 
@@ -253,7 +253,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation, CommandConte
     const bool is_asked_for = set == "train" && scoring.is_of_run();
     const bool is_other = invocation.run.given.contains("data") || invocation.run.given.contains("test-data");
     const std::string trained = is_other && !is_asked_for ? known_images_text(scoring.checkpoint(), data) : "";
-    if (!trained.empty()) Log(world.rank(), world.host(), invocation.run.quiet).warn(trained);
+    if (!trained.empty()) Log(world.rank(), world.host(), invocation.run.output.quiet).warn(trained);
   });
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
   Confusion confusion(by_class ? shown_class_names(data.info()) : std::vector<std::string>{});
@@ -270,7 +270,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation, CommandConte
     Json json{{"checkpoint", scoring.checkpoint().path},
               {"verified", true},
               {"step", scoring.checkpoint().state.progress.step},
-              {"data", scoring.config().data},
+              {"data", scoring.config().data.train},
               {"set", set},
               {"loss", sums.mean_loss()},
               {"accuracy", sums.accuracy()},

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -34,10 +35,21 @@ struct OptionValue {
   std::vector<std::string_view> choices{};  // of a text; empty: any that `write` takes
 };
 
+// The way to a value, for rows that do not simply bind to a field.
+template <class Value>
+struct Access {
+  std::function<Value()> get;
+  std::function<void(const Value&)> set;
+
+  Access(std::function<Value()> getter, std::function<void(const Value&)> setter)
+      : get(std::move(getter)), set(std::move(setter)) {}
+  Access(Value& field) : get([&field] { return field; }), set([&field](const Value& value) { field = value; }) {}
+};
+
 template <class Number>
-OptionValue number(Number& value, std::function<bool(Number)> is_valid, std::string valid_values) {
+OptionValue number(Access<Number> value, std::function<bool(Number)> is_valid, std::string valid_values) {
   constexpr bool kIsWhole = std::is_integral_v<Number>;
-  const auto write = [&value, is_valid = std::move(is_valid),
+  const auto write = [set = std::move(value.set), is_valid = std::move(is_valid),
                       valid_values = std::move(valid_values)](const std::string& text) {
     std::string_view digits = text;
     if (digits.size() > 1 && digits.front() == '+' && digits[1] != '-') digits.remove_prefix(1);
@@ -48,22 +60,29 @@ OptionValue number(Number& value, std::function<bool(Number)> is_valid, std::str
       throw std::invalid_argument("0, or a number from 2.3e-308 to 1.7e308");
     }
     if (status != std::errc{} || rest != end || !is_valid(number)) throw std::invalid_argument(valid_values);
-    value = number;
+    set(number);
   };
   return {.type = kIsWhole ? ValueType::integer : ValueType::real,
-          .read = [&value] { return fmt::format("{}", value); },
+          .read = [get = std::move(value.get)] { return fmt::format("{}", get()); },
           .write = write};
 }
 
-inline OptionValue whole(std::int64_t& value, std::int64_t min = std::numeric_limits<std::int64_t>::min(),
-                         std::int64_t max = std::numeric_limits<std::int64_t>::max(),
-                         std::optional<std::int64_t> also_valid = std::nullopt) {
-  const auto is_valid = [=](std::int64_t n) { return (n >= min && n <= max) || n == also_valid; };
+template <class Number>
+OptionValue whole(Access<Number> value, std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+                  std::int64_t max = std::numeric_limits<std::int64_t>::max(),
+                  std::optional<std::int64_t> also_valid = std::nullopt) {
+  const auto is_valid = [=](Number n) { return (n >= min && n <= max) || n == also_valid; };
   const bool is_any = min == std::numeric_limits<std::int64_t>::min();
   const std::string also = also_valid ? fmt::format("{} or ", *also_valid) : "";
-  return number<std::int64_t>(
-      value, is_valid,
+  return number<Number>(
+      std::move(value), is_valid,
       is_any ? "an integer from -2^63 to 2^63 - 1" : fmt::format("{}an integer from {} to {}", also, min, max));
+}
+
+template <std::signed_integral Number>
+OptionValue whole(Number& value, std::int64_t min, std::int64_t max,
+                  std::optional<std::int64_t> also_valid = std::nullopt) {
+  return whole(Access<Number>(value), min, max, also_valid);
 }
 
 // Without bounds, the validate() of the class that uses the number checks its range.
@@ -77,15 +96,17 @@ inline OptionValue real(double& value, double min, double max) {
   return number<double>(value, is_valid, fmt::format("a number from {} to {}", min, max));
 }
 
-inline OptionValue flag(bool& value) {
-  const auto write = [&value](const std::string& text) {
+inline OptionValue flag(Access<bool> value) {
+  const auto write = [set = std::move(value.set)](const std::string& text) {
     constexpr std::array<std::string_view, 4> kYes{"true", "on", "yes", "1"};
     constexpr std::array<std::string_view, 4> kNo{"false", "off", "no", "0"};
     const bool is_yes = std::ranges::count(kYes, text) > 0;
     if (!is_yes && std::ranges::count(kNo, text) == 0) throw std::invalid_argument("true or false, or have no value");
-    value = is_yes;
+    set(is_yes);
   };
-  return {.type = ValueType::flag, .read = [&value] { return std::string(value ? "true" : "false"); }, .write = write};
+  return {.type = ValueType::flag,
+          .read = [get = std::move(value.get)] { return std::string(get() ? "true" : "false"); },
+          .write = write};
 }
 
 inline OptionValue text(std::string& value, void (*check)(const std::string&) = nullptr) {
@@ -94,6 +115,16 @@ inline OptionValue text(std::string& value, void (*check)(const std::string&) = 
     value = text;
   };
   return {.read = [&value] { return value; }, .write = write};
+}
+
+// The value, and the text that it was parsed from. `parse` throws a usage error that names the option.
+template <class Value>
+OptionValue parsed(std::string& text, Value& value, Value (*parse)(const std::string&)) {
+  const auto write = [&text, &value, parse](const std::string& given) {
+    value = parse(given);
+    text = given;
+  };
+  return {.read = [&text] { return text; }, .write = write};
 }
 
 template <NamedEnum E>

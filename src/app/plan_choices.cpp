@@ -42,7 +42,7 @@ std::string own_cache_file(const std::string& processor) {
   return (fs::path(folder) / (name + ".txt")).string();
 }
 
-bool is_automatic(const RunConfig& config) { return config.plan_cache == "auto"; }
+bool is_automatic(const ProcessorOptions& options) { return options.plan_cache == "auto"; }
 
 // Whether it is a plain file of this user, of a size that can be right.
 bool is_trustworthy(const std::string& path) {
@@ -66,9 +66,9 @@ std::string read_own(const std::string& path) {
   }
 }
 
-std::string known_choices(const RunConfig& config, const Backend& backend) {
-  if (names_plan_cache(config)) return read_named(config.plan_cache);
-  return is_automatic(config) && config.search_plans ? read_own(own_cache_file(backend.description())) : "";
+std::string known_choices(const ProcessorOptions& options, const Backend& backend) {
+  if (names_plan_cache(options)) return read_named(options.plan_cache);
+  return is_automatic(options) && options.gpu.search_plans ? read_own(own_cache_file(backend.description())) : "";
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -135,17 +135,17 @@ struct Choices {
 };
 
 // A file that the user names has all choices of the run, so that another run can repeat it.
-void keep(const RunConfig& config, const Choices& choices, const Log& log) {
-  if (!config.search_plans) return;
-  if (names_plan_cache(config)) {
-    const std::string before = read_named(config.plan_cache);
+void keep(const ProcessorOptions& options, const Choices& choices, const Log& log) {
+  if (!options.gpu.search_plans) return;
+  if (names_plan_cache(options)) {
+    const std::string before = read_named(options.plan_cache);
     std::string after = before;
     for (const std::string& lines : choices.all) {
       if (!lines.empty()) after = merged(lines_of(after), lines_of(lines));
     }
-    return add(config.plan_cache, before, after);
+    return add(options.plan_cache, before, after);
   }
-  if (!is_automatic(config)) return;
+  if (!is_automatic(options)) return;
   try {
     for (std::size_t i = 0; i < choices.kinds.size(); ++i) add_to_own(choices.kinds[i], lines_of(choices.measured[i]));
   } catch (const std::exception& error) {
@@ -165,22 +165,22 @@ std::string own_cache_folder() {
   return home != nullptr && *home == '/' ? (fs::path(home) / ".cache" / "tutti").string() : "";
 }
 
-bool names_plan_cache(const RunConfig& config) {
-  return !config.plan_cache.empty() && config.plan_cache != "off" && !is_automatic(config);
+bool names_plan_cache(const ProcessorOptions& options) {
+  return !options.plan_cache.empty() && options.plan_cache != "off" && !is_automatic(options);
 }
 
-void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
-                         const Log& log) {
+void adopt_known_choices(World& world, const ProcessorOptions& options, const std::string& of_checkpoint,
+                         Backend& backend, const Log& log) {
   run_or_throw_on_all(world, [&] {
     if (!of_checkpoint.empty()) {
       if (backend.load_algorithm_cache(of_checkpoint)) return;
       log.info("the checkpoint's choice of algorithms is for another kind of GPU or library: bits will differ");
     }
-    static_cast<void>(backend.load_algorithm_cache(known_choices(config, backend)));
+    static_cast<void>(backend.load_algorithm_cache(known_choices(options, backend)));
   });
 }
 
-void build_with_shared_choices(World& world, const RunConfig& config, Backend& backend, const Log& log,
+void build_with_shared_choices(World& world, const ProcessorOptions& options, Backend& backend, const Log& log,
                                const std::function<void()>& build) {
   const bool measures = backend.memory_space() != MemorySpace::host;
   const auto kinds = all_gather_text(world, measures ? backend.description() : "");
@@ -200,7 +200,7 @@ void build_with_shared_choices(World& world, const RunConfig& config, Backend& b
                   .all = all_gather_text(world, first == rank ? backend.algorithm_cache() : ""),
                   .measured = all_gather_text(world, measured_here)};
   run_or_throw_on_all(world, [&] {
-    if (world.rank() == 0) keep(config, choices, log);
+    if (world.rank() == 0) keep(options, choices, log);
     if (first == rank) return;
     backend.load_algorithm_cache(choices.all[first]);
     build();

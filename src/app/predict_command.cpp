@@ -254,7 +254,7 @@ std::vector<NamedSet> chosen_sets(const Scoring& scoring, std::optional<PredictS
   if (on != PredictSets::test) return {train};
   throw Error(ErrorSource::input,
               fmt::format("--data {} has no test set: give --test-data, or --on train to classify the training set",
-                          scoring.config().data))
+                          scoring.config().data.train))
       .on_all_ranks();
 }
 
@@ -266,7 +266,7 @@ Columns columns_for(const PredictRequest& request, const Scoring& scoring, const
                   .safe = request.csv_safe};
   columns.best = std::min(static_cast<std::size_t>(request.top), columns.class_names.size());
   columns.labels = std::ranges::any_of(sets, [](const NamedSet& set) { return set.data->info().labelled; });
-  columns.problems = scoring.config().skip_bad_images;
+  columns.problems = scoring.config().data.skip_bad_images;
   return columns;
 }
 

@@ -43,12 +43,11 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
 // Without it CUDA finds no GPU, also on machines whose GPUs are not on a PCI bus, such as Jetson and WSL.
 bool finds_cuda_driver() { return LibraryHandle(::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)).get() != nullptr; }
 
-std::unique_ptr<Backend> make_gpu(const RunConfig& config, const ChosenProcessor& chosen) {
-  return load_cuda_libraries().cuda.make_backend({.device = chosen.device,
-                                                  .precision = chosen.precision,
-                                                  .search_plans = config.search_plans,
-                                                  .use_graphs = config.record_steps,
-                                                  .warn = chosen.warn});
+std::unique_ptr<Backend> make_gpu(CudaOptions options, const ChosenProcessor& chosen) {
+  options.device = chosen.device;
+  options.precision = chosen.precision;
+  options.warn = chosen.warn;
+  return load_cuda_libraries().cuda.make_backend(options);
 }
 
 std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {
@@ -57,7 +56,7 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
                 "--comm nccl needs a GPU on every rank, and some ranks are on CPUs: use --comm mpi");
   }
   // The deadline is later than that of the stall watch, so that the watch can report the late rank first.
-  const double deadline = (StallWatch::kSlowFactor + 1) * config.stall_timeout;
+  const double deadline = (StallWatch::kSlowFactor + 1) * config.watch.timeout_seconds;
   return load_cuda_libraries().nccl.make_communicator(world, {.device = processor.device,
                                                               .deadline_seconds = deadline,
                                                               .share_device = processor.shares_device,
@@ -130,26 +129,26 @@ GpuFacts gpu_facts(Device device, const Machine& machine) {
   return facts;
 }
 
-ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
-  const GpuFacts facts = gpu_facts(config.device);
+ChosenProcessor choose_processor(World& world, const ProcessorOptions& options, const Log& log) {
+  const GpuFacts facts = gpu_facts(options.device);
   const DeviceRequest request{
-      .device = config.device, .share = config.share_device, .allow_mixed = config.comm == Comm::mpi};
+      .device = options.device, .share = options.share_device, .allow_mixed = options.comm == Comm::mpi};
   const DeviceChoice choice = choose_device(world, facts.inventory, request, misses_gpus(facts));
   // On a machine without an NVIDIA driver or card, no note about missing GPUs is needed.
   if (!choice.note.empty() && (facts.has_driver || facts.has_card)) log.info(choice.note);
   if (!choice.warning.empty() && world.rank() == 0) log.warn(choice.warning);
   ChosenProcessor chosen{.backend = nullptr,
                          .device = choice.device.value_or(-1),
-                         .shares_device = config.share_device,
+                         .shares_device = options.share_device,
                          .note = choice.note,
                          .warning = choice.warning,
                          .warn = [log](const std::string& text) { log.warn(text); }};
   if (chosen.is_gpu()) chosen.gpu = facts.inventory.devices.at(static_cast<std::size_t>(chosen.device));
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
-  chosen.precision = config.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
+  chosen.precision = options.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
   run_or_throw_on_all(world, [&] {
-    const auto convolutions = config.tiled_convolutions ? Convolutions::tiled : Convolutions::direct;
-    chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen) : make_cpu_backend(chosen.precision, convolutions);
+    const auto convolutions = options.tiled_convolutions ? Convolutions::tiled : Convolutions::direct;
+    chosen.backend = chosen.is_gpu() ? make_gpu(options.gpu, chosen) : make_cpu_backend(chosen.precision, convolutions);
   });
   return chosen;
 }
@@ -157,13 +156,14 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
 std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,
                                                   const ChosenProcessor& processor, bool spare_core) {
   const bool alone = world.size() == 1;
-  if (config.comm == Comm::solo && !alone) {
+  if (config.processor.comm == Comm::solo && !alone) {
     throw Error(ErrorSource::usage, fmt::format("--comm solo is for one rank, but there are {}", world.size()));
   }
-  if (config.comm == Comm::solo || (config.comm == Comm::automatic && alone)) {
+  if (config.processor.comm == Comm::solo || (config.processor.comm == Comm::automatic && alone)) {
     return make_solo_communicator(processor.is_gpu() ? processor.backend.get() : nullptr);
   }
-  const bool by_nccl = config.comm == Comm::nccl || (config.comm == Comm::automatic && processor.all_on_gpus);
+  const bool by_nccl =
+      config.processor.comm == Comm::nccl || (config.processor.comm == Comm::automatic && processor.all_on_gpus);
   return by_nccl ? make_nccl(world, config, processor) : make_over_mpi(world, processor, spare_core);
 }
 

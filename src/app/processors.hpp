@@ -54,7 +54,7 @@ GpuFacts gpu_facts(Device device, const Machine& machine = Machine());
 
 // Logs in one line why --device auto fell back to CPUs, and warns of GPUs that NCCL cannot connect well. Throws the
 // same error on all ranks. Collective.
-ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log);
+ChosenProcessor choose_processor(World& world, const ProcessorOptions& options, const Log& log);
 
 // `spare_core`: a core that no thread of this host computes on. Collective.
 std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,

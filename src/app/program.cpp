@@ -108,8 +108,7 @@ bool handles_signals(const Invocation& invocation) {
 }
 
 void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
-  watch.begin(world, {.timeout_seconds = config.stall_timeout, .interface = config.watch_interface},
-              Log(world.rank(), world.host(), config.quiet));
+  watch.begin(world, config.watch, Log(world.rank(), world.host(), config.output.quiet));
 }
 
 // Ranks with different commands would wait for each other forever.
@@ -129,8 +128,8 @@ void refuse_other_commands(World& world, const Invocation& invocation) {
 void refuse_outputs(const Invocation& invocation) {
   refuse_to_replace("--json", invocation.json);
   refuse_to_replace("--csv", invocation.predict.csv);
-  refuse_to_replace("--trace", invocation.run.trace);
-  refuse_to_replace("--sample-log", invocation.run.sample_log);
+  refuse_to_replace("--trace", invocation.run.output.trace);
+  refuse_to_replace("--sample-log", invocation.run.output.sample_log);
   refuse_to_replace("--seal", invocation.inspect.seal);
 }
 
@@ -201,7 +200,7 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
       unblock_stop_signals();
       return print_without_mpi(invocation);
     }
-    SignalNotice signal_notice(!invocation.run.out.empty());
+    SignalNotice signal_notice(!invocation.run.output.folder.empty());
     std::optional<StopSignals> signals;  // outlives MPI, whose start and end may take long
     if (!parse_error && handles_signals(invocation)) {
       signals.emplace([&signal_notice](int signal) { signal_notice(signal); });

@@ -23,7 +23,6 @@ namespace tutti {
 namespace {
 
 constexpr double kLongestSeconds = 1e9;
-constexpr double kSecondsBetweenCheckpoints = 900;
 
 // Removes a number from the front of `text`; empty if there is none.
 template <class Number>
@@ -59,22 +58,9 @@ std::vector<int> parse_positive(const std::string& text) {
   return numbers;
 }
 
-LrPlan lr_plan(const RunConfig& config) {
-  LrPlan plan = config.rate;
-  plan.period_epochs = *config.lr_period;
-  return plan;
-}
-
-OptimizerOptions optimizer_options(const RunConfig& config) {
-  OptimizerOptions options = config.optimizer;
-  options.lr_factors = *config.lr_factors;
-  options.decay_factors = *config.decay_factors;
-  return options;
-}
-
 void refuse_part_map(const RunConfig& config, int ranks) {
-  const PartMapOptions& map = *config.part_map;
-  PartMap::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
+  const PartMapOptions& map = config.trainer.part_map;
+  PartMap::chosen(map.parts_by_rank, static_cast<int>(config.trainer.num_parts), ranks);
   if (!map.balanced || config.exchange == Exchange::exact) return;
   throw Error(
       ErrorSource::usage,
@@ -86,7 +72,7 @@ void refuse_part_map(const RunConfig& config, int ranks) {
 }  // namespace
 
 CheckpointInterval parse_checkpoint_every(const std::string& text) {
-  if (text.empty()) return {.epochs = 1, .seconds = kSecondsBetweenCheckpoints};
+  if (text.empty()) return kEveryEpoch;
   if (text == "end") return {};
   std::string_view unit = text;
   const auto count = take_number<std::int64_t>(unit);
@@ -147,97 +133,75 @@ std::vector<int> parse_counts(std::string_view option, const std::string& text, 
 }
 
 void refuse_contradictions(const RunConfig& config) {
-  if (config.optimizer.kind == OptimizerKind::adamw && config.optimizer.momentum != 0) {
+  if (config.trainer.optimizer.kind == OptimizerKind::adamw && config.trainer.optimizer.momentum != 0) {
     throw Error(ErrorSource::usage,
                 fmt::format("--momentum {} is for sgd and lars, and adamw has its own moments: leave it out",
-                            config.optimizer.momentum));
+                            config.trainer.optimizer.momentum));
   }
   if (config.new_head && config.init_from.empty()) {
     throw Error(ErrorSource::usage, "--new-head is for runs that start from the weights of others: add --init-from");
   }
-  validate(optimizer_options(config));
-  validate(lr_plan(config));
-  validate(config.average);
+  validate(config.trainer.optimizer);
+  validate(config.trainer.learning_rate);
+  validate(config.trainer.average);
 }
 
 void resolve_parts(RunConfig& config, int ranks, int fair_threads) {
-  const bool parts_chosen = config.parts != 0;
-  if (!parts_chosen) config.parts = ranks;
-  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
+  const bool parts_chosen = config.trainer.num_parts != 0;
+  if (!parts_chosen) config.trainer.num_parts = ranks;
+  if (config.trainer.threads == 0) config.trainer.threads = parts_chosen ? 1 : fair_threads;
   if (!config.exchange) config.exchange = parts_chosen ? Exchange::exact : Exchange::ring;
-  if (config.shard_optimizer && (config.exchange == Exchange::ring || config.exchange == Exchange::central)) {
+  if (config.trainer.exchange.shard_optimizer &&
+      (config.exchange == Exchange::ring || config.exchange == Exchange::central)) {
     throw Error(ErrorSource::usage,
                 fmt::format("--shard-optimizer cannot be used with --exchange {}, where {} all weights: use --exchange "
                             "exact, or sharded, which needs no --shard-optimizer",
                             name_of(*config.exchange),
                             config.exchange == Exchange::ring ? "every rank updates" : "rank 0 updates"));
   }
-  if (config.wire == Wire::bf16 && config.exchange != Exchange::ring) {
+  if (config.trainer.exchange.wire == Wire::bf16 && config.exchange != Exchange::ring) {
     throw Error(ErrorSource::usage,
                 fmt::format("--wire bf16 is for --exchange ring, and not for {}: leave --wire out, or add --exchange "
                             "ring, whose bits depend on the number of ranks",
                             name_of(*config.exchange)));
   }
-  if (config.audit_every > 0 && config.exchange != Exchange::exact) {
+  if (config.trainer.safeguards.audit_every_steps > 0 && config.exchange != Exchange::exact) {
     throw Error(ErrorSource::usage,
                 fmt::format("--audit-every {} compares what parts add to an exact sum, and this run has --exchange {}: "
                             "add --parts N, which makes it exact, or --exchange exact",
-                            config.audit_every, name_of(*config.exchange)));
+                            config.trainer.safeguards.audit_every_steps, name_of(*config.exchange)));
   }
-  if (ranks > config.parts) {
-    const char* const more = config.resume ? "start a new run with --parts N to resume on up to N"
-                                           : "give --parts N to use up to N, or start fewer ranks";
+  if (ranks > config.trainer.num_parts) {
+    const char* const more = config.output.resume ? "start a new run with --parts N to resume on up to N"
+                                                  : "give --parts N to use up to N, or start fewer ranks";
     throw Error(ErrorSource::usage,
                 fmt::format("{} ranks cannot share {}: this run has {}, so it can use at most {}; {}", ranks,
-                            plural(config.parts, "part"), config.parts, plural(config.parts, "rank"), more));
+                            plural(config.trainer.num_parts, "part"), config.trainer.num_parts,
+                            plural(config.trainer.num_parts, "rank"), more));
   }
   refuse_part_map(config, ranks);
 }
 
 TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model) {
-  const CheckpointInterval interval = config.out.empty() ? CheckpointInterval{} : *config.checkpoint_every;
-  TrainerOptions options{.batch_size = config.batch_size,
-                         .num_parts = static_cast<int>(config.parts),
-                         .batch_norm = config.batch_norm,
-                         .exchange = {config.exchange.value(), config.shard_optimizer, config.wire},
-                         .threads = static_cast<int>(config.threads),
-                         .last_batch = config.last_batch,
-                         .shuffle = config.shuffle,
-                         .seed = static_cast<std::uint64_t>(config.seed),
-                         .initializer = config.init.value_or(model.initializer),
-                         .epochs = config.epochs,
-                         .steps = config.steps,
-                         .schedule_epochs = config.schedule_epochs,
-                         .optimizer = optimizer_options(config),
-                         .average = config.average,
-                         .label_smoothing = config.label_smoothing,
-                         .learning_rate = lr_plan(config),
-                         .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),
-                         .steps_ahead = static_cast<int>(config.in_flight),
-                         .test_every_epochs = config.test_every,
-                         .views = config.views,
-                         .early_stop = config.early_stop,
-                         .log_every_steps = config.log_every,
-                         .digest_every_steps = config.digest_every,
-                         .checkpoint_every_steps = interval.steps,
-                         .checkpoint_every_epochs = interval.epochs,
-                         .checkpoint_at_end = !config.out.empty(),
-                         .checkpoint_at_best = config.keep_best};
-  options.part_map = *config.part_map;
-  options.safeguards = {.verify_every_steps = config.verify_replicas,
-                        .on_not_finite = config.on_nonfinite,
-                        .audit_every_steps = config.audit_every};
+  TrainerOptions options = config.trainer;
+  options.exchange.kind = config.exchange.value();
+  options.initializer = config.init.value_or(model.initializer);
+  options.bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024);
+  options.checkpoint_at_end = !config.output.folder.empty();
+  if (!options.checkpoint_at_end) return options;
+  options.checkpoint_every_steps = config.output.checkpoint_every.steps;
+  options.checkpoint_every_epochs = config.output.checkpoint_every.epochs;
   return options;
 }
 
 void refuse_without_out(const RunConfig& config) {
-  if (!config.out.empty()) return;
+  if (!config.output.folder.empty()) return;
   const std::array<std::pair<const char*, bool>, 5> wanting{
-      {{"resume", config.resume},
-       {"checkpoint-every", !config.checkpoint_every.text().empty()},
-       {"keep-best", config.keep_best},
-       {"on-save-failure stop", config.on_save_failure == OnSaveFailure::stop},
-       {"time-limit", !config.time_limit.text().empty()}}};
+      {{"resume", config.output.resume},
+       {"checkpoint-every", !config.texts.checkpoint_every.empty()},
+       {"keep-best", config.trainer.checkpoint_at_best},
+       {"on-save-failure stop", config.output.on_save_failure == OnSaveFailure::stop},
+       {"time-limit", !config.texts.time_limit.empty()}}};
   for (const auto& [option, is_given] : wanting) {
     if (!is_given) continue;
     throw Error(ErrorSource::usage, fmt::format("--{} needs --out, the folder of the run's checkpoints", option));
@@ -245,10 +209,11 @@ void refuse_without_out(const RunConfig& config) {
 }
 
 std::string drop_stored_part_map(RunConfig& config, int ranks) {
-  const auto listed = std::ssize(config.part_map->parts_by_rank);
+  const auto listed = std::ssize(config.trainer.part_map.parts_by_rank);
   if (listed == 0 || listed == ranks || config.given.contains("part-map")) return {};
+  config.trainer.part_map = {};
   return fmt::format("the checkpoint's --part-map {} is for {} ranks, not {}: parts are assigned evenly now",
-                     std::exchange(config.part_map, "even").text(), listed, ranks);
+                     std::exchange(config.texts.part_map, "even"), listed, ranks);
 }
 
 }  // namespace tutti

@@ -1,21 +1,21 @@
 #pragma once
-// All options of a training run, from the command line, a file, or defaults. Each is a row of option_table.cpp. Values
-// that are left open (0, empty, "auto") are filled in by assemble.hpp. The options of the trainer are made from these.
+// All options of a training run, from the command line, a file, or defaults, in the structs of the code that uses them.
+// Each is a row of option_table.cpp. Values that are left open (0, empty, "auto") are filled in by assemble.hpp.
 
+#include "tutti/backend/cuda_library.hpp"
 #include "tutti/backend/precision.hpp"
 #include "tutti/base/enum_names.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/train/trainer.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -37,33 +37,14 @@ constexpr std::array<std::string_view, 3> enum_names(ShowProgress) { return {"au
 enum class OnDivergence { stop };
 constexpr std::array<std::string_view, 1> enum_names(OnDivergence) { return {"stop"}; }
 
-// A value and the text that it was parsed from: files and records repeat the text, the run uses the value. `parse`
-// throws a usage error that names the option, and so do these constructors.
-template <auto parse>
-class ParsedOption {
- public:
-  using Value = std::decay_t<decltype(parse(std::string()))>;
-
-  ParsedOption() : ParsedOption(std::string()) {}
-  ParsedOption(std::string text) : text_(std::move(text)), value_(parse(text_)) {}
-  ParsedOption(const char* text) : ParsedOption(std::string(text)) {}
-
-  const std::string& text() const { return text_; }
-  const Value& operator*() const { return value_; }
-  const Value* operator->() const { return &value_; }
-
- private:
-  std::string text_;
-  Value value_;
-};
-
-// "--checkpoint-every": a number of steps, epochs or seconds, or "end": only at the end. Empty means every epoch, and
-// every 15 minutes within a longer epoch.
+// "--checkpoint-every": a number of steps, epochs or seconds, or "end": only at the end.
 struct CheckpointInterval {
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
   double seconds = 0;  // since the last checkpoint
 };
+// The default: every epoch, and every 15 minutes within a longer epoch.
+inline constexpr CheckpointInterval kEveryEpoch{.epochs = 1, .seconds = 900};
 CheckpointInterval parse_checkpoint_every(const std::string& text);
 // The same for users: "every 500 steps and at the end".
 std::string checkpoint_every_text(const CheckpointInterval& interval);
@@ -79,85 +60,64 @@ inline constexpr int kMaxParts = 65536;
 // usage error.
 std::vector<int> parse_counts(std::string_view option, const std::string& text, int all);
 
-struct RunConfig {
-  std::string data = "glyphs";
-  std::string test_data;
-  double validation_ratio = 0;
-  Split validation_split = Split::stratified;
-  bool skip_bad_images = false;
-  bool verify_data = false;
-  std::int64_t resident_mib = 0;
-  bool exif = true;
-  std::int64_t image_size = 0;
-  ParsedOption<parse_augment> augment{"none"};
-  std::string normalize = "none";
-  LastBatch last_batch = LastBatch::keep;
-  Shuffle shuffle = Shuffle::global;
-
-  std::string model = "lenet";
-  std::string init_from;
-  bool new_head = false;
-  std::optional<Initializer> init;  // empty: that of the model
-
-  std::int64_t epochs = 5;
-  std::int64_t steps = 0;
-  BatchNorm batch_norm = BatchNorm::part;
-  std::int64_t batch_size = 128;
-  OptimizerOptions optimizer;  // its factors are in the next two
-  ParsedOption<parse_lr_factors> lr_factors;
-  ParsedOption<parse_decay_factors> decay_factors;
-  std::string freeze;
-  AverageOptions average;
-  double label_smoothing = 0;
-  std::string class_weights = "none";
-  LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
-  std::int64_t schedule_epochs = 0;
-  ParsedOption<parse_lr_period> lr_period;
-  std::int64_t seed = 0;
-
-  std::int64_t parts = 0;
-  ParsedOption<parse_part_map> part_map{"even"};
-  std::int64_t threads = 0;
+// How the processor of each rank, and the communicator between them, are chosen.
+struct ProcessorOptions {
   Device device = Device::automatic;
+  bool share_device = false;
   std::optional<Precision> precision;  // empty: tf32 if all ranks use GPUs that support it, else fp32
   bool tiled_convolutions = true;
-  Comm comm = Comm::automatic;
-  std::optional<Exchange> exchange;  // empty: exact with --parts, else ring
-  bool shard_optimizer = false;
-  Wire wire = Wire::fp32;
-  double bucket_mib = 0;
-  std::int64_t in_flight = 1;
-  bool share_device = false;
-  double stall_timeout = 300;
-  std::string watch_interface;
-  std::int64_t verify_replicas = 0;
-  std::int64_t audit_every = 0;
-  OnDivergence on_divergence = OnDivergence::stop;
-  OnNotFinite on_nonfinite = OnNotFinite::stop;
-  bool allow_mixed_processors = false;
-  bool search_plans = true;
+  CudaOptions gpu{};  // without device and precision, which follow from the above
   std::string plan_cache = "auto";
-  bool record_steps = true;
+  Comm comm = Comm::automatic;
+};
 
-  std::string out;
+// What a run writes, and what it prints.
+struct OutputOptions {
+  std::string folder;  // --out
   bool resume = false;
-  ParsedOption<parse_checkpoint_every> checkpoint_every;
+  CheckpointInterval checkpoint_every = kEveryEpoch;
   std::int64_t keep_checkpoints = 3;
-  bool keep_best = false;
   OnSaveFailure on_save_failure = OnSaveFailure::proceed;
-  ParsedOption<parse_time_limit> time_limit;
-
-  std::int64_t test_every = 1;
-  Views views = Views::none;
-  EarlyStop early_stop;
-  std::int64_t log_every = 0;
-  std::int64_t digest_every = 0;
+  double time_limit = 0;  // seconds; 0: none
   std::string sample_log;
   ShowProgress progress = ShowProgress::automatic;
   bool quiet = false;
   std::string trace;
-  std::string rehearse;  // was validated when it was read
+};
 
+// Options that are more than a number or a word, as they were given: files and records repeat these texts.
+struct OptionTexts {
+  std::string augment = "none";
+  std::string lr_factors;
+  std::string decay_factors;
+  std::string lr_period;
+  std::string part_map = "even";
+  std::string checkpoint_every;
+  std::string time_limit;
+};
+
+struct RunConfig {
+  DataRequest data{.train = "glyphs"};
+  RecipeRequest recipe{.normalize = "none"};
+  TrainerOptions trainer{.num_parts = 0, .threads = 0, .epochs = 5, .learning_rate = {.warmup_epochs = 0.25}};
+  ProcessorOptions processor;
+  OutputOptions output;
+  StallWatchOptions watch;
+  OptionTexts texts;
+
+  // What resolve_options() makes the rest of the trainer's options from.
+  std::optional<Initializer> init;   // empty: that of the model
+  std::optional<Exchange> exchange;  // empty: exact with --parts, else ring
+  double bucket_mib = 0;
+  std::string class_weights = "none";
+
+  std::string model = "lenet";
+  std::string init_from;
+  bool new_head = false;
+  std::string freeze;
+  OnDivergence on_divergence = OnDivergence::stop;
+  bool allow_mixed_processors = false;
+  std::string rehearse;  // was validated when it was read
   std::string config;
   bool dry_run = false;
 
@@ -171,7 +131,7 @@ void refuse_contradictions(const RunConfig& config);
 // Fills in parts, threads and exchange for a run on `ranks` ranks. Throws a usage error for incompatible options.
 void resolve_parts(RunConfig& config, int ranks, int fair_threads);
 
-// The trainer's options for a configuration in which nothing is left open.
+// The trainer's options with those that follow from others, for a configuration in which nothing is left open.
 TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model);
 
 // Throws a usage error for options that need --out if that is missing. Only training has --out.

@@ -34,15 +34,16 @@ void remove_leftovers(const std::string& out) {
 
 }  // namespace
 
-RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store(checkpoints_folder(config.out)) {
+RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log)
+    : store(checkpoints_folder(config.output.folder)) {
   on_rank_0(world, [&] {
     make_run_folder(config, store.folder());
-    lock_.emplace(config.out, kLockTimeoutSeconds, log);
+    lock_.emplace(config.output.folder, kLockTimeoutSeconds, log);
     refuse_old_checkpoints(config, store);
     store.clear_leftovers();
-    remove_leftovers(config.out);
+    remove_leftovers(config.output.folder);
   });
-  owned = OwnedFolder(config.out, broadcast_text(world, lock_ ? lock_->text() : "", 0));
+  owned = OwnedFolder(config.output.folder, broadcast_text(world, lock_ ? lock_->text() : "", 0));
   store = CheckpointStore(store.folder(), [owner = owned] { owner.require(); });
 }
 
@@ -73,8 +74,9 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
 
 std::string other_run_text(const RunConfig& config) {
   std::error_code unseen;
-  const std::string path = options_file(config.out);
-  if (!std::filesystem::exists(path, unseen) || !std::filesystem::exists(config.out + "/metrics.jsonl", unseen))
+  const std::string path = options_file(config.output.folder);
+  if (!std::filesystem::exists(path, unseen) ||
+      !std::filesystem::exists(config.output.folder + "/metrics.jsonl", unseen))
     return {};
   RunConfig other;
   try {
@@ -82,12 +84,12 @@ std::string other_run_text(const RunConfig& config) {
   } catch (const Error&) {
     return {};  // damaged; it is replaced
   }
-  if (other.model == config.model && other.data == config.data) return {};
+  if (other.model == config.model && other.data.train == config.data.train) return {};
   return fmt::format(
       "--out {} has the records of a run of {} on {} that saved no checkpoint, and this run of {} on {} "
       "adds its own to the same metrics.jsonl: to keep them apart, give another folder, or remove this "
       "one first",
-      config.out, other.model, other.data, config.model, config.data);
+      config.output.folder, other.model, other.data.train, config.model, config.data.train);
 }
 
 std::size_t max_state_bytes(const Network& network) {

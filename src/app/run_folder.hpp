@@ -27,7 +27,7 @@ inline std::string exit_record_file(const std::string& out) { return out + "/exi
 
 class RunFolder {
  public:
-  // Creates config.out, locks it while this exists, and removes leftovers of killed jobs. Throws the same error on all
+  // Creates config.output.folder, locks it while this exists, and removes leftovers of killed jobs. Throws the same error on all
   // ranks if that fails, or if the folder holds checkpoints and the run does not resume. Collective.
   RunFolder(World& world, const RunConfig& config, const Log& log);
 

@@ -26,8 +26,9 @@ namespace tutti {
 namespace {
 
 std::string part_size_text(const RunConfig& config) {
-  const std::int64_t whole = config.batch_size / config.parts;
-  return config.batch_size % config.parts == 0 ? fmt::format("{}", whole) : fmt::format("{} or {}", whole, whole + 1);
+  const std::int64_t whole = config.trainer.batch_size / config.trainer.num_parts;
+  return config.trainer.batch_size % config.trainer.num_parts == 0 ? fmt::format("{}", whole)
+                                                                   : fmt::format("{} or {}", whole, whole + 1);
 }
 
 const char* state_location(const ExchangeOptions& exchange) {
@@ -53,13 +54,13 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   log.info(versions_text(*assembly.backend, world));
   log.info(fmt::format("{} on {}, {} of {} cores usable here, {} per part{}", plural(world.size(), "rank"),
                        plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
-                       plural(config.threads, "thread"),
+                       plural(config.trainer.threads, "thread"),
                        trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
-  log.info(fmt::format("batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.batch_size,
-                       plural(config.parts, "part"), part_size_text(config), name_of(*config.exchange),
-                       config.wire == Wire::bf16 ? " in bf16" : "", assembly.communicator->description(),
-                       state_location(assembly.options.exchange)));
-  const Shape& image = assembly.options.recipe.image;
+  log.info(fmt::format("batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.trainer.batch_size,
+                       plural(config.trainer.num_parts, "part"), part_size_text(config), name_of(*config.exchange),
+                       config.trainer.exchange.wire == Wire::bf16 ? " in bf16" : "",
+                       assembly.communicator->description(), state_location(assembly.config.trainer.exchange)));
+  const Shape& image = assembly.config.trainer.recipe.image;
   const std::string from =
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
   log.info(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
@@ -68,8 +69,8 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
     log.info("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
   log.info(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, precision {}, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
-                       static_cast<double>(assembly.network->multiply_adds()) / 1e6, name_of(*config.precision),
-                       plural(trainer.planned_steps(), "step")));
+                       static_cast<double>(assembly.network->multiply_adds()) / 1e6,
+                       name_of(*config.processor.precision), plural(trainer.planned_steps(), "step")));
   const std::string search =
       assembly.processor.is_gpu() ? load_cuda_libraries().cuda.search_summary(*assembly.backend) : "";
   for (const std::string& of_rank : all_gather_text(world, search)) {
@@ -79,11 +80,13 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.info(fmt::format("memory about {:.0f} MiB of network per rank and {:.0f} MiB of data per host",
                        mebi(trainer.memory_bytes()), mebi(data_bytes)));
-  if (config.out.empty()) return;
-  log.info(fmt::format("checkpoints in {}/checkpoints: {}; {} kept{}", config.out,
-                       checkpoint_every_text(*config.checkpoint_every),
-                       config.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.keep_checkpoints),
-                       config.keep_best && config.keep_checkpoints != 0 ? ", and that of the best evaluation" : ""));
+  if (config.output.folder.empty()) return;
+  log.info(fmt::format(
+      "checkpoints in {}/checkpoints: {}; {} kept{}", config.output.folder,
+      checkpoint_every_text(config.output.checkpoint_every),
+      config.output.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.output.keep_checkpoints),
+      config.trainer.checkpoint_at_best && config.output.keep_checkpoints != 0 ? ", and that of the best evaluation"
+                                                                               : ""));
 }
 
 std::string versions_text(const Backend& backend, const World& world) {
@@ -113,28 +116,28 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"version", version()},
                                 {"libraries", versions_text(*assembly.backend, world)},
                                 {"device", assembly.backend->description()},
-                                {"precision", name_of(*config.precision)},
+                                {"precision", name_of(*config.processor.precision)},
                                 {"exchange", name_of(*config.exchange)},
-                                {"wire", name_of(config.wire)},
-                                {"optimizer_state", state_location(assembly.options.exchange)},
+                                {"wire", name_of(config.trainer.exchange.wire)},
+                                {"optimizer_state", state_location(assembly.config.trainer.exchange)},
                                 {"communicator", assembly.communicator->description()},
                                 {"ranks", world.size()},
-                                {"parts", config.parts},
-                                {"threads", config.threads},
-                                {"oversubscribed", !has_room_for(assembly.cores, world, config.threads)},
-                                {"seed", config.seed},
+                                {"parts", config.trainer.num_parts},
+                                {"threads", config.trainer.threads},
+                                {"oversubscribed", !has_room_for(assembly.cores, world, config.trainer.threads)},
+                                {"seed", static_cast<std::int64_t>(config.trainer.seed)},
                                 {"model", assembly.network->spec().name},
                                 {"parameters", assembly.network->layout().parameters()},
-                                {"data", config.data},
+                                {"data", config.data.train},
                                 {"data_digest", digest_text(assembly.data_digest)},
                                 {"train_samples", assembly.data.train->info().samples},
                                 {"test_samples", assembly.data.test ? assembly.data.test->info().samples : 0},
-                                {"batch_size", config.batch_size},
-                                {"optimizer", name_of(config.optimizer.kind)},
-                                {"lr", config.rate.base},
-                                {"warmup_epochs", config.rate.warmup_epochs},
-                                {"momentum", config.optimizer.momentum},
-                                {"weight_decay", config.optimizer.weight_decay},
+                                {"batch_size", config.trainer.batch_size},
+                                {"optimizer", name_of(config.trainer.optimizer.kind)},
+                                {"lr", config.trainer.learning_rate.base},
+                                {"warmup_epochs", config.trainer.learning_rate.warmup_epochs},
+                                {"momentum", config.trainer.optimizer.momentum},
+                                {"weight_decay", config.trainer.optimizer.weight_decay},
                                 {"host", world.host()},
                                 {"startup_seconds", seconds_since_process_start()},
                                 {"configuration", config_text(config)},
@@ -147,7 +150,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
 
 RunOutput::RunOutput(World& world, const ReportedRun& run)
     : world_(world),
-      log_(world.rank(), world.host(), run.assembly.config.quiet),
+      log_(world.rank(), world.host(), run.assembly.config.output.quiet),
       control_(run.control),
       time_profile_(run.time_profile),
       assembly_(run.assembly),
@@ -155,20 +158,20 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
       hosts_(run.hosts),
       resumes_(run.steps_done > 0) {
   const RunConfig& config = assembly_.config;
-  if (const auto& shard = assembly_.options.file_shard; run.folder != nullptr && shard) {
-    writer_.emplace(
-        run.folder->store,
-        WriterOptions{.shard = *shard, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
+  if (const auto& shard = assembly_.config.trainer.file_shard; run.folder != nullptr && shard) {
+    writer_.emplace(run.folder->store, WriterOptions{.shard = *shard,
+                                                     .keep_checkpoints = config.output.keep_checkpoints,
+                                                     .keep_best = config.trainer.checkpoint_at_best});
   }
   if (world.rank() != 0) return;
   if (draws_progress(config)) bar_.emplace();
-  prints_lines_ = !bar_ && config.progress != ShowProgress::never && !config.quiet;
+  prints_lines_ = !bar_ && config.output.progress != ShowProgress::never && !config.output.quiet;
   if (run.folder != nullptr) {
-    metrics_.emplace(config.out + "/metrics.jsonl",
+    metrics_.emplace(config.output.folder + "/metrics.jsonl",
                      [folder = run.folder->owned] { return folder.loss_reason().empty(); });
   }
-  if (!config.sample_log.empty()) {
-    sample_log_.emplace(config.sample_log, resumes_ ? EarlierLines::kept : EarlierLines::dropped);
+  if (!config.output.sample_log.empty()) {
+    sample_log_.emplace(config.output.sample_log, resumes_ ? EarlierLines::kept : EarlierLines::dropped);
   }
   record_line(run_record(assembly_, world, run.arguments, run.steps_done));
 }
@@ -202,7 +205,7 @@ void RunOutput::finish(RunEnd end, const Trainer& trainer) {
   if (!early.empty()) log_.info(fmt::format("the run ends early: {}", early));
   const std::int64_t skipped_steps = trainer.skipped_steps();
   if (skipped_steps > 0) log_.info(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
-  if (!assembly_.config.out.empty()) finish_saves();
+  if (!assembly_.config.output.folder.empty()) finish_saves();
   print_time();
   nlohmann::ordered_json json{
       {"event", "end"}, {"step", trainer.steps_done()}, {"status", end == RunEnd::planned ? "done" : "stopped"}};
@@ -270,8 +273,9 @@ void RunOutput::on_epoch(const EpochReport& report) {
   if (world_.rank() == 0) {
     fmt::print("{}\n", epoch_line(report));
     std::fflush(stdout);
-    const std::string guessing =
-        has_warned_ ? "" : not_learning_warning(report, assembly_.network->classes(), assembly_.config.rate);
+    const std::string guessing = has_warned_ ? ""
+                                             : not_learning_warning(report, assembly_.network->classes(),
+                                                                    assembly_.config.trainer.learning_rate);
     if (!guessing.empty()) log_.warn(guessing);
     has_warned_ = has_warned_ || !guessing.empty();
     if (stdout_failure() != 0 && !stdout_is_abandoned() && warned_of_.insert("stdout").second) {
@@ -334,7 +338,7 @@ void RunOutput::report_save(const SaveReport& report) {
     control_.saved(report.seconds + stall_seconds);
   } else {
     last_failure_ = report.failure;
-    if (assembly_.config.on_save_failure == OnSaveFailure::stop) {
+    if (assembly_.config.output.on_save_failure == OnSaveFailure::stop) {
       control_.end_for(fmt::format("the checkpoint of step {} could not be saved, and --on-save-failure is stop: {}",
                                    report.step, report.failure));
     } else {
@@ -361,7 +365,7 @@ void RunOutput::finish_saves() {
   log_.info(
       fmt::format("{} of {:.1f} MiB saved in {}/checkpoints: median save time {:.3f} s (in the background), "
                   "median pause of the training {:.3f} s, longest pause {:.3f} s",
-                  plural(good_saves_.size(), "checkpoint"), mebi(saved_bytes_), assembly_.config.out,
+                  plural(good_saves_.size(), "checkpoint"), mebi(saved_bytes_), assembly_.config.output.folder,
                   quartiles_of(good_saves_).median, quartiles_of(stalls).median, std::ranges::max(stalls)));
 }
 

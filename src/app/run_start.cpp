@@ -94,20 +94,22 @@ bool chooses_training(RunConfig config) {
 // For a run that --resume starts, since the folder has no checkpoint. If no options of a training are given, they are
 // those of the run that ended before its first checkpoint.
 void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& log) {
-  const std::string path = options_file(config.out);
+  const std::string path = options_file(config.output.folder);
   std::string text;
   on_rank_0(world, [&] {
     if (chooses_training(config) || !std::filesystem::exists(path)) return;
     text = read_file_text(path);
   });
   text = broadcast_text(world, text, 0);
-  if (text.empty()) return log.info(fmt::format("--resume: {} holds no checkpoint; starting a new run", config.out));
+  if (text.empty())
+    return log.info(fmt::format("--resume: {} holds no checkpoint; starting a new run", config.output.folder));
   run_or_throw_on_all(world, [&] {
     const std::set<std::string> given = config.given;
     config = read_config_text(text, path, config);
     config.given = given;
   });
-  log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.out, path));
+  log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.output.folder,
+                       path));
 }
 
 // Throws an input error that names the first layer in which the model file of --model differs from the checkpoint's
@@ -132,7 +134,7 @@ void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, co
 
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, DamagedPolicy damaged,
                                                 const Log& log) {
-  auto newest = CheckpointStore(checkpoints_folder(config.out)).newest(world, log, damaged);
+  auto newest = CheckpointStore(checkpoints_folder(config.output.folder)).newest(world, log, damaged);
   if (!newest) {
     adopt_options_of_unsaved_run(world, config, log);
     return newest;
@@ -178,9 +180,9 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
                        const DatasetInfo& data) {
   Findings findings;
   const RunConfig theirs = read_config_text(weights.state.configuration, weights.path);
-  if (theirs.normalize != config.normalize) {
-    findings.warn("--normalize is {} here, and {} with {}: unless you want that, give --normalize {}", config.normalize,
-                  training_text(weights), theirs.normalize, theirs.normalize);
+  if (theirs.recipe.normalize != config.recipe.normalize) {
+    findings.warn("--normalize is {} here, and {} with {}: unless you want that, give --normalize {}",
+                  config.recipe.normalize, training_text(weights), theirs.recipe.normalize, theirs.recipe.normalize);
   }
   const auto trained = trained_on(weights);
   if (!trained) return findings;
@@ -214,19 +216,19 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
                             digest_text(found), resumed.path, verb, digest_text(before)))
         .on_all_ranks();
   };
-  const std::string train = "--data " + config.data;
+  const std::string train = "--data " + config.data.train;
   if (resumed.state.data_digest != digests.train) {
     refuse(train, digests.train, "trained on", resumed.state.data_digest);
   }
   const auto stored = stored_digests(resumed);
   if (!stored) return {};
   Findings warnings;
-  const std::string test = "the test set of " + (config.test_data.empty() ? train : "--test-data " + config.test_data);
+  const std::string test = "the test set of " + (config.data.test.empty() ? train : "--test-data " + config.data.test);
   if (stored->test && digests.test && *stored->test != *digests.test) {
     refuse(test, *digests.test, "evaluated on", *stored->test);
   }
   const auto& files = stored->train_files;
-  if (config.verify_data && files && !files->whole && digests.train_files) {
+  if (config.data.verification == Verification::whole && files && !files->whole && digests.train_files) {
     warnings.warn(
         "--verify-data has decoded all images, but the checkpoint has the digest of only {} of them: changes in the "
         "others cannot be found this time",
@@ -247,7 +249,7 @@ Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan,
                               assembly.data.train->info().samples);
   const HostLoad load{.host = world.host(),
                       .ranks = world.local_size(),
-                      .threads = assembly.config.threads,
+                      .threads = assembly.config.trainer.threads,
                       .busy_threads = assembly.busy_cores(world),
                       .cores = assembly.cores,
                       .quota = Machine().group_limits().cores};
@@ -255,7 +257,7 @@ Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan,
   mine.add(check_cores(load));
   if (assembly.processor.is_gpu()) mine.add(check_affinity(Machine(), assembly.processor.gpu));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
-  Findings all = check_data(assembly.data.train->info(), assembly.options.recipe.image, of_one_class);
+  Findings all = check_data(assembly.data.train->info(), assembly.config.trainer.recipe.image, of_one_class);
   all.add(check_rates(assembly.config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
   return all;
@@ -299,19 +301,19 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
 void refuse_absent_run(World& world, const RunConfig& config) {
   on_rank_0(world, [&] {
     std::error_code unseen;
-    const bool is_there = std::filesystem::exists(options_file(config.out), unseen) ||
-                          std::filesystem::exists(checkpoints_folder(config.out), unseen);
-    if (!config.resume || config.out.empty() || is_there || chooses_training(config)) return;
+    const bool is_there = std::filesystem::exists(options_file(config.output.folder), unseen) ||
+                          std::filesystem::exists(checkpoints_folder(config.output.folder), unseen);
+    if (!config.output.resume || config.output.folder.empty() || is_there || chooses_training(config)) return;
     throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
                                                 "there, give its options, such as --data, --model or --config",
-                                                config.out));
+                                                config.output.folder));
   });
 }
 
 RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightReporter& preflight,
                     const Log& log) {
   RunStart start;
-  if (config.resume && !config.out.empty()) {
+  if (config.output.resume && !config.output.folder.empty()) {
     preflight.attempt([&] { start.resumed = find_checkpoint(world, config, damaged, log); });
   }
   preflight.attempt([&] {
@@ -334,15 +336,16 @@ RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, Pref
   return start;
 }
 
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool decode_sample,
+Assembly assemble_run(World& world, const RunConfig& merged, RunStart& start, bool decode_sample,
                       PreflightReporter& preflight, const Log& log) {
-  Sources sources{.model = start.model ? &*start.model : nullptr, .request = data_request(config)};
-  DataRequest& request = sources.request;
+  Sources sources{.model = start.model ? &*start.model : nullptr};
+  RunConfig config = merged;
+  DataRequest& request = config.data;
   if (start.resumed) {
     sources.checkpoint = &start.resumed->state;
     const RunConfig stored = read_config_text(start.resumed->state.configuration, "the checkpoint");
     request.allow_non_utf8_names = true;
-    request.from_checkpoint = stored.data == config.data;
+    request.from_checkpoint = stored.data.train == config.data.train;
   }
   if (decode_sample && request.verification == Verification::start) request.verification = Verification::sample;
   Assembly assembly = assemble(world, config, sources, preflight, log);
@@ -350,7 +353,8 @@ Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bo
   start.digests = digests_of(assembly.data);
   if (assembly.network) {
     preflight.attempt([&] {
-      run_or_throw_on_all(world, [&] { start.plan = plan_run(assembly.options, assembly.data.train->info().samples); });
+      run_or_throw_on_all(world,
+                          [&] { start.plan = plan_run(assembly.config.trainer, assembly.data.train->info().samples); });
     });
   }
   if (!start.resumed) return assembly;
@@ -382,10 +386,10 @@ void check_run(World& world, const Assembly& assembly, const RunStart& start, Pr
 RunNeeds check_needs(World& world, const Assembly& assembly, PreflightReporter& preflight,
                      std::optional<std::int64_t> device_free) {
   RunNeeds needs;
-  if (!assembly.config.out.empty()) needs.shard = file_shard(world, *assembly.network);
+  if (!assembly.config.output.folder.empty()) needs.shard = file_shard(world, *assembly.network);
   needs.splits_checkpoints = !world.all_true(!needs.shard || needs.shard->files == 1);
   const EstimateRequest request{.network = *assembly.network,
-                                .options = assembly.options,
+                                .options = assembly.config.trainer,
                                 .config = assembly.config,
                                 .rank = world.rank(),
                                 .ranks = world.size(),

@@ -30,32 +30,33 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   const RunConfig& asked = invocation.run;
   RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
-  if (invocation.run.given.contains("exif")) config.exif = asked.exif;
-  if (invocation.run.given.contains("views")) config.views = asked.views;
+  if (invocation.run.given.contains("exif")) config.data.applies_exif = asked.data.applies_exif;
+  if (invocation.run.given.contains("views")) config.trainer.views = asked.trainer.views;
   const bool other_data = invocation.run.given.contains("data");
   const bool other_test_data = invocation.run.given.contains("test-data");
-  if (other_data) config.data = asked.data;
-  if (other_data || other_test_data) config.test_data = asked.test_data;
-  if (other_test_data) config.validation_ratio = 0;
+  if (other_data) config.data.train = asked.data.train;
+  if (other_data || other_test_data) config.data.test = asked.data.test;
+  if (other_test_data) config.data.validation_ratio = 0;
   if (!request.images.empty()) {
-    config.test_data.clear();
-    config.validation_ratio = 0;
-    config.skip_bad_images = false;
+    config.data.test.clear();
+    config.data.validation_ratio = 0;
+    config.data.skip_bad_images = false;
   }
-  config.skip_bad_images = config.skip_bad_images || asked.skip_bad_images;
-  if (config.precision == Precision::tf32) config.precision.reset();  // so that CPUs can evaluate it, in fp32
-  config.device = asked.device;
-  config.share_device = asked.share_device;
-  config.search_plans = false;  // too slow for one pass over the data
-  config.comm = asked.comm;
-  config.quiet = asked.quiet;
-  config.stall_timeout = asked.stall_timeout;
+  config.data.skip_bad_images = config.data.skip_bad_images || asked.data.skip_bad_images;
+  if (config.processor.precision == Precision::tf32)
+    config.processor.precision.reset();  // so that CPUs can evaluate it, in fp32
+  config.processor.device = asked.processor.device;
+  config.processor.share_device = asked.processor.share_device;
+  config.processor.gpu.search_plans = false;  // too slow for one pass over the data
+  config.processor.comm = asked.processor.comm;
+  config.output.quiet = asked.output.quiet;
+  config.watch.timeout_seconds = asked.watch.timeout_seconds;
   config.exchange = Exchange::ring;
-  config.shard_optimizer = false;
-  config.audit_every = 0;                     // of exact sums
-  constexpr std::int64_t kManyParts = 65536;  // at least the number of ranks; an evaluation uses no parts
-  config.parts = kManyParts;
-  config.part_map = "even";
+  config.trainer.exchange.shard_optimizer = false;
+  config.trainer.safeguards.audit_every_steps = 0;  // of exact sums
+  constexpr std::int64_t kManyParts = 65536;        // at least the number of ranks; an evaluation uses no parts
+  config.trainer.num_parts = kManyParts;
+  config.trainer.part_map = {};
   return config;
 }
 
@@ -76,12 +77,12 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
     }
     model = parse_model(loaded.state.model, "the checkpoint's model");
   });
-  sources.request = data_request(config);
-  sources.request.images = request.images;
-  sources.request.allow_unlabelled = !request.needs_labels;
-  sources.request.allow_untrained_labels = true;
-  sources.request.allow_non_utf8_names = true;
-  sources.request.from_checkpoint = !invocation.run.given.contains("data");
+  config.recipe.keeps_short_side = sources.trained && sources.trained->keeps_short_side;
+  config.data.images = request.images;
+  config.data.allow_unlabelled = !request.needs_labels;
+  config.data.allow_untrained_labels = true;
+  config.data.allow_non_utf8_names = true;
+  config.data.from_checkpoint = !invocation.run.given.contains("data");
   PreflightReporter preflight(world, log);
   return assemble(world, config, sources, preflight, log);
 }
@@ -106,7 +107,7 @@ LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const S
 
 // The data that a run was trained on. Throws if they are not where its checkpoint says.
 OwnedData open_trained_data(const LoadedCheckpoint& loaded) {
-  DataRequest request = data_request(read_stored_config(loaded.state.configuration, loaded.path));
+  DataRequest request = read_stored_config(loaded.state.configuration, loaded.path).data;
   request.most_resident_bytes = 1;  // names and labels only
   request.verification = Verification::start;
   request.data_file_check = DataFileCheck::none;
@@ -209,7 +210,7 @@ std::string known_images_text(const LoadedCheckpoint& loaded, const Dataset& dat
 Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
                  const CommandContext& context)
     : world_(world),
-      log_(world.rank(), world.host(), invocation.run.quiet),
+      log_(world.rank(), world.host(), invocation.run.output.quiet),
       loaded_(load_chosen(world, invocation, request, log_)),
       assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
       abort_on_exit_(context.watch, *assembly_.communicator) {
@@ -233,10 +234,10 @@ LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
                             .communicator = *assembly_.communicator,
                             .network = *assembly_.network,
                             .data = data,
-                            .recipe = assembly_.options.recipe,
-                            .views = assembly_.options.views,
-                            .threads = assembly_.options.threads,
-                            .max_workers = assembly_.options.max_workers,
+                            .recipe = assembly_.config.trainer.recipe,
+                            .views = assembly_.config.trainer.views,
+                            .threads = assembly_.config.trainer.threads,
+                            .max_workers = assembly_.config.trainer.max_workers,
                             .rank_status = &rank_status_,
                             .scores = receive ? &outlet : nullptr},
                            loaded_.state);

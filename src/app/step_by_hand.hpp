@@ -19,7 +19,7 @@ inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end
 
 // Loads the slices of these parts from every batch.
 inline LoaderPlan plan_by_hand(const Assembly& assembly, IndexRange parts) {
-  const TrainerOptions& options = assembly.options;
+  const TrainerOptions& options = assembly.config.trainer;
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
@@ -32,7 +32,7 @@ inline LoaderPlan plan_by_hand(const Assembly& assembly, IndexRange parts) {
 
 struct StepByHand {
   StepByHand(const Assembly& assembly, const LoaderPlan& plan)
-      : options(assembly.options),
+      : options(assembly.config.trainer),
         backend(*assembly.backend),
         communicator(*assembly.communicator),
         stream(backend.make_stream()),

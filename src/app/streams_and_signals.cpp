@@ -93,8 +93,9 @@ bool stdout_is_abandoned() noexcept {
 bool draws_progress(const RunConfig& config) {
   struct stat status {};
   if (::fstat(STDERR_FILENO, &status) != 0 || S_ISREG(status.st_mode)) return false;
-  const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
-  return config.progress == ShowProgress::always || (config.progress == ShowProgress::automatic && terminal);
+  const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.output.quiet;
+  return config.output.progress == ShowProgress::always ||
+         (config.output.progress == ShowProgress::automatic && terminal);
 }
 
 double seconds_since_process_start() {

@@ -57,14 +57,14 @@ bool has_own_line(int rank, int ranks) { return ranks <= kMaxRanks || rank < kMa
 
 // One part per rank, unless --parts is given. A configuration file may contain options that the step by hand has not.
 RunConfig config_for(const World& world, RunConfig config) {
-  if (config.parts == 0) config.parts = world.size();
+  if (config.trainer.num_parts == 0) config.trainer.num_parts = world.size();
   config.exchange = Exchange::ring;
-  config.test_every = 0;
-  config.early_stop = {};
-  config.batch_norm = BatchNorm::part;
-  config.average = {};
-  config.lr_factors = {};
-  config.decay_factors = {};
+  config.trainer.test_every_epochs = 0;
+  config.trainer.early_stop = {};
+  config.trainer.batch_norm = BatchNorm::part;
+  config.trainer.average = {};
+  config.trainer.optimizer.lr_factors = {};
+  config.trainer.optimizer.decay_factors = {};
   return config;
 }
 
@@ -76,7 +76,7 @@ class Tour {
         abort_on_exit_(watch, *run_.assembly.communicator) {
     run_or_throw_on_all(world, [&] { excerpt_.emplace(*run_.assembly.network); });
     build_with_shared_choices(
-        world, run_.assembly.config, *run_.assembly.backend, Log(world.rank(), world.host(), true),
+        world, run_.assembly.config.processor, *run_.assembly.backend, Log(world.rank(), world.host(), true),
         [&] { step_.emplace(run_.assembly, plan_by_hand(run_.assembly, plan().parts_of(world.rank()))); });
   }
 
@@ -94,7 +94,7 @@ class Tour {
   void line(const std::string& text) const;
 
  private:
-  PartMap plan() const { return {run_.assembly.options.num_parts, world_.size()}; }
+  PartMap plan() const { return {run_.assembly.config.trainer.num_parts, world_.size()}; }
   bool is_alone() const { return world_.size() == 1; }
   // Prints the excerpt of a block and the digest of the whole block, one line per rank. Returns the digests.
   std::vector<std::string> show_block(const Tensor& block, double scale);
@@ -170,7 +170,7 @@ std::string Tour::check_equal(const std::vector<std::string>& digests, const cha
 
 void Tour::show_batch() {
   const Assembly& assembly = run_.assembly;
-  const TrainerOptions& options = assembly.options;
+  const TrainerOptions& options = assembly.config.trainer;
   const SplitBatchSampler& sampler = step_->loader.sampler();
   const std::int64_t n = sampler.batch_samples(step_->epoch, 0);
   prose(
@@ -219,7 +219,7 @@ void Tour::show_forward() {
   run_then_barrier(world_, [&] { mine = step_->compute(step_->loader.next(*step_->stream)); });
   gradients_ = excerpt_->values_in(*step_, step_->arena.gradients());
   const auto samples = static_cast<double>(mine.samples);
-  const bool is_weighted = !run_.assembly.options.class_weights.empty();
+  const bool is_weighted = !run_.assembly.config.trainer.class_weights.empty();
   const auto ranks = all_gather_doubles(
       world_, {mine.loss(), static_cast<double>(mine.correct), samples, is_weighted ? mine.weight : samples});
   prose("Each rank computes the forward pass of its parts, and from the outputs the loss (softmax cross-entropy):");

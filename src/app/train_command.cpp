@@ -40,15 +40,15 @@ namespace tutti {
 namespace {
 
 bool schedule_ends_with_invocation(const RunConfig& config) {
-  return config.schedule_epochs == kScheduleOfInvocation && config.steps > 0;
+  return config.trainer.schedule_epochs == kScheduleOfInvocation && config.trainer.steps > 0;
 }
 
 std::int64_t schedule_epochs(const RunConfig& config) {
-  return config.schedule_epochs > 0 ? config.schedule_epochs : config.epochs;
+  return config.trainer.schedule_epochs > 0 ? config.trainer.schedule_epochs : config.trainer.epochs;
 }
 
 std::string schedule_end_text(const RunConfig& config) {
-  return schedule_ends_with_invocation(config) ? fmt::format("step {}", config.steps)
+  return schedule_ends_with_invocation(config) ? fmt::format("step {}", config.trainer.steps)
                                                : fmt::format("epoch {}", schedule_epochs(config));
 }
 
@@ -57,31 +57,35 @@ std::string schedule_end_text(const RunConfig& config) {
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, double rate) {
   const double rate_before = resumed.state.progress.learning_rate;
   const RunConfig before = merge_for_resume({}, resumed.state.configuration, resumed.path);
-  const bool moves_rate = has_end(config.rate.schedule);
-  if (!moves_rate && config.average.lookahead == 0) return {};
+  const bool moves_rate = has_end(config.trainer.learning_rate.schedule);
+  if (!moves_rate && config.trainer.average.lookahead == 0) return {};
   if (schedule_end_text(config) == schedule_end_text(before)) return {};
   const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
-  const bool would_stop = config.rate.min == 0 && config.epochs > schedule_epochs(before);
+  const bool would_stop = config.trainer.learning_rate.min == 0 && config.trainer.epochs > schedule_epochs(before);
   const bool can_keep = !schedule_ends_with_invocation(before) && !(moves_rate && (is_over || would_stop));
-  return fmt::format("the {} ends at {} now, not at {}, so {}; {}",
-                     moves_rate ? fmt::format("{} schedule", name_of(config.rate.schedule)) : "ramp of --lookahead",
-                     schedule_end_text(config), schedule_end_text(before),
-                     moves_rate ? fmt::format("the learning rate jumps from {:.3g} to {:.3g}", rate_before, rate)
-                                : "the decay of the average jumps",
-                     can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
-                              : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
+  return fmt::format(
+      "the {} ends at {} now, not at {}, so {}; {}",
+      moves_rate ? fmt::format("{} schedule", name_of(config.trainer.learning_rate.schedule)) : "ramp of --lookahead",
+      schedule_end_text(config), schedule_end_text(before),
+      moves_rate ? fmt::format("the learning rate jumps from {:.3g} to {:.3g}", rate_before, rate)
+                 : "the decay of the average jumps",
+      can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
+               : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
 }
 
 // A note if epochs follow the end of a schedule, at the minimum learning rate; else empty.
 std::string late_schedule_text(const RunConfig& config) {
-  if (!has_end(config.rate.schedule) || config.rate.min == 0 || schedule_epochs(config) >= config.epochs) return {};
+  if (!has_end(config.trainer.learning_rate.schedule) || config.trainer.learning_rate.min == 0 ||
+      schedule_epochs(config) >= config.trainer.epochs)
+    return {};
   return fmt::format("the {} schedule ends at {}: the learning rate is {:g} from there to epoch {}",
-                     name_of(config.rate.schedule), schedule_end_text(config), config.rate.min, config.epochs);
+                     name_of(config.trainer.learning_rate.schedule), schedule_end_text(config),
+                     config.trainer.learning_rate.min, config.trainer.epochs);
 }
 
 RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
-  return {.save_every = assembly.config.checkpoint_every->seconds,
-          .time_limit = *assembly.config.time_limit,
+  return {.save_every = assembly.config.output.checkpoint_every.seconds,
+          .time_limit = assembly.config.output.time_limit,
           .checkpoint_bytes = static_cast<std::int64_t>(max_state_bytes(*assembly.network)),
           .folder = folder};
 }
@@ -130,7 +134,7 @@ class TrainRun {
       if (const std::string other = start.resumed ? "" : other_run_text(assembly.config); !other.empty())
         log.warn(other);
       const std::string text = config_text(assembly.config);
-      write_atomically(options_file(assembly.config.out), std::as_bytes(std::span(text)));
+      write_atomically(options_file(assembly.config.output.folder), std::as_bytes(std::span(text)));
     });
   }
 
@@ -187,10 +191,11 @@ void TrainRun::build(const Invocation& invocation) {
                           .model = model_text(assembly_.network->spec()),
                           .versions = versions_text(*assembly_.backend, world_),
                           .data = trained_on_text(*assembly_.network, assembly_.data.train->info(),
-                                                  assembly_.options.recipe, start_.digests),
+                                                  assembly_.config.trainer.recipe, start_.digests),
                           .data_digest = assembly_.data_digest};
   if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
-  assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // only rank 0 writes them
+  assembly_.config.trainer.reports_samples =
+      world_.rank() == 0 && !config.output.sample_log.empty();  // only rank 0 writes them
   if (!config.rehearse.empty()) {
     fault_injector_.emplace(log_);
     assembly_.communicator = fault_injector_->wrap(std::move(assembly_.communicator));
@@ -198,17 +203,17 @@ void TrainRun::build(const Invocation& invocation) {
   }
   hosts_ = all_gather_text(world_, world_.host());
   std::vector<std::string> devices;
-  if (config.audit_every > 0) {
+  if (config.trainer.safeguards.audit_every_steps > 0) {
     devices = all_gather_text(world_, device_text());
     log_lone_audits(devices);
   }
   std::vector<std::string> reinitialized;
-  build_with_shared_choices(world_, config, *assembly_.backend, log_, [&] {
+  build_with_shared_choices(world_, config.processor, *assembly_.backend, log_, [&] {
     TrainerContext context = assembly_.trainer_context(rehearsed_backend_ ? *rehearsed_backend_ : *assembly_.backend);
     context.rank_status = &rank_status_;
     context.hosts = hosts_;
     context.devices = devices;
-    trainer_.emplace(context, assembly_.options, facts);
+    trainer_.emplace(context, assembly_.config.trainer, facts);
     if (start_.resumed) trainer_->restore(start_.resumed->state);
     if (start_.weights) reinitialized = start_from_weights();
   });
@@ -286,11 +291,12 @@ void TrainRun::inject_faults() {
 // Names the best checkpoint, if --keep-best has kept it.
 void TrainRun::log_best() const {
   const BestTest& best = trainer_->best_test();
-  if (world_.rank() != 0 || folder_ == nullptr || !assembly_.config.keep_best || best.samples == 0) return;
+  if (world_.rank() != 0 || folder_ == nullptr || !assembly_.config.trainer.checkpoint_at_best || best.samples == 0)
+    return;
   std::error_code unseen;
   if (!std::filesystem::exists(folder_->store.path_of(best.step), unseen)) return;
   log_.info(fmt::format("best test accuracy {:.4f} at epoch {}: {}@best", best.accuracy(),
-                        trainer_->epoch_of(best.step), assembly_.config.out));
+                        trainer_->epoch_of(best.step), assembly_.config.output.folder));
 }
 
 std::string TrainRun::train(const Invocation& invocation) {
@@ -298,7 +304,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   if (fault_injector_) inject_faults();
   TimeProfile time_profile(world_, rank_status_);
   std::optional<TraceFile> trace;
-  if (!assembly_.config.trace.empty()) trace.emplace(world_, rank_status_, assembly_.config.trace);
+  if (!assembly_.config.output.trace.empty()) trace.emplace(world_, rank_status_, assembly_.config.output.trace);
   std::optional<RunOutput> output;
   run_or_throw_on_all(world_, [&] {
     output.emplace(world_, ReportedRun{.assembly = assembly_,
@@ -332,7 +338,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   log_.info(fmt::format("done after {}, weights {}", plural(trainer_->steps_done(), "step"), digest_text(digest)));
   if (const std::int64_t left = trainer_->samples_left_over(); left > 0) {
     log_.info(fmt::format("{} samples of the last epoch were left over (--last-batch {})", left,
-                          name_of(assembly_.config.last_batch)));
+                          name_of(assembly_.config.trainer.last_batch)));
   }
   return {};
 }
@@ -352,7 +358,7 @@ void write_exit_record_on_stall(const OwnedFolder& folder, StallWatch& watch) {
 
 ExitStatus train_command(World& world, const Invocation& invocation, CommandContext& context) {
   RunConfig config = invocation.run;
-  const Log log(world.rank(), world.host(), config.quiet);
+  const Log log(world.rank(), world.host(), config.output.quiet);
   RankStatus rank_status;
   if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
   run_or_throw_on_all(world, [&] { refuse_without_out(config); });
@@ -360,14 +366,14 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   PreflightReporter preflight(world, log);
   preflight.add(quick_checks(world, config));
   std::optional<RunFolder> folder;
-  if (!config.out.empty() && !config.dry_run) {
+  if (!config.output.folder.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
     context.folder = folder->owned;
     if (context.watch != nullptr) write_exit_record_on_stall(folder->owned, *context.watch);
   }
   const DamagedPolicy damaged = config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename;
   RunStart start = find_start(world, config, damaged, preflight, log);
-  if (start.resumed && context.watch != nullptr) context.watch->set_timeout(config.stall_timeout);
+  if (start.resumed && context.watch != nullptr) context.watch->set_timeout(config.watch.timeout_seconds);
   if (!config.dry_run) preflight.add(check_files(world, config));
   Assembly assembly = assemble_run(world, config, start, false, preflight, log);
   if (config.dry_run) {
@@ -376,9 +382,9 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   }
   check_run(world, assembly, start, preflight);
   const RunNeeds needs = check_needs(world, assembly, preflight);
-  if (folder) assembly.options.file_shard = needs.shard;
+  if (folder) assembly.config.trainer.file_shard = needs.shard;
   if (folder && world.local_size() < world.size()) {
-    preflight.add(check_sharing(world, config.out, needs.splits_checkpoints));
+    preflight.add(check_sharing(world, config.output.folder, needs.splits_checkpoints));
   }
   const AbortCollectivesOnExit abandoning(context.watch, *assembly.communicator);
   TrainRun run(world, assembly, start, rank_status, log, *context.signals, folder ? &*folder : nullptr);

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -353,6 +354,17 @@ void write_data_file(const DataPair& data, const std::string& path, const DataFi
   file.commit();
 }
 
+namespace {
+
+// Leaves room for the page cache. 0 if the size of the memory is unknown.
+std::size_t quarter_of_memory() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
+}
+
+}  // namespace
+
 LoadedPair read_data_file(const std::string& path, const DataRequest& request) {
   try {
     check_seal(path);
@@ -362,8 +374,8 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request) {
   }
   const DataFileReader file(path);
   const std::int64_t bytes = file.bytes_of("/train") + (file.has_test() ? file.bytes_of("/test") : 0);
-  const bool resident =
-      request.most_resident_bytes == 0 || static_cast<std::size_t>(bytes) <= request.most_resident_bytes;
+  const std::size_t most = request.most_resident_bytes == 0 ? quarter_of_memory() : request.most_resident_bytes;
+  const bool resident = most == 0 || static_cast<std::size_t>(bytes) <= most;
   const bool verifies = request.data_file_check == DataFileCheck::all ||
                         (request.data_file_check == DataFileCheck::without_checksums && !file.has_checksums());
   const auto read = [&](const std::string& group) {

@@ -31,8 +31,8 @@ std::string refusal(const std::vector<const char*>& words) {
 
 TEST(CommandLine, TrainsWhenNoCommandIsGiven) {
   EXPECT_EQ(parse({}).command_name, "train");
-  EXPECT_EQ(parse({"--epochs", "3"}).run.epochs, 3);
-  EXPECT_EQ(parse({"train", "--epochs=3"}).run.epochs, 3);
+  EXPECT_EQ(parse({"--epochs", "3"}).run.trainer.epochs, 3);
+  EXPECT_EQ(parse({"train", "--epochs=3"}).run.trainer.epochs, 3);
 }
 
 TEST(CommandLine, KnowsWhatTheUserChose) {
@@ -74,9 +74,9 @@ TEST(CommandLine, NamesTheAllowedValuesAndOperands) {
 }
 
 TEST(CommandLine, TakesNumbersAsTheyAreWrittenOrRefusesThem) {
-  EXPECT_EQ(parse({"--epochs", "010"}).run.epochs, 10);
-  EXPECT_EQ(parse({"--epochs", "+3", "--lr=+1e-3"}).run.epochs, 3);
-  EXPECT_EQ(parse({"--seed", "-9223372036854775808"}).run.seed, std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(parse({"--epochs", "010"}).run.trainer.epochs, 10);
+  EXPECT_EQ(parse({"--epochs", "+3", "--lr=+1e-3"}).run.trainer.epochs, 3);
+  EXPECT_EQ(parse({"--seed", "-9223372036854775808"}).run.data.seed, std::uint64_t{1} << 63);
   EXPECT_EQ(refusal({"--seed", "18446744073709551615"}),
             "--seed 18446744073709551615: must be an integer from -2^63 to 2^63 - 1");
   for (const char* rate : {"1e400", "-1e400", "1e-400"}) {
@@ -114,7 +114,7 @@ TEST(CommandLine, RefusesWordsAndNumbersThatMeanNothing) {
   EXPECT_EQ(refusal({"--epochs", "0"}), "--epochs 0: must be an integer from 1 to 1000000");
   EXPECT_EQ(refusal({"--label-smoothing", "1"}), "--label-smoothing 1: must be at least 0 and below 1");
   EXPECT_EQ(refusal({"--on-divergence", "heal"}).substr(0, 52), "--on-divergence heal no longer exists: leave it out.");
-  EXPECT_EQ(parse({"--keep-checkpoints", "0"}).run.keep_checkpoints, 0);
+  EXPECT_EQ(parse({"--keep-checkpoints", "0"}).run.output.keep_checkpoints, 0);
 }
 
 TEST(CommandLine, LetsCheckListAllInvalidValues) {
@@ -122,17 +122,17 @@ TEST(CommandLine, LetsCheckListAllInvalidValues) {
   ASSERT_EQ(check.problems.size(), 2U);
   EXPECT_EQ(check.problems[0], "--epochs many: must be an integer from 1 to 1000000");
   EXPECT_EQ(check.problems[1], "--exchange nearly: must be one of auto, ring, exact, sharded, central");
-  EXPECT_EQ(check.run.rate.base, 0.5);
+  EXPECT_EQ(check.run.trainer.learning_rate.base, 0.5);
 }
 
 TEST(CommandLine, SplitsTheWordsAsUsersExpect) {
-  EXPECT_EQ(parse({"--lr", "0.1", "--lr=0.2"}).run.rate.base, 0.2) << "the last counts";
-  EXPECT_EQ(parse({"--seed", "-3"}).run.seed, -3);
-  EXPECT_FALSE(parse({"--nesterov", "--nesterov=off"}).run.optimizer.nesterov);
-  EXPECT_EQ(parse({"--data="}).run.data, "");
+  EXPECT_EQ(parse({"--lr", "0.1", "--lr=0.2"}).run.trainer.learning_rate.base, 0.2) << "the last counts";
+  EXPECT_EQ(parse({"--seed", "-3"}).run.trainer.seed, static_cast<std::uint64_t>(-3));
+  EXPECT_FALSE(parse({"--nesterov", "--nesterov=off"}).run.trainer.optimizer.nesterov);
+  EXPECT_EQ(parse({"--data="}).run.data.train, "");
   EXPECT_EQ(refusal({"--out", "--resume"}), "--out needs a value; see trainer --help");
   EXPECT_EQ(refusal({"--out"}), "--out needs a value; see trainer --help");
-  EXPECT_EQ(parse({"--out=--resume"}).run.out, "--resume");
+  EXPECT_EQ(parse({"--out=--resume"}).run.output.folder, "--resume");
   const Invocation predict = parse({"predict", "a.png", "--checkpoint", "c", "b.png", "--top", "2", "--", "--c.png"});
   EXPECT_EQ(predict.predict.images, (std::vector<std::string>{"a.png", "b.png", "--c.png"}));
   EXPECT_EQ(parse({"predict", "--checkpoint", "c", "--csv", "-"}).predict.csv, "-");
@@ -142,14 +142,14 @@ TEST(CommandLine, SplitsTheWordsAsUsersExpect) {
 
 TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
   EXPECT_EQ(refusal({"--out", "caf\xE9"}), "'caf\\xe9' is not valid UTF-8: rename the file or folder");
-  EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.out, "caf\xC3\xA9");
+  EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.output.folder, "caf\xC3\xA9");
 }
 
 TEST(CommandLine, DistinguishesTheBenchmarks) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
   const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
   EXPECT_EQ(input.command_name, "bench input");
-  EXPECT_EQ(input.run.augment->crop, Crop::crop_flip);
+  EXPECT_EQ(input.run.recipe.augment.crop, Crop::crop_flip);
   EXPECT_EQ(input.input.seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
   EXPECT_EQ(scaling.command_name, "bench scaling");
@@ -158,7 +158,7 @@ TEST(CommandLine, DistinguishesTheBenchmarks) {
   const Invocation step = parse({"bench", "step", "--timed-steps", "3", "--parts", "2", "--batch-size", "8"});
   EXPECT_EQ(step.command_name, "bench step");
   EXPECT_EQ(step.steps.timed, 3);
-  EXPECT_EQ(step.run.parts, 2);
+  EXPECT_EQ(step.run.trainer.num_parts, 2);
   EXPECT_EQ(refusal({"bench", "step", "--init-from", "run"}).substr(0, 14), "unknown option");
   EXPECT_EQ(refusal({"bench", "input", "--lr", "0.1"}).substr(0, 14), "unknown option");
   EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 14), "unknown option");
@@ -183,28 +183,28 @@ TEST(CommandLine, ReadsWhatToEvaluate) {
 }
 
 TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
-  EXPECT_EQ(parse({"--optimizer", "adamw"}).run.optimizer.momentum, 0);
-  EXPECT_EQ(parse({"--optimizer", "adamw", "--momentum", "0.9"}).run.optimizer.momentum, 0.9);
-  EXPECT_EQ(parse({"--optimizer", "lars"}).run.optimizer.momentum, 0.9);
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).run.trainer.optimizer.momentum, 0);
+  EXPECT_EQ(parse({"--optimizer", "adamw", "--momentum", "0.9"}).run.trainer.optimizer.momentum, 0.9);
+  EXPECT_EQ(parse({"--optimizer", "lars"}).run.trainer.optimizer.momentum, 0.9);
 }
 
 TEST(CommandLine, ReadsTheCommandsOfData) {
   const Invocation convert =
       parse({"data", "convert", "glyphs", "g.h5", "--validation-ratio", "0.2", "--image-size=16"});
   EXPECT_EQ(convert.command_name, "data convert");
-  EXPECT_EQ(convert.run.data, "glyphs");
+  EXPECT_EQ(convert.run.data.train, "glyphs");
   EXPECT_EQ(convert.target, "g.h5");
-  EXPECT_EQ(convert.run.validation_ratio, 0.2);
-  EXPECT_EQ(convert.run.image_size, 16);
-  EXPECT_EQ(parse({"data", "info", "glyphs", "--test-data", "d"}).run.test_data, "d");
+  EXPECT_EQ(convert.run.data.validation_ratio, 0.2);
+  EXPECT_EQ(convert.run.recipe.image_size, 16);
+  EXPECT_EQ(parse({"data", "info", "glyphs", "--test-data", "d"}).run.data.test, "d");
   const Invocation fetch = parse({"data", "fetch", "mnist", "--to", "d"});
   EXPECT_EQ(fetch.command, nullptr);
   EXPECT_EQ(fetch.companion.filename(), "trainer-data-fetch");
   EXPECT_EQ(fetch.arguments, (std::vector<std::string>{"mnist", "--to", "d"}));
   const Invocation show = parse({"data", "show", "glyphs", "s.png", "--count=8", "--beside", "--augment", "crop-flip"});
   EXPECT_EQ(show.command_name, "data show");
-  EXPECT_EQ(show.run.data + show.target, "glyphss.png");
-  EXPECT_EQ(show.run.augment->crop, Crop::crop_flip);
+  EXPECT_EQ(show.run.data.train + show.target, "glyphss.png");
+  EXPECT_EQ(show.run.recipe.augment.crop, Crop::crop_flip);
   EXPECT_EQ(show.show.count, 8);
   EXPECT_TRUE(show.show.beside);
   EXPECT_NE(refusal({"data", "show", "glyphs", "s.png", "--epoch", "0"}).find("--epoch"), std::string::npos);

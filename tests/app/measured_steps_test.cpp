@@ -66,10 +66,10 @@ TEST(ScalingRun, TakesWholeBatchesHoweverFewTheSamples) {
 
 RunConfig small_config(Exchange exchange) {
   RunConfig config;
-  config.data = "synthetic:512x1x12x12:4";
+  config.data.train = "synthetic:512x1x12x12:4";
   config.model = "mlp";
-  config.comm = Comm::mpi;
-  config.parts = test_world().size();
+  config.processor.comm = Comm::mpi;
+  config.trainer.num_parts = test_world().size();
   config.exchange = exchange;
   return config;
 }
@@ -93,7 +93,7 @@ TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
 
 TEST(TimedStep, AveragesTheWeightsAsAStepDoes) {
   RunConfig config = small_config(Exchange::ring);
-  config.average.decay = 0.9;
+  config.trainer.average.decay = 0.9;
   PreparedTraining run(test_world(), config);
   run.trainer->step();
   const auto before = run.trainer->replica().state().averages_digest();

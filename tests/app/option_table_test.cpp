@@ -104,34 +104,34 @@ TEST(OptionTable, ParsesATextOnce) {
   set_value(row(options, "exchange"), "auto");
   EXPECT_EQ(config.exchange, std::nullopt);
   set_value(row(options, "part-map"), "3,2");
-  EXPECT_EQ(config.part_map->parts_by_rank, (std::vector{3, 2}));
+  EXPECT_EQ(config.trainer.part_map.parts_by_rank, (std::vector{3, 2}));
   set_value(row(options, "no-decay"), "norms-biases");
-  EXPECT_TRUE(config.optimizer.exempts_norms_and_biases);
+  EXPECT_TRUE(config.trainer.optimizer.exempts_norms_and_biases);
   EXPECT_THROW(set_value(row(options, "time-limit"), "soon"), Error);
-  EXPECT_EQ(config.time_limit.text(), "");
+  EXPECT_EQ(config.texts.time_limit, "");
 }
 
 TEST(ConfigFile, WrittenAndReadGivesTheSameConfiguration) {
   RunConfig config;
-  config.data = "a \"quoted\" \\ path\n\x01\x7f of \xC3\xA4";
-  config.rate.base = 1e-5;
-  config.optimizer.momentum = 0;
-  config.optimizer.nesterov = true;
-  config.lr_period = "30,60";
+  config.data.train = "a \"quoted\" \\ path\n\x01\x7f of \xC3\xA4";
+  config.trainer.learning_rate.base = 1e-5;
+  config.trainer.optimizer.momentum = 0;
+  config.trainer.optimizer.nesterov = true;
+  config.texts.lr_period = "30,60";
   const RunConfig again = read_config_text(config_text(config), "text");
   EXPECT_EQ(config_text(again), config_text(config));
-  EXPECT_EQ(again.data, config.data);
-  EXPECT_EQ(again.rate.base, config.rate.base);
+  EXPECT_EQ(again.data.train, config.data.train);
+  EXPECT_EQ(again.trainer.learning_rate.base, config.trainer.learning_rate.base);
   EXPECT_FALSE(again.given.contains("resume"));
 }
 
 TEST(ConfigFile, IsOverriddenByTheCommandLine) {
   RunConfig config;
-  config.epochs = 7;
+  config.trainer.epochs = 7;
   config.given = {"epochs"};
   config = read_config_text("epochs = 3\nlr = 1\n", "run.toml", config);
-  EXPECT_EQ(config.epochs, 7);
-  EXPECT_EQ(config.rate.base, 1);
+  EXPECT_EQ(config.trainer.epochs, 7);
+  EXPECT_EQ(config.trainer.learning_rate.base, 1);
   EXPECT_TRUE(config.given.contains("lr"));
 }
 
@@ -199,8 +199,8 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   const std::string text = "out = \"" + std::string(1000, '.') + "\\\"" + std::string(1000, '[') + "\"\nnormalize = '" +
                            std::string(1000, '{') + "' # \"a\nlr = 0.5\n";
   const RunConfig config = read_config_text(text, "run.toml");
-  EXPECT_EQ(config.out, std::string(1000, '.') + "\"" + std::string(1000, '['));
-  EXPECT_EQ(config.rate.base, 0.5);
+  EXPECT_EQ(config.output.folder, std::string(1000, '.') + "\"" + std::string(1000, '['));
+  EXPECT_EQ(config.trainer.learning_rate.base, 0.5);
   const std::string deep(200'000, '[');
   for (const std::string& hidden : {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'",
                                     "# \"\ndata = " + deep + "\"", "out = '''\n'\ndata = '''\nout = " + deep + "'",
@@ -221,38 +221,38 @@ TEST(ConfigFile, ThatIsNotUtf8IsRefusedBeforeItIsParsed) {
 
 TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {
   RunConfig before;
-  before.batch_size = 64;
-  before.parts = 8;
-  before.epochs = 2;
+  before.trainer.batch_size = 64;
+  before.trainer.num_parts = 8;
+  before.trainer.epochs = 2;
   RunConfig requested;
-  requested.epochs = 9;
+  requested.trainer.epochs = 9;
   requested.given = {"epochs"};
   const RunConfig merged = merge_for_resume(requested, config_text(before), "step-1.h5");
-  EXPECT_EQ(merged.batch_size, 64);
-  EXPECT_EQ(merged.parts, 8);
-  EXPECT_EQ(merged.epochs, 9);
+  EXPECT_EQ(merged.trainer.batch_size, 64);
+  EXPECT_EQ(merged.trainer.num_parts, 8);
+  EXPECT_EQ(merged.trainer.epochs, 9);
 }
 
 TEST(Resume, KeepsThePlannedEndUnlessAnotherIsGiven) {
   RunConfig before;
-  before.epochs = 8;
-  before.checkpoint_every = "2epochs";
-  before.out = "old";
+  before.trainer.epochs = 8;
+  before.texts.checkpoint_every = "2epochs";
+  before.output.folder = "old";
   RunConfig requested;
-  requested.out = "moved";
+  requested.output.folder = "moved";
   requested.given = {"out"};
   const RunConfig merged = merge_for_resume(requested, config_text(before), "step-1.h5");
-  EXPECT_EQ(merged.epochs, 8);
-  EXPECT_EQ(merged.checkpoint_every.text(), "2epochs");
-  EXPECT_EQ(merged.out, "moved");
+  EXPECT_EQ(merged.trainer.epochs, 8);
+  EXPECT_EQ(merged.texts.checkpoint_every, "2epochs");
+  EXPECT_EQ(merged.output.folder, "moved");
 }
 
 TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
   const RunConfig merged = merge_for_resume({}, "optimizer = 'adamw'\nlr = 0.01\n", "step-1.h5");
-  EXPECT_EQ(merged.optimizer.beta1, 0.9);
-  EXPECT_EQ(merged.optimizer.beta2, 0.999);
-  EXPECT_EQ(merged.optimizer.epsilon, 1e-8);
-  EXPECT_EQ(merged.rate.min, 0);
+  EXPECT_EQ(merged.trainer.optimizer.beta1, 0.9);
+  EXPECT_EQ(merged.trainer.optimizer.beta2, 0.999);
+  EXPECT_EQ(merged.trainer.optimizer.epsilon, 1e-8);
+  EXPECT_EQ(merged.trainer.learning_rate.min, 0);
 }
 
 TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
@@ -260,13 +260,15 @@ TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
 }
 
 TEST(Resume, IgnoresRemovedOptionsOfEarlierVersions) {
-  EXPECT_EQ(merge_for_resume({}, "tensorboard = \"logs\"\nmlperf-log = \"\"\nlr = 0.25\n", "ckpt").rate.base, 0.25);
+  EXPECT_EQ(
+      merge_for_resume({}, "tensorboard = \"logs\"\nmlperf-log = \"\"\nlr = 0.25\n", "ckpt").trainer.learning_rate.base,
+      0.25);
 }
 
 TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   RunConfig before;
-  before.rate.schedule = Schedule::cosine;
-  before.steps = 400;
+  before.trainer.learning_rate.schedule = Schedule::cosine;
+  before.trainer.steps = 400;
   const std::string newer = config_text(before);
   std::string older = newer;
   const std::size_t line = older.find("schedule-epochs = 0\n");
@@ -274,37 +276,37 @@ TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   older.erase(line, older.find('\n', line) + 1 - line);
   const auto schedule_epochs = [](const std::set<std::string>& given, const std::string& checkpoint) {
     RunConfig requested;
-    requested.schedule_epochs = 9;
+    requested.trainer.schedule_epochs = 9;
     requested.given = given;
-    return merge_for_resume(requested, checkpoint, "step-1.h5").schedule_epochs;
+    return merge_for_resume(requested, checkpoint, "step-1.h5").trainer.schedule_epochs;
   };
   EXPECT_EQ(schedule_epochs({}, newer), 0);
   EXPECT_EQ(schedule_epochs({}, older), kScheduleOfInvocation);
   EXPECT_EQ(schedule_epochs({"steps"}, older), kScheduleOfInvocation);
   EXPECT_EQ(schedule_epochs({"schedule-epochs"}, older), 9);
-  before.steps = 0;
+  before.trainer.steps = 0;
   older = config_text(before);
   older.erase(older.find("schedule-epochs"), 20);
   EXPECT_EQ(schedule_epochs({"steps"}, older), 0) << "it was on the schedule of its epochs";
 }
 
 TEST(Resume, TakesImagesAsTheyAreStoredWhereTheRunStartedSo) {
-  EXPECT_FALSE(merge_for_resume({}, "lr = 0.01\n", "step-1.h5").exif);
-  EXPECT_TRUE(merge_for_resume({}, config_text({}), "step-1.h5").exif);
+  EXPECT_FALSE(merge_for_resume({}, "lr = 0.01\n", "step-1.h5").data.applies_exif);
+  EXPECT_TRUE(merge_for_resume({}, config_text({}), "step-1.h5").data.applies_exif);
 }
 
 // The option came with the split by classes.
 TEST(Resume, KeepsTheSplitThatTheRunStartedWith) {
-  EXPECT_EQ(merge_for_resume({}, "validation-ratio = 0.1\n", "step-1.h5").validation_split, Split::random);
-  EXPECT_EQ(merge_for_resume({}, config_text({}), "step-1.h5").validation_split, Split::stratified);
+  EXPECT_EQ(merge_for_resume({}, "validation-ratio = 0.1\n", "step-1.h5").data.split, Split::random);
+  EXPECT_EQ(merge_for_resume({}, config_text({}), "step-1.h5").data.split, Split::stratified);
 }
 
 TEST(Resume, KeepsThePrecisionButLetsRunsInTf32MoveToCpus) {
   const auto merged = [](const std::set<std::string>& given, std::optional<Precision> asked, const char* stored) {
     RunConfig requested;
-    requested.precision = asked;
+    requested.processor.precision = asked;
     requested.given = given;
-    return merge_for_resume(requested, stored, "step-1.h5").precision;
+    return merge_for_resume(requested, stored, "step-1.h5").processor.precision;
   };
   EXPECT_EQ(merged({}, std::nullopt, "precision = \"fp32\"\n"), Precision::fp32);
   EXPECT_EQ(merged({"precision"}, std::nullopt, "precision = \"bf16\"\n"), Precision::bf16);
@@ -316,33 +318,33 @@ TEST(Resume, KeepsThePrecisionButLetsRunsInTf32MoveToCpus) {
 
 TEST(Resume, AllowsAnotherPathOfTheData) {
   RunConfig before;
-  before.data = "/old/place";
+  before.data.train = "/old/place";
   RunConfig requested;
-  requested.data = "/new/place";
-  EXPECT_EQ(merge_for_resume(requested, config_text(before), "step-1.h5").data, "/old/place");
+  requested.data.train = "/new/place";
+  EXPECT_EQ(merge_for_resume(requested, config_text(before), "step-1.h5").data.train, "/old/place");
   requested.given = {"data"};
-  EXPECT_EQ(merge_for_resume(requested, config_text(before), "step-1.h5").data, "/new/place");
+  EXPECT_EQ(merge_for_resume(requested, config_text(before), "step-1.h5").data.train, "/new/place");
 }
 
 TEST(Resume, TakesAutoAsTheChoiceOfTheRun) {
   RunConfig before;
-  before.normalize = "0.5/0.25";
+  before.recipe.normalize = "0.5/0.25";
   before.exchange = Exchange::ring;
   RunConfig requested;
-  requested.normalize = "auto";
+  requested.recipe.normalize = "auto";
   requested.given = {"normalize", "exchange"};
   const RunConfig merged = merge_for_resume(requested, config_text(before), "step-1.h5");
-  EXPECT_EQ(merged.normalize, "0.5/0.25");
+  EXPECT_EQ(merged.recipe.normalize, "0.5/0.25");
   EXPECT_EQ(merged.exchange, Exchange::ring);
-  before.normalize = "none";
+  before.recipe.normalize = "none";
   EXPECT_THROW(merge_for_resume(requested, config_text(before), "step-1.h5"), Error);
 }
 
 TEST(Resume, RefusesAContradictionAndNamesBothValues) {
   RunConfig before;
-  before.batch_size = 64;
+  before.trainer.batch_size = 64;
   RunConfig requested;
-  requested.batch_size = 32;
+  requested.trainer.batch_size = 32;
   requested.given = {"batch-size"};
   try {
     merge_for_resume(requested, config_text(before), "step-1.h5");

@@ -55,7 +55,7 @@ class PlanChoices : public testing::Test {
  protected:
   World& world_ = test_world();
   Log log_{world_.rank(), world_.host(), true};
-  RunConfig config_;
+  ProcessorOptions config_;
 };
 
 TEST_F(PlanChoices, OfACheckpointTakePrecedenceOverThoseOfTheFile) {
@@ -172,9 +172,9 @@ TEST_F(OwnCache, IsNeitherReadNorWrittenWithoutASearchOrWhenItIsOff) {
     fs::create_directory(cache_);
     write(file_, "Lib 1.0 | GPU X | a | 1\n");
   });
-  config_.search_plans = false;
+  config_.gpu.search_plans = false;
   EXPECT_EQ(start("a", "2").first, "Lib 1.0 | GPU X | a | 2\n");
-  config_.search_plans = true;
+  config_.gpu.search_plans = true;
   for (const std::string off : {"off", ""}) {
     config_.plan_cache = off;
     EXPECT_EQ(start("c", "2").first, "Lib 1.0 | GPU X | c | 2\n");

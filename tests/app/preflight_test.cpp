@@ -214,15 +214,15 @@ TEST(Preflight, NamesClocksThatContradictEachOther) {
 
 TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   RunConfig config;
-  config.batch_size = 64;
-  config.parts = 8;
+  config.trainer.batch_size = 64;
+  config.trainer.num_parts = 8;
   EXPECT_THAT(check_parts(config, false, 640).all(), IsEmpty());
   EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
-  config.batch_size = 5;
+  config.trainer.batch_size = 5;
   EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
-  config.batch_size = 15;
+  config.trainer.batch_size = 15;
   EXPECT_THAT(check_parts(config, false, 640).all(), IsEmpty());
-  config.augment = "flip,cutmix:1";
+  config.recipe.augment = parse_augment("flip,cutmix:1");
   EXPECT_THAT(only(check_parts(config, false, 640)), HasSubstr("with --batch-size 15 a part has only one: give "));
 }
 
@@ -242,8 +242,8 @@ TEST(Preflight, WarnsOfBiasesThatABatchNormSubtracts) {
 
 TEST(Preflight, WarnsOfALastBatchThatIsTooSmallForBatchNorm) {
   RunConfig config;
-  config.batch_size = 256;
-  config.parts = 8;
+  config.trainer.batch_size = 256;
+  config.trainer.num_parts = 8;
   for (const std::int64_t samples : {2560, 2560 + 32}) {
     EXPECT_THAT(check_parts(config, true, samples).all(), IsEmpty()) << samples;
   }
@@ -251,30 +251,30 @@ TEST(Preflight, WarnsOfALastBatchThatIsTooSmallForBatchNorm) {
   EXPECT_THAT(
       only(check_parts(config, true, 2560 + 31)),
       AllOf(HasSubstr("the last batch of an epoch has 31 samples in 8 parts"), HasSubstr("--last-batch discard")));
-  config.last_batch = LastBatch::discard;
+  config.trainer.last_batch = LastBatch::discard;
   EXPECT_THAT(check_parts(config, true, 2560 + 31).all(), IsEmpty());
 }
 
 TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   RunConfig config;
   EXPECT_THAT(check_rates(config, 40, 40).all(), IsEmpty());
-  config.schedule_epochs = 3;
+  config.trainer.schedule_epochs = 3;
   EXPECT_THAT(only(check_rates(config, 40, 24)),
               HasSubstr("--schedule-epochs 3 has no effect with --schedule constant"));
-  config.rate.schedule = Schedule::cosine;
+  config.trainer.learning_rate.schedule = Schedule::cosine;
   EXPECT_THAT(check_rates(config, 24, 24).all(), IsEmpty());
   EXPECT_THAT(only(check_rates(config, 40, 24)),
               HasSubstr("ends at epoch 3, and --epochs is 5: after that the learning rate is 0 and the weights will "
                         "not change; give --schedule-epochs 5, or "));
-  config.rate.min = 1e-4;
+  config.trainer.learning_rate.min = 1e-4;
   EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
-  config.rate.base = 0;
+  config.trainer.learning_rate.base = 0;
   EXPECT_THAT(only(check_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
   config = RunConfig();
-  config.rate.min = 1e-4;
+  config.trainer.learning_rate.min = 1e-4;
   EXPECT_THAT(only(check_rates(config, 40, 40)), HasSubstr("--min-lr 0.0001 has no effect with --schedule constant"));
   config = RunConfig();
-  config.lr_period = "10";
+  config.texts.lr_period = "10";
   EXPECT_THAT(only(check_rates(config, 40, 40)), HasSubstr("--lr-period 10 has no effect with --schedule constant"));
 }
 

@@ -19,15 +19,15 @@ namespace {
 TEST(ResolveOptions, RefusesOptionsThatContradictEachOther) {
   EXPECT_NO_THROW(refuse_contradictions(RunConfig{}));
   RunConfig config;
-  config.optimizer.kind = OptimizerKind::adamw;
+  config.trainer.optimizer.kind = OptimizerKind::adamw;
   EXPECT_THROW(refuse_contradictions(config), Error) << "with momentum";
-  config.optimizer.momentum = 0;
+  config.trainer.optimizer.momentum = 0;
   EXPECT_NO_THROW(refuse_contradictions(config));
-  config.rate.schedule = Schedule::step;
+  config.trainer.learning_rate.schedule = Schedule::step;
   EXPECT_THROW(refuse_contradictions(config), Error) << "without --lr-period";
-  config.lr_period = "10";
+  config.trainer.learning_rate.period_epochs = {10};
   EXPECT_NO_THROW(refuse_contradictions(config));
-  config.optimizer.clip_norm = -1;
+  config.trainer.optimizer.clip_norm = -1;
   EXPECT_THROW(refuse_contradictions(config), Error);
 }
 
@@ -51,17 +51,18 @@ TEST(ResolveOptions, TakesAPartMapByWordOrByHand) {
   EXPECT_FALSE(parse_part_map("even").balanced);
   EXPECT_TRUE(parse_part_map("even").parts_by_rank.empty());
   RunConfig config = filled_in();
-  config.part_map = "3,12,1";
+  config.trainer.part_map = parse_part_map("3,12,1");
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).part_map.parts_by_rank, (std::vector{3, 12, 1}));
 }
 
 TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
   const auto dropped = [](const char* map, const std::set<std::string>& given, int ranks) {
     RunConfig config;
-    config.part_map = map;
+    config.trainer.part_map = parse_part_map(map);
+    config.texts.part_map = map;
     config.given = given;
     const std::string note = drop_stored_part_map(config, ranks);
-    EXPECT_EQ(note.empty(), config.part_map.text() == map) << note;
+    EXPECT_EQ(note.empty(), config.texts.part_map == map) << note;
     return !note.empty();
   };
   EXPECT_TRUE(dropped("3,3,2", {}, 2));
@@ -72,10 +73,10 @@ TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
 
 TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
   RunConfig config = filled_in();
-  config.optimizer.kind = OptimizerKind::lars;
-  config.optimizer.exempts_norms_and_biases = true;
-  config.optimizer.clip_norm = 2;
-  config.label_smoothing = 0.1;
+  config.trainer.optimizer.kind = OptimizerKind::lars;
+  config.trainer.optimizer.exempts_norms_and_biases = true;
+  config.trainer.optimizer.clip_norm = 2;
+  config.trainer.label_smoothing = 0.1;
   const TrainerOptions options = resolve_options(config, NetworkSpec{});
   EXPECT_EQ(options.optimizer.kind, OptimizerKind::lars);
   EXPECT_TRUE(options.optimizer.exempts_norms_and_biases);
@@ -88,16 +89,16 @@ TEST(ResolveOptions, PassesTheExchangeToTheTrainer) {
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::all);
   config.exchange = Exchange::exact;
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.kind, Exchange::exact);
-  config.shard_optimizer = true;
+  config.trainer.exchange.shard_optimizer = true;
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::sharded);
 }
 
 TEST(ResolveOptions, SavesEachEpochOnlyWhereThereIsAFolder) {
   RunConfig config = filled_in();
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).checkpoint_every_epochs, 0);
-  config.out = "runs/a";
+  config.output.folder = "runs/a";
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).checkpoint_every_epochs, 1);
-  config.checkpoint_every = "end";
+  config.output.checkpoint_every = parse_checkpoint_every("end");
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).checkpoint_every_epochs, 0);
 }
 
@@ -136,11 +137,11 @@ TEST(ResolveOptions, ReadsTimeLimitsAsPeopleAndSlurmWriteThem) {
 
 TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
   const std::vector<std::pair<std::string, std::function<void(RunConfig&)>>> wanting{
-      {"--resume", [](RunConfig& c) { c.resume = true; }},
-      {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = std::string("5"); }},
-      {"--keep-best", [](RunConfig& c) { c.keep_best = true; }},
-      {"--on-save-failure stop", [](RunConfig& c) { c.on_save_failure = OnSaveFailure::stop; }},
-      {"--time-limit", [](RunConfig& c) { c.time_limit = "1h"; }}};
+      {"--resume", [](RunConfig& c) { c.output.resume = true; }},
+      {"--checkpoint-every", [](RunConfig& c) { c.texts.checkpoint_every = "5"; }},
+      {"--keep-best", [](RunConfig& c) { c.trainer.checkpoint_at_best = true; }},
+      {"--on-save-failure stop", [](RunConfig& c) { c.output.on_save_failure = OnSaveFailure::stop; }},
+      {"--time-limit", [](RunConfig& c) { c.texts.time_limit = "1h"; }}};
   EXPECT_NO_THROW(refuse_without_out(RunConfig{}));
   for (const auto& [option, ask] : wanting) {
     RunConfig config;
@@ -148,7 +149,7 @@ TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
     const Error error = thrown_by([&] { refuse_without_out(config); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
     EXPECT_EQ(std::string(error.what()).find(option + " needs --out"), 0U) << error.what();
-    config.out = "runs/a";
+    config.output.folder = "runs/a";
     EXPECT_NO_THROW(refuse_without_out(config));
   }
 }

@@ -38,7 +38,7 @@ struct Footprint {
 // The memory of all ranks together once each has read every pixel.
 Footprint footprint_of(const std::string& data) {
   RunConfig config;
-  config.data = data;
+  config.data.train = data;
   config.model = "linear";
   const Assembly assembly = assemble(test_world(), config, Log(test_world().rank(), "", true));
   std::int64_t brightness = 0;

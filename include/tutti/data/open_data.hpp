@@ -34,8 +34,8 @@ struct DataRequest {
   // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of JPEG and PNG, or a
   // flat folder of images with a label CSV), an HDF5 file, or a bare NAME looked up as ./NAME, ./data/NAME and
   // $TUTTI_DATA/NAME.
-  std::string train;
-  std::string test;             // likewise for a separate test set; else empty
+  std::string train{};
+  std::string test{};           // likewise for a separate test set; else empty
   double validation_ratio = 0;  // if > 0, this fraction of the training set is held out as the test set
   Split split = Split::stratified;
   std::uint64_t seed = 0;  // decides which samples are held out
@@ -43,7 +43,7 @@ struct DataRequest {
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
   bool applies_exif = true;             // apply the EXIF orientation of JPEG files
-  std::size_t most_resident_bytes = 0;  // a larger HDF5 data set is read lazily; 0: no limit
+  std::size_t most_resident_bytes = 0;  // a larger HDF5 data set is read lazily; 0: a quarter of the host's memory
   bool allow_unlabelled = false;        // accept a folder of image files without a label table, unlabelled
   bool allow_untrained_labels = false;  // the test set may have classes without training samples
   bool allow_non_utf8_names = false;    // for resuming runs that were trained on such class names

@@ -163,7 +163,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
     contenders.push_back({"mpi", make_mpi_library_communicator(world), "the MPI library's MPI_Iallreduce"});
     contenders.push_back({"blocking", make_mpi_library_communicator(world, true), "the MPI library's MPI_Allreduce"});
   }
-  const bool is_nccl = processor.is_gpu() && invocation.run.comm != Comm::mpi;
+  const bool is_nccl = processor.is_gpu() && invocation.run.processor.comm != Comm::mpi;
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});
   contenders.push_back({"exact", own, "as auto, with 64-bit integers: as --exchange exact", true});
   return contenders;
@@ -263,7 +263,8 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandCo
     }
     counts = parse_counts("ranks", invocation.ranks, world.size());
   });
-  const ChosenProcessor processor = choose_processor(world, invocation.run, Log(world.rank(), world.host(), true));
+  const ChosenProcessor processor =
+      choose_processor(world, invocation.run.processor, Log(world.rank(), world.host(), true));
   const std::string libraries =
       fmt::format("tutti {}; {}; {}", version(), processor.backend->description(), world.description());
   if (world.rank() == 0) {

@@ -60,21 +60,21 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
 
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   RunConfig config = invocation.run;
-  if (!invocation.run.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
-  config.steps = steps;
-  config.epochs = 1'000'000;
-  config.test_every = 0;
-  config.early_stop = {};
+  if (!invocation.run.given.contains("data")) config.data.train = "synthetic:4096x1x28x28:10";
+  config.trainer.steps = steps;
+  config.trainer.epochs = 1'000'000;
+  config.trainer.test_every_epochs = 0;
+  config.trainer.early_stop = {};
   return config;
 }
 
 RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch) {
   RunConfig config = config_for_steps(invocation, invocation.steps.warmup + invocation.steps.timed + kMaxStepsByPhase);
-  config.batch_size = batch;
-  config.parts = ranks;
+  config.trainer.batch_size = batch;
+  config.trainer.num_parts = ranks;
   config.exchange = Exchange::ring;
   // Every step has a whole batch, even one larger than the data.
-  if (!invocation.run.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
+  if (!invocation.run.given.contains("last-batch")) config.trainer.last_batch = LastBatch::rollover;
   return config;
 }
 
@@ -169,11 +169,12 @@ PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankSt
                           .model = model_text(assembly.network->spec()),
                           .versions = versions_text(*assembly.backend, world),
                           .data_digest = assembly.data_digest};
-  build_with_shared_choices(world, assembly.config, *assembly.backend, Log(world.rank(), world.host(), true), [&] {
-    TrainerContext context = assembly.trainer_context(*assembly.backend);
-    context.rank_status = rank_status;
-    trainer.emplace(context, assembly.options, facts);
-  });
+  build_with_shared_choices(world, assembly.config.processor, *assembly.backend, Log(world.rank(), world.host(), true),
+                            [&] {
+                              TrainerContext context = assembly.trainer_context(*assembly.backend);
+                              context.rank_status = rank_status;
+                              trainer.emplace(context, assembly.config.trainer, facts);
+                            });
 }
 
 RankOrder::RankOrder(const std::vector<std::string>& host_of_rank, int rank) {

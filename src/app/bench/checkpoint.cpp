@@ -177,9 +177,9 @@ class SavedTraining {
 Json report(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
   const double mib = mebi(figures.bytes);
   fmt::print("{}\n", libraries);
-  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, name_of(*config.precision),
-             name_of(config.optimizer.kind), config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"),
-             mib);
+  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model,
+             name_of(*config.processor.precision), name_of(config.trainer.optimizer.kind), config.trainer.batch_size,
+             plural(config.trainer.num_parts, "part"), plural(ranks, "rank"), mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
              "MiB/s");
   Json rows = Json::array();
@@ -205,12 +205,12 @@ Json report(const Figures& figures, const RunConfig& config, const std::string& 
   return {{"bench", "checkpoint"},
           {"libraries", libraries},
           {"model", config.model},
-          {"data", config.data},
-          {"precision", name_of(*config.precision)},
-          {"optimizer", name_of(config.optimizer.kind)},
-          {"batch", config.batch_size},
+          {"data", config.data.train},
+          {"precision", name_of(*config.processor.precision)},
+          {"optimizer", name_of(config.trainer.optimizer.kind)},
+          {"batch", config.trainer.batch_size},
           {"ranks", ranks},
-          {"parts", config.parts},
+          {"parts", config.trainer.num_parts},
           {"checkpoint_bytes", figures.bytes},
           {"bandwidth_of_plain", bandwidth_of_plain},
           {"stall_of_step", stall_of_step},

@@ -23,8 +23,8 @@ constexpr std::array kWays{
 
 void set_exchange(RunConfig& config, const ExchangeOptions& exchange) {
   config.exchange = exchange.kind;
-  config.shard_optimizer = exchange.shard_optimizer;
-  config.wire = exchange.wire;
+  config.trainer.exchange.shard_optimizer = exchange.shard_optimizer;
+  config.trainer.exchange.wire = exchange.wire;
 }
 
 Tensor host_tensor(std::vector<float>& values) {
@@ -67,9 +67,10 @@ Json measure(World& world, const RunConfig& config, const TimedSteps& steps, std
   const auto bytes =
       max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(state.exchange_bytes()),
                              static_cast<double>(state.optimizer_bytes())});
-  const std::string way = fmt::format("{}{}{}", name_of(*config.exchange), config.shard_optimizer ? ", sharded" : "",
-                                      config.wire == Wire::bf16 ? ", bf16" : "");
-  const bool oversubscribed = !has_room_for(run.assembly.cores, world, config.threads);
+  const std::string way =
+      fmt::format("{}{}{}", name_of(*config.exchange), config.trainer.exchange.shard_optimizer ? ", sharded" : "",
+                  config.trainer.exchange.wire == Wire::bf16 ? ", bf16" : "");
+  const bool oversubscribed = !has_room_for(run.assembly.cores, world, config.trainer.threads);
   if (world.rank() == 0) {
     fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", world.size(), way,
                time.median * 1e3, time.low * 1e3, time.high * 1e3, mebi(bytes[0]), mebi(bytes[1]), mebi(bytes[2]),
@@ -95,7 +96,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandCon
   std::vector<int> counts;
   run_or_throw_on_all(world, [&] { counts = parse_counts("ranks", invocation.ranks, world.size()); });
   RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + 1);
-  if (config.threads == 0) config.threads = std::max(1, cores.usable / world.local_size());
+  if (config.trainer.threads == 0) config.trainer.threads = std::max(1, cores.usable / world.local_size());
   if (world.rank() == 0) {
     fmt::print("{:>5} {:>14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "exchange", "median ms", "25 % ms",
                "75 % ms", "sent MiB", "sums MiB", "state MiB");
@@ -103,7 +104,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandCon
   Json results = Json::array();
   for (const int count : counts) {
     on_ranks(world, world.rank() < count, [&](World& working) {
-      config.parts = count;
+      config.trainer.num_parts = count;
       set_exchange(config, kWays.front());
       std::vector<float> gradients = real_gradients(working, config);
       for (const ExchangeOptions& way : kWays) {

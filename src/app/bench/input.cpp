@@ -21,7 +21,7 @@ constexpr int kRounds = 3;
 constexpr int kMaxReaders = 4;
 
 LoaderPlan plan_of(const Assembly& assembly, const World& world, int readers) {
-  const TrainerOptions& options = assembly.options;
+  const TrainerOptions& options = assembly.config.trainer;
   LoaderPlan plan = plan_by_hand(assembly, PartMap(options.num_parts, world.size()).parts_of(world.rank()));
   plan.last_batch = LastBatch::rollover;
   plan.steps_ahead = std::max(1, options.steps_ahead);
@@ -57,8 +57,9 @@ double input_alone(World& world, const Assembly& assembly, int readers, double s
 // Of compute alone, and with the input. Measures both in alternation, so that a machine that slows down affects both.
 std::pair<double, double> compute_rates(World& world, const Assembly& assembly, double seconds) {
   std::optional<StepByHand> step;
-  assembly.backend->enter_compute_thread(assembly.options.threads);
-  run_or_throw_on_all(world, [&] { step.emplace(assembly, plan_of(assembly, world, assembly.options.readers)); });
+  assembly.backend->enter_compute_thread(assembly.config.trainer.threads);
+  run_or_throw_on_all(world,
+                      [&] { step.emplace(assembly, plan_of(assembly, world, assembly.config.trainer.readers)); });
   const auto compute = [&](const StepBatches& batches) {
     step->compute(batches);
     return samples_of(batches);
@@ -77,17 +78,17 @@ std::pair<double, double> compute_rates(World& world, const Assembly& assembly, 
 
 ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const double seconds = invocation.input.seconds;
-  const Log log(world.rank(), world.host(), invocation.run.quiet);
+  const Log log(world.rank(), world.host(), invocation.run.output.quiet);
   RunConfig config = invocation.run;
-  config.parts = 0;  // one per rank
+  config.trainer.num_parts = 0;  // one per rank
   const int fair_threads = fewest_cores_per_rank(world, count_cores(world));
-  if (config.threads == 0) config.threads = fair_threads;
+  if (config.trainer.threads == 0) config.trainer.threads = fair_threads;
   const Assembly assembly = assemble(world, config, log);
   const Cores& cores = assembly.cores;
-  const int readers = assembly.options.readers;
+  const int readers = assembly.config.trainer.readers;
   if (world.rank() == 0) {
     fmt::print("{}, {} on this host of {} and {} each\n", plural(cores.usable, "usable core"),
-               plural(world.local_size(), "rank"), plural(assembly.options.threads, "compute thread"),
+               plural(world.local_size(), "rank"), plural(assembly.config.trainer.threads, "compute thread"),
                plural(readers, "reader"));
     fmt::print("{:>8} {:>8} {:>12}\n", "what", "readers", "images/s");
   }
@@ -110,11 +111,11 @@ ExitStatus bench_input(World& world, const Invocation& invocation, CommandContex
   write_json(world, invocation.json,
              Json{{"bench", "input"},
                   {"model", assembly.config.model},
-                  {"data", assembly.config.data},
-                  {"augment", assembly.config.augment.text()},
+                  {"data", assembly.config.data.train},
+                  {"augment", assembly.config.texts.augment},
                   {"usable_cores", cores.usable},
                   {"local_ranks", world.local_size()},
-                  {"compute_threads", assembly.options.threads},
+                  {"compute_threads", assembly.config.trainer.threads},
                   {"readers_budgeted", readers},
                   {"together_over_compute", together / alone},
                   {"results", results}});

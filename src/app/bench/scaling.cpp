@@ -71,7 +71,7 @@ std::vector<Point> plan_points(const Invocation& invocation, const RankOrder& or
     if (invocation.scaling.mode == (weak ? ScalingMode::strong : ScalingMode::weak)) continue;
     for (const Exchange exchange : exchanges_of(invocation)) {
       for (const int ranks : order.counts(invocation.ranks, invocation.scaling.nodes)) {
-        const std::int64_t batch = invocation.run.batch_size * (weak ? ranks : 1);
+        const std::int64_t batch = invocation.run.trainer.batch_size * (weak ? ranks : 1);
         points.push_back(
             {.weak = weak, .exchange = exchange, .nodes = order.nodes_of(ranks), .ranks = ranks, .batch = batch});
       }
@@ -162,7 +162,7 @@ StepTimes times_in(const Json& json) {
 
 RunConfig config_alone(const Invocation& invocation, std::int64_t images) {
   RunConfig config = config_for_ranks(invocation, 1, images);
-  config.record_steps = false;  // a CUDA graph does not show when its layers are done
+  config.processor.gpu.use_graphs = false;  // a CUDA graph does not show when its layers are done
   return config;
 }
 
@@ -179,7 +179,7 @@ std::vector<StepTimes> compute_alone(World& alone, const Invocation& invocation,
 
 // The images per rank whose compute is measured. Strong scaling also needs that of smaller batches.
 std::set<std::int64_t> images_to_compute(const Invocation& invocation, const std::vector<Point>& points) {
-  const std::int64_t batch = invocation.run.batch_size;
+  const std::int64_t batch = invocation.run.trainer.batch_size;
   std::set<std::int64_t> images{batch};
   for (const Point& point : points) {
     if (point.weak) continue;
@@ -245,7 +245,7 @@ Json sums_between(World& world, bool takes_part, const RunConfig& config) {
 // The inputs of `trainer forecast` (tools/companions/trainer-forecast): the compute of independent ranks, and
 // all-reduces between two ranks of a node and between two nodes. Valid on rank 0. Collective.
 Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, SoloCompute& compute) {
-  const std::int64_t batch = invocation.run.batch_size;
+  const std::int64_t batch = invocation.run.trainer.batch_size;
   double crowding = 1;
   if (!invocation.scaling.paced) {
     on_ranks(world, world.rank() == 0, [&](World& alone) {
@@ -254,7 +254,7 @@ Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocat
     });
   }
   RunConfig config = config_alone(invocation, batch);
-  config.parts = 2;
+  config.trainer.num_parts = 2;
   const auto link = [&](bool exists, int other) {
     const bool takes_part = order.position() == 0 || order.position() == other;
     return exists ? sums_between(world, takes_part, config) : Json();
@@ -282,8 +282,8 @@ void measure_round(World& working, const RunConfig& config, const Invocation& in
   const TimedSteps& steps = invocation.steps;
   PreparedTraining run(working, config);
   Trainer& trainer = *run.trainer;
-  point.oversubscribed =
-      pace == nullptr && !working.all_true(has_room_for(run.assembly.cores, working, run.assembly.config.threads));
+  point.oversubscribed = pace == nullptr && !working.all_true(has_room_for(run.assembly.cores, working,
+                                                                           run.assembly.config.trainer.threads));
   std::vector<double> seconds;
   std::vector<StepTimes> phases;
   const auto step_by_phase = [&] {
@@ -327,14 +327,14 @@ struct Launch {
 // Resolves the options that must not depend on the number of working ranks. Throws the same error on all ranks if no
 // run is possible. Collective.
 Launch resolve(World& world, Invocation& invocation) {
-  RunConfig config = config_for_ranks(invocation, world.size(), invocation.run.batch_size * world.size());
-  config.parts = 0;  // the same threads as in a training without --threads and --parts
-  config.part_map = "even";
-  config.shard_optimizer = false;
+  RunConfig config = config_for_ranks(invocation, world.size(), invocation.run.trainer.batch_size * world.size());
+  config.trainer.num_parts = 0;  // the same threads as in a training without --threads and --parts
+  config.trainer.part_map = {};
+  config.trainer.exchange.shard_optimizer = false;
   const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
-  invocation.run.data = assembly.config.data;
-  invocation.run.threads = assembly.config.threads;
-  invocation.run.precision = assembly.config.precision;
+  invocation.run.data.train = assembly.config.data.train;
+  invocation.run.trainer.threads = assembly.config.trainer.threads;
+  invocation.run.processor.precision = assembly.config.processor.precision;
   return {versions_text(*assembly.backend, world), assembly.has_core_for_communication};
 }
 
@@ -365,15 +365,15 @@ ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& 
   write_json(world, invocation.json,
              {{"bench", "scaling"},
               {"model", run.model},
-              {"data", run.data},
-              {"precision", name_of(*run.precision)},
+              {"data", run.data.train},
+              {"precision", name_of(*run.processor.precision)},
               {"libraries", launch.libraries},
               {"hosts", order.hosts()},
-              {"threads", run.threads},
+              {"threads", run.trainer.threads},
               {"rounds", invocation.scaling.rounds},
               {"paced", invocation.scaling.paced},
-              {"batch_size", run.batch_size},
-              {"shard_optimizer", run.shard_optimizer},
+              {"batch_size", run.trainer.batch_size},
+              {"shard_optimizer", run.trainer.exchange.shard_optimizer},
               {"results", results},
               {"forecast", {{"inputs", inputs}}}});
   return ExitStatus::done;

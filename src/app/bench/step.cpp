@@ -61,14 +61,15 @@ Json report(World& world, const StepFigures& figures, const Assembly& assembly) 
   const RunConfig& config = assembly.config;
   const std::string libraries = versions_text(*assembly.backend, world);
   const Quartiles step = quartiles_of(figures.steps);
-  const double images_per_second = static_cast<double>(config.batch_size) / step.median;
+  const double images_per_second = static_cast<double>(config.trainer.batch_size) / step.median;
   const std::vector<double>& start = figures.start;
   const double first_step = sum_of(start);
   const double start_seconds = first_step - start[1] - step.median;  // without MPI and one step
   if (world.rank() == 0) {
     fmt::print("{}\n", libraries);
-    fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, name_of(*config.precision), config.batch_size,
-               plural(config.parts, "part"), plural(config.threads, "thread"), config.data);
+    fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, name_of(*config.processor.precision),
+               config.trainer.batch_size, plural(config.trainer.num_parts, "part"),
+               plural(config.trainer.threads, "thread"), config.data.train);
     fmt::print("{:>10} {:>9} {:>9} {:>10} {:>9} {:>13}\n", "median ms", "25 % ms", "75 % ms", "images/s", "peak MiB",
                "first step s");
     fmt::print("{:>10.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>9.0f} {:>13.2f}\n", step.median * 1e3, step.low * 1e3,
@@ -81,12 +82,12 @@ Json report(World& world, const StepFigures& figures, const Assembly& assembly) 
   Json json{{"bench", "step"},
             {"libraries", libraries},
             {"model", config.model},
-            {"data", config.data},
-            {"precision", name_of(*config.precision)},
-            {"batch", config.batch_size},
+            {"data", config.data.train},
+            {"precision", name_of(*config.processor.precision)},
+            {"batch", config.trainer.batch_size},
             {"ranks", world.size()},
-            {"parts", config.parts},
-            {"threads", config.threads},
+            {"parts", config.trainer.num_parts},
+            {"threads", config.trainer.threads},
             {"step_seconds_median", step.median},
             {"step_seconds_low_quartile", step.low},
             {"step_seconds_high_quartile", step.high},

@@ -86,10 +86,10 @@ Findings differences(const std::vector<AgreedValue>& values, const std::vector<s
 
 // The values that decide which collectives a rank calls.
 std::vector<AgreedValue> agreed_control_flow(const RunConfig& config) {
-  return {{"--out", fmt::format("'{}'", config.out), kSame},
-          {"--resume", config.resume ? "'true'" : "'false'", kSame},
+  return {{"--out", fmt::format("'{}'", config.output.folder), kSame},
+          {"--resume", config.output.resume ? "'true'" : "'false'", kSame},
           {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
-          {"--trace", fmt::format("'{}'", config.trace), kSame},
+          {"--trace", fmt::format("'{}'", config.output.trace), kSame},
           {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
 

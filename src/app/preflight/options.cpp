@@ -79,60 +79,64 @@ Findings check_data(const DatasetInfo& train, const Shape& input, Severity of_on
 
 Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
   Findings findings;
-  const bool norms_parts = has_batch_norm && config.batch_norm == BatchNorm::part;
-  const std::int64_t smallest = config.batch_size / config.parts;
-  const std::int64_t last = train_samples % config.batch_size;
-  const bool keeps_last = config.last_batch == LastBatch::keep && last > 0;
-  if (keeps_last && train_samples < config.batch_size) {
+  const bool norms_parts = has_batch_norm && config.trainer.batch_norm == BatchNorm::part;
+  const std::int64_t smallest = config.trainer.batch_size / config.trainer.num_parts;
+  const std::int64_t last = train_samples % config.trainer.batch_size;
+  const bool keeps_last = config.trainer.last_batch == LastBatch::keep && last > 0;
+  if (keeps_last && train_samples < config.trainer.batch_size) {
     findings.warn(
         "--batch-size {} is more than {}: every step trains on all of them; use a smaller --batch-size for more steps "
         "per epoch",
-        config.batch_size, plural(train_samples, "training image"));
+        config.trainer.batch_size, plural(train_samples, "training image"));
   }
   if (smallest == 0) {
     findings.warn(
         "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
-        config.batch_size, config.parts - config.batch_size, config.parts);
+        config.trainer.batch_size, config.trainer.num_parts - config.trainer.batch_size, config.trainer.num_parts);
   } else if (smallest < kFewSamples && norms_parts) {
     findings.warn(
         "batch norm normalizes each part of {} samples alone, and below {} its statistics are noisy: give --batch-norm "
         "global, a larger --batch-size or fewer --parts",
         smallest, kFewSamples);
-  } else if (norms_parts && keeps_last && last / config.parts < kTooFewSamples) {
+  } else if (norms_parts && keeps_last && last / config.trainer.num_parts < kTooFewSamples) {
     findings.warn(
         "the last batch of an epoch has {} samples in {} parts, too few for the statistics of batch norm: give "
         "--last-batch discard, or another --batch-size",
-        last, config.parts);
+        last, config.trainer.num_parts);
   }
-  if (smallest == 1 && config.augment->mixes()) {
+  if (smallest == 1 && config.recipe.augment.mixes()) {
     findings.warn(
         "mixup and cutmix mix the samples of a part, and with --batch-size {} a part has only one: give a larger "
         "--batch-size or fewer --parts",
-        config.batch_size);
+        config.trainer.batch_size);
   }
   return findings;
 }
 
 Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
   Findings findings;
-  if (config.rate.base == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
-  if (config.schedule_epochs > 0 && !has_end(config.rate.schedule) && config.average.lookahead == 0) {
+  if (config.trainer.learning_rate.base == 0)
+    findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
+  if (config.trainer.schedule_epochs > 0 && !has_end(config.trainer.learning_rate.schedule) &&
+      config.trainer.average.lookahead == 0) {
     findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine and linear",
-                  config.schedule_epochs, name_of(config.rate.schedule));
+                  config.trainer.schedule_epochs, name_of(config.trainer.learning_rate.schedule));
   }
-  if (config.rate.schedule != Schedule::step && !config.lr_period.text().empty()) {
+  if (config.trainer.learning_rate.schedule != Schedule::step && !config.texts.lr_period.empty()) {
     findings.warn("--lr-period {} has no effect with --schedule {}: it belongs to --schedule step",
-                  config.lr_period.text(), name_of(config.rate.schedule));
+                  config.texts.lr_period, name_of(config.trainer.learning_rate.schedule));
   }
-  if (config.rate.schedule == Schedule::constant && config.rate.min > 0) {
+  if (config.trainer.learning_rate.schedule == Schedule::constant && config.trainer.learning_rate.min > 0) {
     findings.warn("--min-lr {} has no effect with --schedule constant: it belongs to the other schedules",
-                  config.rate.min);
+                  config.trainer.learning_rate.min);
   }
-  if (has_end(config.rate.schedule) && config.rate.base > 0 && config.rate.min == 0 && planned > scheduled) {
+  if (has_end(config.trainer.learning_rate.schedule) && config.trainer.learning_rate.base > 0 &&
+      config.trainer.learning_rate.min == 0 && planned > scheduled) {
     findings.warn(
         "the {} schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
         "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
-        name_of(config.rate.schedule), config.schedule_epochs, config.epochs, config.epochs);
+        name_of(config.trainer.learning_rate.schedule), config.trainer.schedule_epochs, config.trainer.epochs,
+        config.trainer.epochs);
   }
   return findings;
 }

@@ -71,22 +71,24 @@ class TrialFolder {
 
 void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& findings) {
   std::error_code unknown;
-  const fs::space_info room = fs::space(config.out, unknown);
+  const fs::space_info room = fs::space(config.output.folder, unknown);
   if (unknown || plan.bytes == 0 || plan.saves == 0) return;
   constexpr std::int64_t kOtherFiles = 32 << 10;  // metrics and options, at their beginning
   const double free = mebi(room.available);
   const double each = mebi(plan.bytes);
   const auto available = static_cast<std::int64_t>(std::min<std::uintmax_t>(room.available, INT64_MAX));
   const std::int64_t fit = std::max<std::int64_t>(available - kOtherFiles, 0) / plan.bytes;
-  const std::int64_t old = config.resume ? std::ssize(CheckpointStore(checkpoints_folder(config.out)).steps()) : 0;
+  const std::int64_t old =
+      config.output.resume ? std::ssize(CheckpointStore(checkpoints_folder(config.output.folder)).steps()) : 0;
   // The older checkpoints that are still there during the last save.
   const std::int64_t older = old + plan.saves - 1;
-  const std::int64_t keeps = config.keep_checkpoints == 0 ? older : config.keep_checkpoints + config.keep_best;
+  const std::int64_t keeps =
+      config.output.keep_checkpoints == 0 ? older : config.output.keep_checkpoints + config.trainer.checkpoint_at_best;
   const std::int64_t max = std::min(keeps, older) + 1;
-  const std::string remedy = config.keep_checkpoints > 2 && max > 3 ? ", or give --keep-checkpoints 2" : "";
-  const std::string there = fmt::format("--out {}: {:.1f} MiB are free", config.out, free);
+  const std::string remedy = config.output.keep_checkpoints > 2 && max > 3 ? ", or give --keep-checkpoints 2" : "";
+  const std::string there = fmt::format("--out {}: {:.1f} MiB are free", config.output.folder, free);
   const double wanted = each * static_cast<double>(max - old) + 0.1;
-  if (old + fit < std::min<std::int64_t>(max, 2 + config.keep_best)) {
+  if (old + fit < std::min<std::int64_t>(max, 2 + config.trainer.checkpoint_at_best)) {
     findings.fail(
         ErrorSource::save,
         "{}, and a checkpoint takes about {:.1f} MiB and is deleted only after the next one is verified: make "
@@ -138,15 +140,15 @@ void make_run_folder(const RunConfig& config, const std::string& folder) {
   fs::create_directories(folder, failure);
   if (!failure) return;
   throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
-                                             config.out, folder, failure.message()));
+                                             config.output.folder, folder, failure.message()));
 }
 
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
-  if (config.resume || !store.holds_any()) return;
+  if (config.output.resume || !store.holds_any()) return;
   throw Error(
       ErrorSource::input,
       fmt::format("--out {} holds checkpoints of an earlier run: add --resume to continue it, or choose another folder",
-                  config.out));
+                  config.output.folder));
 }
 
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
@@ -170,28 +172,28 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
 
 Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
-  attempt_on_rank_0(world, findings, [&] { refuse_unmakeable("trace", config.trace); });
-  attempt_on_rank_0(world, findings, [&] { require_appendable("sample-log", config.sample_log); });
+  attempt_on_rank_0(world, findings, [&] { refuse_unmakeable("trace", config.output.trace); });
+  attempt_on_rank_0(world, findings, [&] { require_appendable("sample-log", config.output.sample_log); });
   attempt_on_rank_0(world, findings, [&] {
     std::error_code unseen;
     // An existing cache may be complete and read-only.
-    if (names_plan_cache(config) && !fs::is_regular_file(config.plan_cache, unseen))
-      refuse_unmakeable("plan-cache", config.plan_cache);
+    if (names_plan_cache(config.processor) && !fs::is_regular_file(config.processor.plan_cache, unseen))
+      refuse_unmakeable("plan-cache", config.processor.plan_cache);
   });
   return findings;
 }
 
 Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
   Findings findings;
-  const CheckpointStore store(checkpoints_folder(config.out));
+  const CheckpointStore store(checkpoints_folder(config.output.folder));
   std::optional<TrialFolder> trial;
   const bool is_made = attempt_on_rank_0(world, findings, [&] {
     trial.emplace(store.folder());
     make_run_folder(config, store.folder());
   });
   if (!is_made) return findings;
-  findings.add(check_sharing(world, config.out, checkpoints.is_split));
-  attempt_on_rank_0(world, findings, [&] { refuse_locked(config.out); });
+  findings.add(check_sharing(world, config.output.folder, checkpoints.is_split));
+  attempt_on_rank_0(world, findings, [&] { refuse_locked(config.output.folder); });
   attempt_on_rank_0(world, findings, [&] { refuse_old_checkpoints(config, store); });
   findings.add(check_files(world, config));
   Findings mine;
