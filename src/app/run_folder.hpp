@@ -27,8 +27,8 @@ inline std::string exit_record_file(const std::string& out) { return out + "/exi
 
 class RunFolder {
  public:
-  // Creates config.output.folder, locks it while this exists, and removes leftovers of killed jobs. Throws the same error on all
-  // ranks if that fails, or if the folder holds checkpoints and the run does not resume. Collective.
+  // Creates the folder of --out, locks it while this exists, and removes leftovers of killed jobs. Throws the same
+  // error on all ranks if that fails, or if the folder holds checkpoints and the run does not resume. Collective.
   RunFolder(World& world, const RunConfig& config, const Log& log);
 
   CheckpointStore store;
@@ -59,7 +59,5 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record);
 // An upper bound for every optimizer, from which the number of files follows; estimate_memory() has the size for the
 // run's own optimizer.
 std::size_t max_state_bytes(const Network& network);
-// The shard of the network's state that this rank saves; most ranks save nothing. Collective.
-std::optional<FileShard> file_shard(World& world, const Network& network);
 
 }  // namespace tutti

@@ -4,7 +4,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/train/progress.hpp"
 
 #include "device_choice.hpp"
 #include "option_table.hpp"

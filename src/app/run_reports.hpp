@@ -9,12 +9,12 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_writer.hpp"
-#include "tutti/train/metrics_log.hpp"
-#include "tutti/train/progress.hpp"
 #include "tutti/train/trainer.hpp"
 #include "tutti/watch/time_profile.hpp"
 
 #include "assemble.hpp"
+#include "metrics_log.hpp"
+#include "progress.hpp"
 #include "run_control.hpp"
 #include "run_folder.hpp"
 

@@ -5,6 +5,7 @@
 #include "tutti/base/text.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/storage/checkpoint_writer.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
@@ -18,7 +19,6 @@
 #include "state_dicts.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -30,40 +30,6 @@
 
 namespace tutti {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json files_json(const std::optional<FileContents>& files) {
-  if (!files) return nullptr;
-  Json json{{"sampled", files->sampled_files}, {"sample", digest_text(files->sample_digest)}};
-  if (files->whole) json["whole"] = digest_text(*files->whole);
-  return json;
-}
-
-std::uint64_t digest_in(const Json& json) { return std::stoull(json.get<std::string>(), nullptr, 16); }
-
-std::optional<FileContents> files_in(const Json& json) {
-  if (json.is_null()) return std::nullopt;
-  FileContents files{.sampled_files = json.at("sampled").get<std::int64_t>(),
-                     .sample_digest = digest_in(json.at("sample"))};
-  if (json.contains("whole")) files.whole = digest_in(json.at("whole"));
-  return files;
-}
-
-// Empty if an early version saved the checkpoint.
-std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
-  const Json json = Json::parse(loaded.state.data, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("test_digest")) return std::nullopt;
-  try {
-    DataDigests digests{.train = loaded.state.data_digest,
-                        .train_files = files_in(json.at("train_files")),
-                        .test_files = files_in(json.at("test_files"))};
-    if (!json.at("test_digest").is_null()) digests.test = digest_in(json.at("test_digest"));
-    return digests;
-  } catch (const std::exception& error) {
-    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, error.what()));
-  }
-}
 
 // Compares the digests of all files if all were read both times, else those of the same sample of files.
 void refuse_other_files(const std::string& what, const std::string& path, const std::optional<FileContents>& then,
@@ -166,15 +132,6 @@ ProcessorKinds processor_kinds(const Backend& backend, const std::optional<Loade
   return kinds;
 }
 
-DataDigests digests_of(const DataPair& data) {
-  DataDigests digests{.train = data.train->digest(), .train_files = data.train->info().contents};
-  if (data.test) {
-    digests.test = data.test->digest();
-    digests.test_files = data.test->info().contents;
-  }
-  return digests;
-}
-
 // Warns if the images or classes of this run differ from those that the initial weights were trained on.
 Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data) {
@@ -265,39 +222,6 @@ Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan,
 
 }  // namespace
 
-std::string trained_on_text(const Network& network, const DatasetInfo& data, const ImageRecipe& recipe,
-                            const DataDigests& digests) {
-  const auto image = network.sample().extents();
-  const bool names_fit = std::ranges::all_of(data.class_names, is_utf8);  // JSON allows nothing else
-  return Json{{"image", std::vector<std::int64_t>(image.begin(), image.end())},
-              {"keeps_short_side", recipe.keeps_short_side},
-              {"classes", network.classes()},
-              {"class_names", names_fit ? data.class_names : std::vector<std::string>{}},
-              {"test_digest", digests.test ? Json(digest_text(*digests.test)) : Json()},
-              {"train_files", files_json(digests.train_files)},
-              {"test_files", files_json(digests.test_files)}}
-      .dump();
-}
-
-std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
-  if (loaded.state.data.empty()) return std::nullopt;
-  try {
-    const Json json = Json::parse(loaded.state.data);
-    const auto image = json.at("image").get<std::vector<std::int64_t>>();
-    TrainedOn found{.image = Shape(image),
-                    .classes = json.at("classes").get<int>(),
-                    .class_names = json.at("class_names").get<std::vector<std::string>>(),
-                    .keeps_short_side = json.value("keeps_short_side", false)};
-    const bool has_image = image.size() == 3 && std::ranges::all_of(image, [](std::int64_t n) { return n > 0; });
-    const bool names_all = found.class_names.empty() || std::ssize(found.class_names) == found.classes;
-    if (has_image && found.classes >= 1 && names_all) return found;
-    throw Error(ErrorSource::checkpoint, fmt::format("an image of {} extents, {} classes and {} class names",
-                                                     image.size(), found.classes, found.class_names.size()));
-  } catch (const std::exception& error) {
-    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, error.what()));
-  }
-}
-
 void refuse_absent_run(World& world, const RunConfig& config) {
   on_rank_0(world, [&] {
     std::error_code unseen;
@@ -386,11 +310,11 @@ void check_run(World& world, const Assembly& assembly, const RunStart& start, Pr
 RunNeeds check_needs(World& world, const Assembly& assembly, PreflightReporter& preflight,
                      std::optional<std::int64_t> device_free) {
   RunNeeds needs;
-  if (!assembly.config.output.folder.empty()) needs.shard = file_shard(world, *assembly.network);
+  if (!assembly.config.output.folder.empty()) needs.shard = file_shard(world, max_state_bytes(*assembly.network));
   needs.splits_checkpoints = !world.all_true(!needs.shard || needs.shard->files == 1);
   const EstimateRequest request{.network = *assembly.network,
                                 .options = assembly.config.trainer,
-                                .config = assembly.config,
+                                .precision = assembly.config.processor.precision.value_or(Precision::fp32),
                                 .rank = world.rank(),
                                 .ranks = world.size(),
                                 .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,

@@ -1,10 +1,8 @@
 #pragma once
 // From the user's options to an assembled training, for `trainer train` and `trainer check`: finds the checkpoint to
-// start from, and writes and reads its description of the training data, so that other data can be converted to the
-// same form and changed data are detected. docs/formats.md describes that text.
+// start from, and checks what was assembled.
 
-#include "tutti/data/adapted_dataset.hpp"
-#include "tutti/data/open_data.hpp"
+#include "tutti/data/trained_on.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -19,18 +17,6 @@
 #include <string>
 
 namespace tutti {
-
-// Digests of a run's data, compared on a resume and between hosts.
-struct DataDigests {
-  std::uint64_t train = 0;
-  std::optional<std::uint64_t> test{};  // empty: no test set
-  std::optional<FileContents> train_files{};
-  std::optional<FileContents> test_files{};
-};
-std::string trained_on_text(const Network& network, const DatasetInfo& data, const ImageRecipe& recipe,
-                            const DataDigests& digests);
-// Empty if an early version saved the checkpoint. Throws a checkpoint error that names it if the text is damaged.
-std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
 
 // The checkpoint that a training starts from, and its network.
 struct RunStart {

@@ -190,8 +190,11 @@ void TrainRun::build(const Invocation& invocation) {
                           .command_line = fmt::format("{}", fmt::join(invocation.arguments, " ")),
                           .model = model_text(assembly_.network->spec()),
                           .versions = versions_text(*assembly_.backend, world_),
-                          .data = trained_on_text(*assembly_.network, assembly_.data.train->info(),
-                                                  assembly_.config.trainer.recipe, start_.digests),
+                          .data = trained_on_text({.image = assembly_.network->sample(),
+                                                   .classes = assembly_.network->classes(),
+                                                   .class_names = assembly_.data.train->info().class_names,
+                                                   .keeps_short_side = config.trainer.recipe.keeps_short_side},
+                                                  start_.digests),
                           .data_digest = assembly_.data_digest};
   if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.config.trainer.reports_samples =

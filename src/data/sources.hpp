@@ -104,8 +104,8 @@ ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shap
 std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels);
 
 // Both sets of a data file (tutti/data/data_file.hpp). Up to request.most_resident_bytes bytes of pixels (0: a
-// quarter of the host's memory) are loaded and verified by their digests. Larger sets stay in the file and are verified only as
-// request.data_file_check says. The file's structure is always verified by its seal.
+// quarter of the host's memory) are loaded and verified by their digests. Larger sets stay in the file and are verified
+// only as request.data_file_check says. The file's structure is always verified by its seal.
 LoadedPair read_data_file(const std::string& path, const DataRequest& request);
 
 // Published binary formats. Files may be gzip-compressed. A header's sizes are compared with the size of its file

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -31,6 +32,24 @@ std::string failure_of(Action action) {
 }
 
 }  // namespace
+
+// States above 2 GiB are saved in more than one file, by the first ranks of the hosts.
+std::optional<FileShard> file_shard(World& world, std::size_t bytes) {
+  constexpr std::size_t kMaxBytesPerFile = std::size_t{2} << 30;
+  const bool leads = world.local_rank() == 0;
+  const auto leading = all_gather_doubles(world, {leads ? 1.0 : 0.0});
+  int leaders = 0;
+  int leaders_before = 0;
+  for (std::size_t rank = 0; rank < leading.size(); ++rank) {
+    if (leading[rank].front() == 0) continue;
+    if (static_cast<int>(rank) < world.rank()) ++leaders_before;
+    ++leaders;
+  }
+  const std::size_t wanted = std::max<std::size_t>(1, (bytes + kMaxBytesPerFile - 1) / kMaxBytesPerFile);
+  const int files = static_cast<int>(std::min<std::size_t>(wanted, static_cast<std::size_t>(leaders)));
+  if (!leads || leaders_before >= files) return std::nullopt;
+  return FileShard{.file = leaders_before, .files = files};
+}
 
 void CheckpointWriter::save(TrainState state) {
   wait();

@@ -360,10 +360,8 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                            .train = *data.pair.train,
                            .test = data.pair.test.get()},
                           options, {.configuration = "c", .model = "m", .versions = "v"});
-    const RunConfig config;
     const auto estimate = estimate_memory({.network = network,
                                            .options = options,
-                                           .config = config,
                                            .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
                                            .shard = FileShard{.file = 1, .files = 4}});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
@@ -383,10 +381,9 @@ TEST(MemoryEstimate, CoversTheMostPartsThatARankCanHave) {
   options.num_parts = 6;
   options.exchange.kind = Exchange::exact;
   options.max_workers = 8;
-  const RunConfig config;
   const auto estimate_with = [&](const PartMapOptions& map) {
     options.part_map = map;
-    return estimate_memory({.network = network, .options = options, .config = config, .rank = 1, .ranks = 3});
+    return estimate_memory({.network = network, .options = options, .rank = 1, .ranks = 3});
   };
   const MemoryEstimate even = estimate_with({});
   const MemoryEstimate balanced = estimate_with({.balanced = true});

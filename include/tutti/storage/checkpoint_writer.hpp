@@ -2,6 +2,7 @@
 // Saves checkpoints in a background thread, one at a time. A failed save is reported; training continues and earlier
 // checkpoints are kept.
 
+#include "tutti/comm/world.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include <cstddef>
@@ -11,6 +12,10 @@
 #include <vector>
 
 namespace tutti {
+
+// The shard of every checkpoint that this rank saves, for a state of at most `bytes`; empty: none, as on most ranks.
+// Collective.
+std::optional<FileShard> file_shard(World& world, std::size_t bytes);
 
 struct WriterOptions {
   FileShard shard{};                  // the file that this rank writes of every checkpoint

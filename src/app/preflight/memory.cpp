@@ -94,7 +94,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
 
   const std::int64_t samples = samples_per_part(options);
   const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
-  const std::size_t value = request.config.processor.precision == Precision::bf16 ? 2 : sizeof(float);
+  const std::size_t value = request.precision == Precision::bf16 ? 2 : sizeof(float);
   const auto of_training =
       static_cast<std::int64_t>(estimate_activations(request.network, {samples, LayerMode::training, value}));
   const auto of_test =

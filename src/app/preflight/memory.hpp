@@ -2,12 +2,12 @@
 // Estimates the memory of a run without allocating any, and compares it with the memory available. The estimates are
 // within 25 % of the memory that a Trainer allocates.
 
+#include "tutti/backend/precision.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/storage/train_state.hpp"
 #include "tutti/train/trainer.hpp"
 
-#include "../run_config.hpp"
 #include "findings.hpp"
 #include "host.hpp"
 
@@ -33,7 +33,7 @@ struct MemoryEstimate {
 struct EstimateRequest {
   const Network& network;
   const TrainerOptions& options;
-  const RunConfig& config;
+  Precision precision = Precision::fp32;
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;

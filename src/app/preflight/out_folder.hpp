@@ -28,8 +28,8 @@ struct CheckpointPlan {
   bool is_split = false;   // into files that are saved on several hosts
   std::int64_t saves = 0;  // in the rest of the run, without those by time and of best evaluations
 };
-// Checks config.output.folder, the files that may be in it, and the room for checkpoints. Removes everything that it makes.
-// Collective.
+// Checks the folder of --out, the files that may be in it, and the room for checkpoints. Removes everything that it
+// makes. Collective.
 Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints);
 
 }  // namespace tutti

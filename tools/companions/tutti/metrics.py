@@ -1,4 +1,4 @@
-"""RUN/metrics.jsonl, record by record. include/tutti/train/metrics_log.hpp describes its records."""
+"""RUN/metrics.jsonl, record by record. src/app/metrics_log.hpp describes its records."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Reads a run's folder: metrics.jsonl (its format: include/tutti/train/metrics_log.hpp), config.toml, exit.json, and
+"""Reads a run's folder: metrics.jsonl (its format: src/app/metrics_log.hpp), config.toml, exit.json, and
 from its lock whether the run is under way. Files and fields may be missing, and lines may be damaged."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-#include "tutti/train/metrics_log.hpp"
+#include "metrics_log.hpp"
 
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"

@@ -1,4 +1,4 @@
-#include "tutti/train/progress.hpp"
+#include "progress.hpp"
 
 #include <fmt/format.h>
 
