@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/seal.hpp"
 
 #include "run_folder.hpp"
@@ -27,16 +28,12 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view kHdf5Signature = "\x89HDF\r\n\x1A\n";
-constexpr std::string_view kSealOfManifest = "\n  \"seal\": \"";
 
-// At most `count` bytes of a file, at its beginning or at its end; empty if it cannot be read.
-std::string bytes_at(const std::string& path, std::size_t count, std::ios::seekdir from) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<std::size_t>(std::max<std::streamoff>(0, file.tellg()));
-  std::string bytes(std::min(count, size), '\0');
-  file.seekg(from == std::ios::beg ? 0 : static_cast<std::streamoff>(size - bytes.size()));
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  return file ? bytes : "";
+// Empty for a file that is shorter or cannot be read.
+std::string first_bytes(const std::string& path, std::size_t count) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(count, '\0');
+  return file.read(bytes.data(), static_cast<std::streamsize>(count)) ? bytes : "";
 }
 
 std::string_view name_of(OwnFile kind) {
@@ -61,7 +58,7 @@ OwnFile kind_of_own_file(const std::string& path) {
   std::error_code absent;
   const fs::path file = fs::canonical(path, absent);
   if (absent || !fs::is_regular_file(file, absent)) return OwnFile::none;
-  if (bytes_at(file, kHdf5Signature.size(), std::ios::beg) == kHdf5Signature) {
+  if (first_bytes(file, kHdf5Signature.size()) == kHdf5Signature) {
     try {
       check_seal(file);  // HDF5 may crash on a damaged file
       return ArrayFile(file).contains("/train/images") ? OwnFile::data_set : OwnFile::checkpoint;
@@ -69,7 +66,7 @@ OwnFile kind_of_own_file(const std::string& path) {
       return OwnFile::checkpoint;
     }
   }
-  if (bytes_at(file, 100, std::ios::end).find(kSealOfManifest) != std::string::npos) return OwnFile::manifest;
+  if (first_bytes(file, kManifestStart.size()) == kManifestStart) return OwnFile::manifest;
   constexpr std::array kNames{"config.toml", "metrics.jsonl", "exit.json", "lock"};
   const bool is_named_so = std::ranges::find(kNames, file.filename().string()) != kNames.end();
   return is_named_so && fs::is_directory(checkpoints_folder(file.parent_path()), absent) ? OwnFile::of_run

@@ -91,19 +91,10 @@ RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
 }
 
 // Refuses a run whose checkpoints could not be loaded again, before anything is trained.
-void refuse_unreadable(const RunMetadata& facts, const Network& network) {
+void refuse_unreadable(const RunMetadata& facts) {
   LoadedCheckpoint first{.state = {}, .path = "this run's first"};
-  first.state.configuration = facts.configuration;
-  first.state.command_line = facts.command_line;
-  first.state.model = facts.model;
-  first.state.versions = facts.versions;
   first.state.data = facts.data;
-  for (const ParameterSlice& slice : network.layout().slices()) {
-    first.state.parameters.push_back({slice.name, Shape{0}, {}});
-    first.state.optimizer.push_back({"second_moment/" + slice.name, Shape{0}, {}});  // no optimizer has a longer name
-  }
   try {
-    check_readable(first.state);
     read_config_text(facts.configuration, "its options");
     parse_model(facts.model, "its model");
     static_cast<void>(trained_on(first));
@@ -196,7 +187,7 @@ void TrainRun::build(const Invocation& invocation) {
                                                    .keeps_short_side = config.trainer.recipe.keeps_short_side},
                                                   start_.digests),
                           .data_digest = assembly_.data_digest};
-  if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
+  if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts); });
   assembly_.config.trainer.reports_samples =
       world_.rank() == 0 && !config.output.sample_log.empty();  // only rank 0 writes them
   if (!config.rehearse.empty()) {

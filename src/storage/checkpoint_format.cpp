@@ -327,13 +327,14 @@ void use_averages(TrainState& state) {
   }
 }
 
-std::string fault_of_format(std::int64_t version) {
-  if (version == kCheckpointFormat) return {};
+std::string fault_of_format(std::int64_t version, std::int64_t newest) {
+  if (version >= kCheckpointFormat && version <= newest) return {};
   const char* remedy = version < kCheckpointFormat
                            ? "resume with the version of this program that wrote it, or start a new run in another "
                              "folder"
                            : "use a newer version of this program";
-  return fmt::format("has format {}, this program reads {}: {}", version, kCheckpointFormat, remedy);
+  return fmt::format("has format {}, this program reads {}{}: {}", version, kCheckpointFormat,
+                     newest == kCheckpointFormat ? "" : fmt::format(" and {}", newest), remedy);
 }
 
 std::vector<std::byte> checkpoint_file_bytes(const TrainState& state, std::vector<std::byte> buffer) {

@@ -17,16 +17,16 @@ namespace tutti {
 
 // The checkpoint format version that this program reads and writes.
 inline constexpr std::int32_t kCheckpointFormat = 2;
-// Why a checkpoint of this format version is refused; empty if it is accepted.
-std::string fault_of_format(std::int64_t version);
+// Manifests of format 2 also had the epoch, versions and a digest of their own text, which are ignored.
+inline constexpr std::int32_t kManifestFormat = 3;
+// Why a checkpoint of this format version is refused; empty if it is accepted. `newest` is the one that is written.
+std::string fault_of_format(std::int64_t version, std::int64_t newest = kCheckpointFormat);
 
-// Describes a checkpoint's files, so that they can be verified.
+// The files of a checkpoint, by which they are verified. Audits compare the other fields with the run's records.
 struct Manifest {
   std::int64_t step = 0;
-  std::int64_t epoch = 0;
   std::uint64_t weights = 0;  // digest
   std::uint64_t data_digest = 0;
-  std::string versions;
   std::string metrics_hash{};  // of the run's last record at that time; empty if there is none
   std::vector<CheckpointFile> files;
   friend bool operator==(const Manifest&, const Manifest&) = default;

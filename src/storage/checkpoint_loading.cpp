@@ -122,17 +122,6 @@ TrainState state_in(const FileContents& contents, const std::string& checkpoint_
   }
 }
 
-void refuse_other_content(const TrainState& state, const Manifest& manifest, const std::string& path) {
-  const auto refuse = [&](std::string_view what, const auto& found, const auto& expected) {
-    if (found == expected) return;
-    throw damaged(path, fmt::format("it has {} {}, its manifest has {}", what, found, expected));
-  };
-  refuse("step", state.progress.step, manifest.step);
-  refuse("epoch", state.progress.epoch, manifest.epoch);
-  refuse("data of digest", digest_text(state.data_digest), digest_text(manifest.data_digest));
-  refuse("weights of digest", digest_text(weights_digest(state)), digest_text(manifest.weights));
-}
-
 // HDF5 crashes on some damaged files and never finishes reading others.
 void refuse_unsealed(const std::string& path) {
   try {
@@ -252,7 +241,6 @@ ReadCheckpoint read_checkpoint(const std::string& path) {
   read.loaded.path = path;
   read.files = read_verified(manifest, path);
   read.loaded.state = state_in(read.files, path);
-  refuse_other_content(read.loaded.state, manifest, path);
   return read;
 }
 
@@ -269,14 +257,6 @@ LoadedCheckpoint load_checkpoint(const std::string& path) { return read_given(pa
 
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
   return load_on_all_ranks(world, [&] { return read_given(path, /*trusted=*/false); });
-}
-
-void check_readable(const TrainState& state) {
-  try {
-    static_cast<void>(state_in({checkpoint_file_bytes(state)}, checkpoint_file_name(state.progress.step)));
-  } catch (const Error& error) {
-    throw Error(ErrorSource::input, error.what());
-  }
 }
 
 void seal_checkpoint(const std::string& path, const std::string& target) {

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <charconv>
 #include <system_error>
 #include <utility>
@@ -15,9 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kFormatField = "{\n  \"format_version\": ";
-constexpr std::string_view kSealField = "  \"seal\": ";
-
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
@@ -26,28 +22,16 @@ Error damage(const char* what) {
   return Error(ErrorSource::checkpoint, fmt::format("it is damaged or truncated: {}", what));
 }
 
-std::string seal_line(std::string_view before) {
-  const std::span bytes(reinterpret_cast<const std::uint8_t*>(before.data()), before.size());
-  return fmt::format("{}\"{}\"\n}}\n", kSealField, digest_text(digest("manifest", bytes)));
-}
-
-bool is_sealed(std::string_view text) {
-  const std::size_t before = std::min(text.rfind(kSealField), text.size());
-  return text.substr(before) == seal_line(text.substr(0, before));
-}
-
-// The format version is checked first, since all else may differ between versions. If the seal is valid once the number
-// is replaced by this program's version, only the number is damaged.
+// The format version is checked first, since all else may differ between versions.
 void refuse_other_formats(std::string_view text) {
-  if (!text.starts_with(kFormatField)) throw damage("it does not begin with its format");
-  const std::string_view rest = text.substr(kFormatField.size());
+  if (!text.starts_with(kManifestStart)) throw damage("it does not begin with its format");
+  const std::string_view rest = text.substr(kManifestStart.size());
   std::int64_t version = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), version);
   if (error != std::errc() || version < 0) throw damage("its format is not a number");
-  const std::string fault = fault_of_format(version);
-  const auto digits = static_cast<std::size_t>(end - rest.data());
-  if (fault.empty() || is_sealed(fmt::format("{}{}{}", kFormatField, kCheckpointFormat, rest.substr(digits)))) return;
-  throw Error(ErrorSource::input, "it " + fault);
+  if (const std::string fault = fault_of_format(version, kManifestFormat); !fault.empty()) {
+    throw Error(ErrorSource::input, "it " + fault);
+  }
 }
 
 std::uint64_t digest_in(const Json& json, const char* field) {
@@ -68,10 +52,8 @@ std::int64_t integer_in(const Json& json, const char* field) {
 Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256,
                      FileShard shard) {
   return {.step = state.progress.step,
-          .epoch = state.progress.epoch,
           .weights = weights_digest(state),
           .data_digest = state.data_digest,
-          .versions = state.versions,
           .metrics_hash = state.metrics_hash,
           .files = {{.name = checkpoint_file_name(state.progress.step, shard.file),
                      .bytes = std::ssize(contents),
@@ -80,30 +62,25 @@ Manifest manifest_of(const TrainState& state, std::span<const std::byte> content
 
 std::string manifest_text(const Manifest& manifest) {
   std::string text = fmt::format(
-      "{}{},\n  \"step\": {},\n  \"epoch\": {},\n  \"weights\": \"{}\",\n  \"data_digest\": \"{}\",\n"
-      "  \"versions\": {},\n{}  \"files\": [\n",
-      kFormatField, kCheckpointFormat, manifest.step, manifest.epoch, digest_text(manifest.weights),
-      digest_text(manifest.data_digest), quoted(manifest.versions),
+      "{}{},\n  \"step\": {},\n  \"weights\": \"{}\",\n  \"data_digest\": \"{}\",\n{}  \"files\": [\n", kManifestStart,
+      kManifestFormat, manifest.step, digest_text(manifest.weights), digest_text(manifest.data_digest),
       manifest.metrics_hash.empty() ? "" : fmt::format("  \"metrics_hash\": {},\n", quoted(manifest.metrics_hash)));
   for (const CheckpointFile& file : manifest.files) {
     text += fmt::format("    {{\"file\": {}, \"bytes\": {}, \"sha256\": {}}}{}\n", quoted(file.name), file.bytes,
                         quoted(file.sha256), &file == &manifest.files.back() ? "" : ",");
   }
-  text += "  ],\n";
-  return text + seal_line(text);
+  return text + "  ]\n}\n";
 }
 
 Manifest parse_manifest(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   refuse_other_formats(text);
-  if (!is_sealed(text)) throw damage("its seal does not match its text");
+  if (!text.ends_with("}\n")) throw damage("its end is another");
   try {
     const Json json = Json::parse(text);
     Manifest manifest{.step = integer_in(json, "step"),
-                      .epoch = integer_in(json, "epoch"),
                       .weights = digest_in(json, "weights"),
                       .data_digest = digest_in(json, "data_digest"),
-                      .versions = json.at("versions").get<std::string>(),
                       .metrics_hash = json.value("metrics_hash", ""),
                       .files = {}};
     for (const Json& file : json.at("files")) {

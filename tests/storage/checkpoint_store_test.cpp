@@ -206,12 +206,12 @@ TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   save(1);
   save(2);
   std::string text(reinterpret_cast<const char*>(read_file_bytes(manifest(2)).data()), fs::file_size(manifest(2)));
-  const std::string version = "\"format_version\": 2";
+  const std::string version = "\"format_version\": 3";
   ASSERT_NE(text.find(version), std::string::npos);
-  write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 3,\n  \"more\": 0"));
+  write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 4,\n  \"more\": 0"));
   const Error error = thrown_by([&] { newest(); });
   EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("has format 3"));
+  EXPECT_THAT(error.what(), HasSubstr("has format 4, this program reads 2 and 3: use a newer version"));
   EXPECT_TRUE(fs::exists(manifest(2)));
 }
 

@@ -1,6 +1,7 @@
 // Writes the golden checkpoint, only for a new format version or for files of other bytes. In the root of the checkout:
 //   cmake --build --preset release --target storage_write_golden
-//   build/release/tests/storage_write_golden tests/storage/golden/format-2
+//   build/release/tests/storage_write_golden /tmp
+// The file belongs in tests/storage/golden/format-2, and its manifest, which has format 3, in format-3.
 
 #include "storage/checkpoint_format.hpp"
 #include "storage/sample_state.hpp"

@@ -3,7 +3,7 @@
 // appearance commits the checkpoint. The HDF5 file is built in memory and written by our own code, since HDF5 can crash
 // on a full disk. HDF5 can also crash on a damaged file, so bytes are verified before HDF5 reads them: by the SHA-256
 // in the manifest or, for a file without a manifest, by the file's own seal.
-// docs/formats.md describes all files. Early versions wrote no seal, and listed each file's arrays in the manifest.
+// docs/formats.md describes all files. Early versions wrote no seal, and more into the manifest.
 // When a resume skips a damaged checkpoint, it appends ".bad" to the names of its files.
 
 #include "tutti/base/log.hpp"
@@ -16,6 +16,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -95,12 +96,12 @@ class CheckpointStore {
 LoadedCheckpoint load_checkpoint(const std::string& path);
 // The same on all ranks: rank 0 reads the files and broadcasts them. Collective.
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path);
-// Throws an input error unless a saved checkpoint of this state could be read back. The arrays may be empty.
-void check_readable(const TrainState& state);
 // Rewrites the checkpoint at `path` as one sealed file. `path` itself needs no seal, so the caller must trust it: HDF5
 // may crash on a damaged file. Throws a checkpoint error or a save error.
 void seal_checkpoint(const std::string& path, const std::string& target);
 // The files listed in a checkpoint's manifest; empty if it has no manifest.
 std::vector<CheckpointFile> files_of(const std::string& path);
+// The first characters of every manifest.
+inline constexpr std::string_view kManifestStart = "{\n  \"format_version\": ";
 
 }  // namespace tutti
