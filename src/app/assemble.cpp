@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -109,9 +108,8 @@ void open_data(World& world, Assembly& assembly) {
   run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(assembly.config) : nullptr; });
   const bool is_custom = world.all_true(custom != nullptr);
   if (!is_custom) assembly.block = load_once(world, request);
-  const std::span loaded(static_cast<const std::byte*>(assembly.block.data()), assembly.block.bytes());
   run_or_throw_on_all(world, [&] {
-    assembly.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(loaded);
+    assembly.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(assembly.block);
     assembly.data_digest = assembly.data.train->digest();
   });
 }
@@ -247,18 +245,11 @@ DataPair open_custom(const CustomData& data, bool allow_unlabelled) {
 
 Buffer load_once(World& world, const DataRequest& request) {
   refuse_other_data_on_a_host(world, request);
-  std::vector<std::byte> loaded;
+  GrowingMemory memory = world.begin_node_memory();
   run_or_throw_on_all(world, [&] {
-    if (world.local_rank() == 0) loaded = load_data(request);
+    if (world.local_rank() == 0) load_data(request, memory);
   });
-  if (world.size() == 1) {
-    const auto own = std::make_shared<std::vector<std::byte>>(std::move(loaded));
-    return {own->data(), own->size(), MemorySpace::host, [own](void*) {}};
-  }
-  Buffer shared = world.node_memory(loaded.size());
-  if (world.local_rank() == 0) std::memcpy(shared.data(), loaded.data(), loaded.size());
-  world.node_barrier();
-  return shared;
+  return world.share(std::move(memory));
 }
 
 std::int64_t Assembly::busy_cores(const World& world) const {

@@ -34,7 +34,7 @@ const CustomData* find_custom_data(const RunConfig& config);
 // Throws an input error that names the data set if it has no samples, or has no labels though they are required.
 DataPair open_custom(const CustomData& data, bool allow_unlabelled = false);
 
-// Calls load_data(request) on one rank per host, whose ranks share the memory of the result. Throws the same error on
+// Calls load_data on one rank per host, into memory that its ranks share. Throws the same error on
 // all ranks, also if ranks of one host request different data. Collective.
 Buffer load_once(World& world, const DataRequest& request);
 

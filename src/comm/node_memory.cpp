@@ -10,7 +10,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -60,65 +59,68 @@ void remove_stale() {
   }
 }
 
-void require_space(int file, std::size_t bytes) {
+void require_space(int file, std::size_t bytes, std::size_t allocated) {
   struct statvfs space {};
   // A file system without a size limit reports 0 blocks.
   if (::fstatvfs(file, &space) != 0 || space.f_blocks == 0) return;
-  const std::uint64_t available = std::uint64_t{space.f_bavail} * space.f_frsize;
+  const std::uint64_t available = std::uint64_t{space.f_bavail} * space.f_frsize + allocated;
   if (bytes <= available) return;
   throw Error(ErrorSource::input,
               fmt::format("{:.1f} MiB of shared memory are needed, but only {:.1f} MiB are free in /dev/shm: {}",
                           static_cast<double>(bytes) / 0x1p20, static_cast<double>(available) / 0x1p20, kRemedy));
 }
 
-// mmap fails for a length of 0.
-std::size_t mapped_bytes(std::size_t bytes) { return std::max<std::size_t>(1, bytes); }
-
-Buffer map(int file, const std::string& name, std::size_t bytes) {
-  void* const data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (data == MAP_FAILED) throw_system_error("map", name, errno);
-  return {data, bytes, MemorySpace::host, [bytes](void* mapped) { ::munmap(mapped, mapped_bytes(bytes)); }};
-}
-
-}  // namespace
-
-int allocate_pages(int file, std::size_t bytes) {
-  int status = EINTR;
-  while (status == EINTR) status = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  return status;
-}
-
-// Delegates to another constructor, so that the destructor removes the name if this one throws.
-NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
-  remove_stale();
-  name_ = random_name();
-  locked_ = Descriptor(::shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!locked_) throw_system_error("create", name_, errno);
-  const int file = locked_.get();
-  if (::flock(file, LOCK_EX) != 0) throw_system_error("lock", name_, errno);
-  require_space(file, bytes);
-  if (::ftruncate(file, static_cast<off_t>(mapped_bytes(bytes))) != 0) {
-    if (errno != EFBIG) throw_system_error("size", name_, errno);
+void set_size(int file, const std::string& name, std::size_t bytes) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) throw_system_error("inspect", name, errno);
+  const auto allocated = static_cast<std::size_t>(status.st_size);
+  if (bytes > allocated) require_space(file, bytes, allocated);
+  if (::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EFBIG) throw_system_error("size", name, errno);
     throw Error(ErrorSource::input, fmt::format("{:.1f} MiB of shared memory are needed, which is more than the file "
                                                 "size limit (ulimit -f): raise that limit",
                                                 static_cast<double>(bytes) / 0x1p20));
   }
+  if (bytes <= allocated) return;
   // Otherwise, if memory ran out, the first access to a page would kill the process by SIGBUS.
-  if (const int status = allocate_pages(file, mapped_bytes(bytes)); status != 0) {
+  if (const int failure = allocate_pages(file, allocated, bytes - allocated); failure != 0) {
     throw Error(ErrorSource::input, fmt::format("cannot allocate {:.1f} MiB in /dev/shm: {}; {}",
-                                                static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
+                                                static_cast<double>(bytes) / 0x1p20, std::strerror(failure), kRemedy));
   }
-  memory_ = map(file, name_, bytes);
 }
 
-NodeMemory::~NodeMemory() {
-  if (!name_.empty()) ::shm_unlink(name_.c_str());
+}  // namespace
+
+int allocate_pages(int file, std::size_t begin, std::size_t bytes) {
+  int status = EINTR;
+  while (status == EINTR) status = ::posix_fallocate(file, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  return status;
 }
 
-Buffer open_node_memory(const std::string& name, std::size_t bytes) {
-  const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+NodeFile::NodeFile() {
+  remove_stale();
+  name_ = random_name();
+  locked_ = Descriptor(::shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!locked_) throw_system_error("create", name_, errno);
+  if (::flock(locked_.get(), LOCK_EX) != 0) {
+    const int failure = errno;
+    ::shm_unlink(name_.c_str());
+    throw_system_error("lock", name_, failure);
+  }
+}
+
+NodeFile::~NodeFile() { ::shm_unlink(name_.c_str()); }
+
+GrowingMemory NodeFile::memory() const {
+  Descriptor file(::fcntl(locked_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!file) throw_system_error("duplicate", name_, errno);
+  return {std::move(file), [name = name_](int allocated, std::size_t bytes) { set_size(allocated, name, bytes); }};
+}
+
+GrowingMemory open_node_file(const std::string& name) {
+  Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   if (!file) throw_system_error("open", name, errno);
-  return map(file.get(), name, bytes);
+  return {std::move(file), [](int, std::size_t) {}};
 }
 
 }  // namespace tutti

@@ -43,7 +43,7 @@ Descriptor create_file(const std::string& name, std::size_t bytes) {
   Descriptor file(::memfd_create(name.c_str(), MFD_CLOEXEC));
   if (!file) throw_system_error("open", bytes, errno);
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) throw_system_error("size", bytes, errno);
-  const int status = allocate_pages(file.get(), bytes);
+  const int status = allocate_pages(file.get(), 0, bytes);
   if (status != 0) throw_system_error("allocate", bytes, status);
   return file;
 }

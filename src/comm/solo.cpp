@@ -43,7 +43,8 @@ class SoloWorld final : public World {
     return {std::vector<std::byte>(mine.begin(), mine.end())};
   }
 
-  Buffer node_memory(std::size_t bytes) override { return allocate_host(bytes); }
+  GrowingMemory begin_node_memory() override { return {}; }
+  Buffer share(GrowingMemory memory) override { return memory.take(); }
   void node_barrier() override {}
 
   std::unique_ptr<World> split(int color) override { return color < 0 ? nullptr : make_solo_world(); }

@@ -9,6 +9,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -43,6 +44,14 @@ std::string key_of(const std::optional<Error>& error) {
 }
 
 }  // namespace
+
+Buffer World::node_memory(std::size_t bytes) {
+  GrowingMemory memory = begin_node_memory();
+  run_or_throw_on_all(*this, [&] {
+    if (local_rank_ == 0) memory.resize(bytes);
+  });
+  return share(std::move(memory));
+}
 
 std::string broadcast_text(World& world, const std::string& text, int root) {
   std::uint64_t length = text.size();

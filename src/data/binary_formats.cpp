@@ -14,6 +14,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <source_location>
@@ -29,7 +30,10 @@ namespace fs = std::filesystem;
 
 constexpr unsigned kZlibBufferBytes = 128 * 1024;
 constexpr std::size_t kMaxPerCall = std::size_t{1} << 30;
-constexpr std::size_t kLeastGrowth = 64 * 1024;
+constexpr std::size_t kLeastGrowth = 1024 * 1024;
+
+// The next size of memory for content of unknown size.
+std::size_t grown(std::size_t size) { return size + std::max(size / 8, kLeastGrowth); }
 
 // A file read sequentially, gzip-compressed or raw as its first bytes say.
 class GzFile {
@@ -82,26 +86,23 @@ class GzFile {
     refuse(offset_, fmt::format("the content ends here; {} bytes were expected from byte {} on", bytes.size(), begin));
   }
 
-  // Reads all `count` bytes that are left. Allocates only as content arrives, so that a false header costs no memory.
-  // Throws an input error if the content has another size.
-  std::vector<std::uint8_t> read_rest(std::int64_t count) {
+  // Reads all `count` bytes that are left, to where `grow` has memory for so many; it keeps the earlier ones. Memory
+  // grows only as content arrives, so that a false header costs none. Throws an input error if the content has another
+  // size.
+  void read_rest(std::int64_t count, const std::function<std::span<std::uint8_t>(std::size_t)>& grow) {
     const std::int64_t most = most_bytes_ - offset_;
     if (count > most) {
       refuse(offset_, fmt::format("the header announces {} more bytes, but the file has at most {}", count, most));
     }
-    std::vector<std::uint8_t> bytes;
     const auto target = static_cast<std::size_t>(count);
-    while (bytes.size() < target) {
-      const std::size_t size = bytes.size();
-      const std::size_t next = is_raw_ ? target : std::min(target, size + std::max(size, kLeastGrowth));
-      bytes.reserve(next);
-      bytes.resize(next);
-      read(std::span(bytes).subspan(size));
+    for (std::size_t size = 0; size < target;) {
+      const std::size_t next = is_raw_ ? target : std::min(target, grown(size));
+      read(grow(next).subspan(size));
+      size = next;
     }
     std::array<std::uint8_t, 1> extra{};
     const std::int64_t end = offset_;
     if (read_some(extra) != 0) refuse(end, "there is more content than the header promises");
-    return bytes;
   }
 
   // Throws an input error that names the file, the offset and the reason.
@@ -224,7 +225,7 @@ std::vector<std::string> read_cifar_class_names(const fs::path& folder) {
 
 }  // namespace
 
-LoadedSet read_idx(const fs::path& images, const fs::path& labels) {
+LoadedSet read_idx(const fs::path& images, const fs::path& labels, GrowingMemory& block) {
   LoadedSet set;
   GzFile image_file(images);
   const std::uint32_t image_magic = read_word(image_file);
@@ -238,7 +239,12 @@ LoadedSet read_idx(const fs::path& images, const fs::path& labels) {
   const std::int64_t channels = image_magic == kChannelMagic ? extent("the number of channels") : 1;
   const std::int64_t height = extent("the height");
   set.info.image = Shape{channels, height, extent("the width")};
-  set.pixels = image_file.read_rest(bytes);
+  Pixels pixels = add_pixels(block);
+  image_file.read_rest(bytes, [&](std::size_t size) {
+    pixels.resize(size);
+    return pixels.bytes();
+  });
+  set.pixels = pixels;
 
   GzFile label_file(labels);
   const std::uint32_t label_magic = read_word(label_file);
@@ -250,23 +256,27 @@ LoadedSet read_idx(const fs::path& images, const fs::path& labels) {
     label_file.refuse(kWordBytes,
                       fmt::format("{} labels do not match the {} images of '{}'", label_count, count, images.string()));
   }
-  const std::vector<std::uint8_t> read = label_file.read_rest(count);
+  std::vector<std::uint8_t> read;
+  label_file.read_rest(count, [&](std::size_t size) {
+    read.resize(size);
+    return std::span(read);
+  });
   set.labels.assign(read.begin(), read.end());
   set.label_files.push_back({labels.string(), count});
   return set;
 }
 
-LoadedSet read_cifar(const std::vector<fs::path>& files) {
+LoadedSet read_cifar(const std::vector<fs::path>& files, GrowingMemory& block) {
   LoadedSet set;
   set.info.image = Shape{kChannels, kSide, kSide};
   set.info.classes = kCifarClasses;
-  std::vector<std::uint8_t> images;
+  Pixels pixels = add_pixels(block);
+  std::size_t filled = 0;
   std::array<std::uint8_t, kRecordBytes> record{};
   for (const auto& path : files) {
     GzFile file(path);
     if (file.is_raw()) {
-      const std::int64_t pixels = file.most_bytes() / kRecordBytes * kImageBytes;
-      images.reserve(images.size() + static_cast<std::size_t>(pixels));
+      pixels.resize(filled + static_cast<std::size_t>(file.most_bytes() / kRecordBytes * kImageBytes));
     }
     while (const std::size_t got = file.read_some(record)) {
       const std::int64_t offset = file.offset() - static_cast<std::int64_t>(got);
@@ -275,24 +285,25 @@ LoadedSet read_cifar(const std::vector<fs::path>& files) {
       if (label >= kCifarClasses) {
         file.refuse(offset, fmt::format("label {} is not one of 0 .. {}", label, kCifarClasses - 1));
       }
-      images.insert(images.end(), record.begin() + 1, record.end());
+      if (filled + kImageBytes > pixels.size) pixels.resize(grown(filled));
+      std::copy(record.begin() + 1, record.end(), pixels.bytes().data() + filled);
+      filled += kImageBytes;
       set.labels.push_back(label);
     }
     if (file.offset() == 0) file.refuse(0, "the file contains no records");
     set.label_files.push_back({path.string(), file.offset() / kRecordBytes});
   }
-  images.shrink_to_fit();
-  set.labels.shrink_to_fit();
-  set.pixels = std::move(images);
+  pixels.resize(filled);
+  set.pixels = pixels;
   return set;
 }
 
 std::optional<LoadedSet> read_binary_set(const fs::path& folder, std::initializer_list<std::string_view> idx_sets,
-                                         std::string_view cifar_prefix) {
+                                         std::string_view cifar_prefix, GrowingMemory& block) {
   for (const std::string_view set : idx_sets) {
     const fs::path images = find_file(folder, set, "images", {"idx3", "idx4"});
     const fs::path labels = find_file(folder, set, "labels", {"idx1"});
-    if (!images.empty() && !labels.empty()) return read_idx(images, labels);
+    if (!images.empty() && !labels.empty()) return read_idx(images, labels, block);
     if (images.empty() && labels.empty()) continue;
     throw Error(ErrorSource::io, fmt::format("'{}' exists, but its {}-{}-ubyte (or .gz) is missing",
                                              (images.empty() ? labels : images).string(), set,
@@ -300,7 +311,7 @@ std::optional<LoadedSet> read_binary_set(const fs::path& folder, std::initialize
   }
   const auto files = find_cifar_files(folder, cifar_prefix);
   if (files.empty()) return std::nullopt;
-  LoadedSet set = read_cifar(files);
+  LoadedSet set = read_cifar(files, block);
   set.info.class_names = read_cifar_class_names(folder);
   return set;
 }

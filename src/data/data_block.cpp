@@ -10,8 +10,9 @@
 #include <cstring>
 #include <utility>
 
-// A block is a list of arrays, each preceded by its length and aligned to 8 bytes. Each data set begins with a
-// MessagePack array of its metadata. Arrays that may be large follow, so that all ranks of a host share them.
+// A block is the position of a list, pixels, and this list: arrays, each preceded by its length and aligned to 8 bytes.
+// Each data set begins with a MessagePack array of its metadata. Arrays that may be large follow, so that all ranks of a
+// host share them.
 
 template <class T>
 struct nlohmann::adl_serializer<std::optional<T>> {
@@ -34,35 +35,38 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_name
 
 namespace {
 
-constexpr std::size_t kBlockAlignment = 8;
-constexpr std::size_t kExpectedMetadataBytes = 4096;
+constexpr std::size_t kAlignment = 8;
 
-std::size_t padded(std::size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
+std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-class BlockWriter {
+class ListWriter {
  public:
-  explicit BlockWriter(std::size_t expected_bytes) { bytes_.reserve(expected_bytes); }
+  explicit ListWriter(GrowingMemory& block) : block_(block) {
+    const std::size_t position = padded(block.bytes());
+    block.resize(position);
+    std::memcpy(block.data(), &position, sizeof position);
+  }
 
   template <class T>
   void add(const std::vector<T>& values) {
     const std::size_t count = values.size();
-    append(std::as_bytes(std::span(&count, 1)));
-    append(std::as_bytes(std::span(values)));
+    const std::size_t at = block_.bytes();
+    block_.resize(at + sizeof count + padded(count * sizeof(T)));
+    std::memcpy(block_.data() + at, &count, sizeof count);
+    if (count > 0) std::memcpy(block_.data() + at + sizeof count, values.data(), count * sizeof(T));
   }
-  std::vector<std::byte> finish() { return std::move(bytes_); }
 
  private:
-  void append(std::span<const std::byte> more) {
-    bytes_.insert(bytes_.end(), more.begin(), more.end());
-    bytes_.resize(padded(bytes_.size()));
-  }
-
-  std::vector<std::byte> bytes_;
+  GrowingMemory& block_;
 };
 
 class BlockReader {
  public:
-  explicit BlockReader(std::span<const std::byte> block) : rest_(block) {}
+  explicit BlockReader(std::span<const std::byte> block) : block_(block) {
+    std::size_t position = 0;
+    std::memcpy(&position, part(0, sizeof position).data(), sizeof position);
+    rest_ = part(position, block.size() - position);
+  }
 
   template <class T>
   std::span<const T> next() {
@@ -71,19 +75,26 @@ class BlockReader {
     return {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
   }
   nlohmann::json next_metadata() { return nlohmann::json::from_msgpack(next<std::uint8_t>()); }
+  std::span<const std::uint8_t> pixels(std::size_t begin, std::size_t size) const {
+    return {reinterpret_cast<const std::uint8_t*>(part(begin, size).data()), size};
+  }
 
  private:
+  std::span<const std::byte> part(std::size_t begin, std::size_t size) const {
+    if (begin <= block_.size() && size <= block_.size() - begin) return block_.subspan(begin, size);
+    throw Error(ErrorSource::internal, "a data block ends too early");
+  }
   std::span<const std::byte> take(std::size_t bytes) {
-    if (padded(bytes) > rest_.size()) throw Error(ErrorSource::internal, "a data block ends too early");
-    const auto taken = rest_.first(bytes);
+    const auto taken = part(block_.size() - rest_.size(), padded(bytes)).first(bytes);
     rest_ = rest_.subspan(padded(bytes));
     return taken;
   }
 
+  std::span<const std::byte> block_;
   std::span<const std::byte> rest_;
 };
 
-void write_set(BlockWriter& block, const LoadedSet& set) {
+void write_set(ListWriter& list, const LoadedSet& set) {
   nlohmann::json metadata{{"info", set.info}, {"digest", digest_of(set)}};
   metadata["info"]["samples"] = set.labels.size();
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
@@ -92,8 +103,11 @@ void write_set(BlockWriter& block, const LoadedSet& set) {
   if (stored != nullptr) {
     metadata.update({{"path", stored->path}, {"array", stored->array}, {"stored_digest", stored->digest}});
   }
-  block.add(nlohmann::json::to_msgpack(metadata));
-  block.add(set.labels);
+  if (const auto* pixels = std::get_if<Pixels>(&set.pixels)) {
+    metadata.update({{"pixels", pixels->begin}, {"bytes", pixels->size}});
+  }
+  list.add(nlohmann::json::to_msgpack(metadata));
+  list.add(set.labels);
   std::vector<char> letters;
   std::vector<std::uint64_t> ends;
   const auto add_name = [&](const std::string& name) {
@@ -102,13 +116,11 @@ void write_set(BlockWriter& block, const LoadedSet& set) {
   };
   std::ranges::for_each(set.names, add_name);
   if (files != nullptr) std::ranges::for_each(files->files, add_name, &ImageFiles::File::name);
-  block.add(letters);
-  block.add(ends);
+  list.add(letters);
+  list.add(ends);
   if (stored != nullptr) {
-    block.add(stored->rows);
-    block.add(stored->checksums);
-  } else if (files == nullptr) {
-    block.add(std::get<std::vector<std::uint8_t>>(set.pixels));
+    list.add(stored->rows);
+    list.add(stored->checksums);
   }
 }
 
@@ -129,31 +141,24 @@ std::unique_ptr<Dataset> open_set(BlockReader& block) {
                                                 .rows = block.next<std::int64_t>(),
                                                 .checksums = block.next<std::int32_t>()});
   }
-  return std::make_unique<MemoryDataset>(std::move(set.info), block.next<std::uint8_t>(), set.labels, set.digest,
-                                         set.names);
-}
-
-std::size_t bytes_of(const LoadedSet& set) {
-  const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
-  std::size_t bytes = (images == nullptr ? 0 : images->size()) + set.labels.size() * sizeof(std::int32_t);
-  for (const std::string& name : set.names) bytes += name.size() + sizeof(std::uint64_t);
-  return bytes;
+  const auto pixels = block.pixels(metadata.at("pixels"), metadata.at("bytes"));
+  return std::make_unique<MemoryDataset>(std::move(set.info), pixels, set.labels, set.digest, set.names);
 }
 
 }  // namespace
 
-std::vector<std::byte> write_block(LoadedPair pair) {
-  BlockWriter block(kExpectedMetadataBytes + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
-  block.add(nlohmann::json::to_msgpack(
+void begin_block(GrowingMemory& block) { block.resize(sizeof(std::size_t)); }
+
+void finish_block(const LoadedPair& pair, GrowingMemory& block) {
+  ListWriter list(block);
+  list.add(nlohmann::json::to_msgpack(
       {{"notes", pair.notes}, {"empty_classes", pair.empty_classes}, {"has_test", pair.test.has_value()}}));
-  write_set(block, pair.train);
-  pair.train = {};
-  if (pair.test) write_set(block, *pair.test);
-  return block.finish();
+  write_set(list, pair.train);
+  if (pair.test) write_set(list, *pair.test);
 }
 
-DataPair open_loaded(std::span<const std::byte> bytes) {
-  BlockReader block(bytes);
+DataPair open_loaded(const Buffer& loaded) {
+  BlockReader block({static_cast<const std::byte*>(loaded.data()), loaded.bytes()});
   const nlohmann::json metadata = block.next_metadata();
   DataPair pair;
   pair.notes = metadata.at("notes");

@@ -193,14 +193,15 @@ class DataFileReader {
   bool has_test() const { return file_.contains("/test/images"); }
   std::int64_t bytes_of(const std::string& group) const { return shape_of(group + "/images").elements(); }
 
-  LoadedSet read(const std::string& group, bool resident) const {
+  // Images are loaded into `block`; null: they stay in the file.
+  LoadedSet read(const std::string& group, GrowingMemory* block) const {
     const Shape images = shape_of(group + "/images");
     LoadedSet set;
     set.info = info_;
     set.info.image = images.without_first();
     set.labels = read_all<std::int32_t>(group + "/labels", images[0]);
     set.names = read_names(group + "/names", images[0]);
-    if (!resident) {
+    if (block == nullptr) {
       StoredImages stored{file_.path(), group + "/images", {}, read_digest(group + "/digest")};
       if (has_checksums()) stored.checksums = read_all<std::int32_t>(group + "/checksums", images[0]);
       stored.rows.resize(set.labels.size());
@@ -208,12 +209,12 @@ class DataFileReader {
       set.pixels = std::move(stored);
       return set;
     }
-    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(images.elements()));
-    file_.read_rows(group + "/images", 0, images[0], pixels);
-    refuse_other_digest(group, digest("images", std::span<const std::uint8_t>(pixels)), set.labels);
+    const Pixels pixels = add_pixels(*block, static_cast<std::size_t>(images.elements()));
+    file_.read_rows(group + "/images", 0, images[0], pixels.bytes());
+    refuse_other_digest(group, digest("images", std::span<const std::uint8_t>(pixels.bytes())), set.labels);
     // Early versions stored constants for data in CIFAR format.
-    if (group == "/train" && !has_checksums()) set.info.statistics = statistics_of(pixels, set.info.image);
-    set.pixels = std::move(pixels);
+    if (group == "/train" && !has_checksums()) set.info.statistics = statistics_of(pixels.bytes(), set.info.image);
+    set.pixels = pixels;
     return set;
   }
 
@@ -365,7 +366,8 @@ std::size_t quarter_of_memory() {
 
 }  // namespace
 
-LoadedPair read_data_file(const std::string& path, const DataRequest& request) {
+LoadedPair read_data_file(const std::string& path, const DataRequest& request, DataFileSets sets,
+                          GrowingMemory& block) {
   try {
     check_seal(path);
   } catch (const Error& error) {
@@ -379,12 +381,12 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request) {
   const bool verifies = request.data_file_check == DataFileCheck::all ||
                         (request.data_file_check == DataFileCheck::without_checksums && !file.has_checksums());
   const auto read = [&](const std::string& group) {
-    LoadedSet set = file.read(group, resident);
+    LoadedSet set = file.read(group, resident ? &block : nullptr);
     if (!resident && verifies) file.verify(group, set);
     return set;
   };
   LoadedPair pair;
-  pair.train = read("/train");
+  if (sets == DataFileSets::both || !file.has_test()) pair.train = read("/train");
   if (file.has_test()) {
     pair.test = read("/test");
     pair.test->info.name += " (test)";

@@ -313,28 +313,28 @@ void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<co
 using Draw = std::function<int(std::int64_t sample, std::span<std::uint8_t> pixels)>;
 
 // Samples first .. first + count - 1 of an infinite series.
-LoadedSet draw_set(DatasetInfo info, std::int64_t first, std::int64_t count, const Draw& draw) {
+LoadedSet draw_set(DatasetInfo info, std::int64_t first, std::int64_t count, const Draw& draw, GrowingMemory& block) {
   LoadedSet set;
   const auto image_bytes = static_cast<std::size_t>(info.image.elements());
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count) * image_bytes);
+  const Pixels pixels = add_pixels(block, static_cast<std::size_t>(count) * image_bytes);
   for (std::int64_t i = 0; i < count; ++i) {
     set.labels.push_back(
-        draw(first + i, std::span(pixels).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes)));
+        draw(first + i, pixels.bytes().subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes)));
   }
   set.info = std::move(info);
-  set.pixels = std::move(pixels);
+  set.pixels = pixels;
   return set;
 }
 
-LoadedPair draw_sets(const DatasetInfo& info, std::int64_t test_samples, const Draw& draw) {
+LoadedPair draw_sets(const DatasetInfo& info, std::int64_t test_samples, GrowingMemory& block, const Draw& draw) {
   DatasetInfo test = info;
   test.name += " (test)";
-  return {draw_set(info, 0, info.samples, draw), draw_set(test, info.samples, test_samples, draw), {}};
+  return {draw_set(info, 0, info.samples, draw, block), draw_set(test, info.samples, test_samples, draw, block), {}};
 }
 
 }  // namespace
 
-LoadedPair draw_glyphs() {
+LoadedPair draw_glyphs(GrowingMemory& block) {
   std::vector<std::vector<Writing>> writings;
   for (const char* const outlines : kOutlines) writings.push_back(writings_of(outlines));
   const DatasetInfo info{.name = "glyphs",
@@ -342,7 +342,7 @@ LoadedPair draw_glyphs() {
                          .classes = 10,
                          .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
                          .samples = 20'000};
-  return draw_sets(info, 4'000, [&](std::int64_t sample, std::span<std::uint8_t> pixels) {
+  return draw_sets(info, 4'000, block, [&](std::int64_t sample, std::span<std::uint8_t> pixels) {
     const Image image(pixels.data(), kPixels);
     const int digit = digit_of(sample);
     RandomSequence random(kGlyphSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
@@ -381,12 +381,12 @@ DatasetInfo parse_synthetic(const std::string& name) {
       .name = name, .image = Shape{channels, height, width}, .classes = static_cast<int>(classes), .samples = samples};
 }
 
-LoadedPair draw_synthetic(const std::string& name) {
+LoadedPair draw_synthetic(const std::string& name, GrowingMemory& block) {
   const DatasetInfo info = parse_synthetic(name);
   std::vector<std::vector<std::uint8_t>> cells;  // by class
   for (int label = 0; label < info.classes; ++label) cells.push_back(draw_cells(label, info.image[0]));
   const std::int64_t test_samples = std::max<std::int64_t>(1, info.samples / 10);
-  return draw_sets(info, test_samples, [&](std::int64_t sample, std::span<std::uint8_t> pixels) {
+  return draw_sets(info, test_samples, block, [&](std::int64_t sample, std::span<std::uint8_t> pixels) {
     RandomSequence random(kSyntheticSeed,
                           {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("synthetic")});
     const std::uint32_t label = random.below(static_cast<std::uint32_t>(info.classes));

@@ -18,9 +18,9 @@
 namespace tutti {
 namespace {
 
-// Moves the chosen rows of `width` elements into the result and closes the gaps.
+// Returns the chosen rows of `width` elements, and moves the others to the front.
 template <class T>
-std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::int64_t> chosen, std::size_t width = 1) {
+std::vector<T> move_out(std::span<T> rows, std::span<const std::int64_t> chosen, std::size_t width = 1) {
   std::vector<T> taken;
   taken.reserve(chosen.size() * width);
   std::size_t kept = 0;
@@ -34,8 +34,23 @@ std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::int64_t> cho
       ++kept;
     }
   }
-  rows.resize(kept * width);
   return taken;
+}
+
+template <class T>
+std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::int64_t> chosen) {
+  std::vector<T> taken = move_out(std::span(rows), chosen);
+  rows.resize(rows.size() - taken.size());
+  return taken;
+}
+
+// Moves the pixels of these images behind the others.
+Pixels split(Pixels& pixels, std::span<const std::int64_t> chosen, std::size_t image_bytes) {
+  const auto taken = move_out(pixels.bytes(), chosen, image_bytes);
+  pixels.size -= taken.size();
+  const Pixels behind{pixels.block, pixels.begin + pixels.size, taken.size()};
+  std::ranges::copy(taken, behind.bytes().begin());
+  return behind;
 }
 
 std::int64_t held_out_samples(std::int64_t samples, double ratio) {
@@ -102,6 +117,18 @@ std::vector<std::int64_t> choose(std::span<const std::int32_t> labels, const Dat
 
 }  // namespace
 
+void Pixels::resize(std::size_t bytes) {
+  block->resize(begin + bytes);
+  size = bytes;
+}
+
+Pixels add_pixels(GrowingMemory& block, std::size_t bytes) {
+  constexpr std::size_t kAlignment = 64;
+  Pixels pixels{&block, (block.bytes() + kAlignment - 1) / kAlignment * kAlignment};
+  pixels.resize(bytes);
+  return pixels;
+}
+
 std::uint64_t digest_of(const LoadedSet& set) {
   if (set.digest) return *set.digest;
   const std::span<const std::int32_t> labels(set.labels);
@@ -113,7 +140,7 @@ std::uint64_t digest_of(const LoadedSet& set) {
     return digest("files", std::span<const std::int64_t>(hashes)) + digest("labels", labels);
   }
   if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) return stored->digest;
-  const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
+  const std::span<const std::uint8_t> images = std::get<Pixels>(set.pixels).bytes();
   return digest("images", images) + digest("labels", labels);
 }
 
@@ -127,8 +154,7 @@ LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen) 
     taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
                                 take_rows(stored->checksums, chosen)};
   } else {
-    auto& images = std::get<std::vector<std::uint8_t>>(set.pixels);
-    taken.pixels = take_rows(images, chosen, static_cast<std::size_t>(set.info.image.elements()));
+    taken.pixels = split(std::get<Pixels>(set.pixels), chosen, static_cast<std::size_t>(set.info.image.elements()));
   }
   return taken;
 }

@@ -62,8 +62,8 @@ std::optional<LoadedSet> list_set_folder(const fs::path& folder, std::initialize
   return list_class_folders(folder / *found, notes);
 }
 
-std::optional<LoadedSet> load_train(const fs::path& folder, std::vector<std::string>& notes) {
-  auto set = read_binary_set(folder, {"train"}, "data_batch");
+std::optional<LoadedSet> load_train(const fs::path& folder, GrowingMemory& block, std::vector<std::string>& notes) {
+  auto set = read_binary_set(folder, {"train"}, "data_batch", block);
   if (!set) set = list_set_folder(folder, {"train"}, notes);
   if (!set) set = list_labelled_folder(folder, notes);
   if (!set) refuse_sets_as_classes(folder);
@@ -72,8 +72,8 @@ std::optional<LoadedSet> load_train(const fs::path& folder, std::vector<std::str
   return set;
 }
 
-std::optional<LoadedSet> load_test(const fs::path& folder, std::vector<std::string>& notes) {
-  auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch");
+std::optional<LoadedSet> load_test(const fs::path& folder, GrowingMemory& block, std::vector<std::string>& notes) {
+  auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch", block);
   if (!set) set = list_set_folder(folder, {"test", "valid", "val"}, notes);
   if (set) set->info.name = name_of_folder(folder) + " (test)";
   return set;
@@ -168,14 +168,14 @@ std::string fetch_hint(const fs::path& folder) {
 }
 
 // The training set, and its test set unless that is held out or given separately.
-LoadedPair load_sets(const DataRequest& request) {
+LoadedPair load_sets(const DataRequest& request, GrowingMemory& block) {
   const std::string& where = request.train;
-  if (where == "glyphs") return draw_glyphs();
-  if (where.starts_with(kSyntheticPrefix)) return draw_synthetic(where);
+  if (where == "glyphs") return draw_glyphs(block);
+  if (where.starts_with(kSyntheticPrefix)) return draw_synthetic(where, block);
   const fs::path path = find_data_path(where, request.from_checkpoint);
-  if (!fs::is_directory(path)) return read_data_file(path.string(), request);
+  if (!fs::is_directory(path)) return read_data_file(path.string(), request, DataFileSets::both, block);
   LoadedPair pair;
-  auto train = load_train(path, pair.notes);
+  auto train = load_train(path, block, pair.notes);
   if (!train && request.allow_unlabelled && !list_folder(path).images.files.empty()) {
     pair = list_images({path.string()});
     pair.train.info.name = name_of_folder(path);
@@ -184,20 +184,20 @@ LoadedPair load_sets(const DataRequest& request) {
   if (!train) refuse_folder(path);
   pair.train = std::move(*train);
   if (!request.allow_non_utf8_names) require_utf8_class_names(path, pair.train.info.class_names);
-  if (request.test.empty() && request.validation_ratio == 0) pair.test = load_test(path, pair.notes);
+  if (request.test.empty() && request.validation_ratio == 0) pair.test = load_test(path, block, pair.notes);
   return pair;
 }
 
 // The files in request.test may be named like a test set or like a training set.
-LoadedSet load_test_set(const DataRequest& request, std::vector<std::string>& notes) {
+LoadedSet load_test_set(const DataRequest& request, GrowingMemory& block, std::vector<std::string>& notes) {
   const fs::path path = find_data_path(request.test, false);
   if (!fs::is_directory(path)) {
-    LoadedPair pair = read_data_file(path.string(), request);
+    LoadedPair pair = read_data_file(path.string(), request, DataFileSets::test_if_any, block);
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
     return pair.test ? std::move(*pair.test) : std::move(pair.train);
   }
-  if (auto set = load_test(path, notes)) return std::move(*set);
-  if (auto set = load_train(path, notes)) return std::move(*set);
+  if (auto set = load_test(path, block, notes)) return std::move(*set);
+  if (auto set = load_train(path, block, notes)) return std::move(*set);
   refuse_folder(path);
 }
 
@@ -315,8 +315,8 @@ void unify_metadata(LoadedPair& pair) {
   if (info.classes == 0) {
     info.classes = std::max({2, classes_in_labels(pair.train), pair.test ? classes_in_labels(*pair.test) : 0});
   }
-  if (const auto* images = std::get_if<0>(&pair.train.pixels); images != nullptr && info.statistics.mean.empty()) {
-    info.statistics = statistics_of(*images, info.image);
+  if (const auto* pixels = std::get_if<Pixels>(&pair.train.pixels); pixels != nullptr && info.statistics.mean.empty()) {
+    info.statistics = statistics_of(pixels->bytes(), info.image);
   }
   if (!pair.test) return;
   const Shape of_train = info.image;
@@ -346,11 +346,20 @@ void take_empty_classes(LoadedSet& set, const DataRequest& request, LoadedPair& 
   std::ranges::move(set.empty_classes, std::back_inserter(pair.empty_classes));
 }
 
-LoadedPair load_checked(const DataRequest& request) {
+// Releases the test set, whose pixels are the last of the block, as another one replaces it.
+void drop_test(LoadedPair& pair) {
+  if (auto* pixels = std::get_if<Pixels>(&pair.train.pixels)) pixels->resize(pixels->size);
+  pair.test.reset();
+}
+
+LoadedPair load_checked(const DataRequest& request, GrowingMemory& block) {
   refuse_bad_ratio(request);
   const bool holds_out = request.validation_ratio > 0;
-  LoadedPair pair = request.images.empty() ? load_sets(request) : list_images(request.images);
-  if (!request.test.empty()) pair.test = load_test_set(request, pair.notes);
+  LoadedPair pair = request.images.empty() ? load_sets(request, block) : list_images(request.images);
+  if (!request.test.empty()) {
+    drop_test(pair);
+    pair.test = load_test_set(request, block, pair.notes);
+  }
   for (LoadedSet* const set : {&pair.train, pair.test ? &*pair.test : nullptr}) {
     if (set == nullptr) continue;
     take_empty_classes(*set, request, pair);
@@ -362,6 +371,7 @@ LoadedPair load_checked(const DataRequest& request) {
           fmt::format("--data {} has a test set, which --validation-ratio {} replaces: leave that out to keep it",
                       request.train, request.validation_ratio));
     }
+    drop_test(pair);
     pair.test = hold_out(pair.train, request);
   }
   unify_metadata(pair);
@@ -371,9 +381,10 @@ LoadedPair load_checked(const DataRequest& request) {
 
 }  // namespace
 
-std::vector<std::byte> load_data(const DataRequest& request) {
+void load_data(const DataRequest& request, GrowingMemory& memory) {
   try {
-    return write_block(load_checked(request));
+    begin_block(memory);
+    finish_block(load_checked(request, memory), memory);
   } catch (const fs::filesystem_error& failure) {
     throw Error(ErrorSource::io,
                 fmt::format("cannot look into '{}': {}", failure.path1().string(), failure.code().message()));
@@ -381,8 +392,10 @@ std::vector<std::byte> load_data(const DataRequest& request) {
 }
 
 OwnedData open_data(const DataRequest& request) {
+  GrowingMemory memory;
+  load_data(request, memory);
   OwnedData data;
-  data.block = load_data(request);
+  data.block = memory.take();
   data.pair = open_loaded(data.block);
   return data;
 }

@@ -1,7 +1,8 @@
 #pragma once
-// A data set between its source and the block of bytes, and the sources: built-in sets, data files, published binary
-// formats, and folders of images. open_data.cpp selects one.
+// A data set while it is loaded, the block of bytes that it is loaded into, and the sources: built-in sets, data files,
+// published binary formats, and folders of images. open_data.cpp selects one.
 
+#include "tutti/backend/growing_memory.hpp"
 #include "tutti/base/shape.hpp"
 #include "tutti/data/open_data.hpp"
 
@@ -46,10 +47,24 @@ struct StoredImages {
   std::vector<std::int32_t> checksums{};  // of each of these rows; empty in a file of an early version
 };
 
+// Images of one size in the order of the samples, in the block of bytes that load_data fills.
+struct Pixels {
+  GrowingMemory* block = nullptr;  // borrowed
+  std::size_t begin = 0;
+  std::size_t size = 0;
+
+  // Until the block grows.
+  std::span<std::uint8_t> bytes() const { return {reinterpret_cast<std::uint8_t*>(block->data()) + begin, size}; }
+  // Ends the block after them: only for those that were added last.
+  void resize(std::size_t bytes);
+};
+// Adds zeroed pixels.
+Pixels add_pixels(GrowingMemory& block, std::size_t bytes = 0);
+
 struct LoadedSet {
   DatasetInfo info;  // classes 0: from names or labels; samples and class_samples are filled in at the end
   std::vector<std::int32_t> labels;
-  std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
+  std::variant<Pixels, ImageFiles, StoredImages> pixels;
   std::optional<std::uint64_t> digest;       // only after hold_out; otherwise computed from labels and pixels
   std::vector<LabelFile> label_files{};      // in the order of the samples; empty after extract_samples
   std::vector<std::string> names{};          // of the samples, from a data file; empty if it has none
@@ -66,10 +81,10 @@ struct LoadedPair {
   std::vector<std::string> empty_classes{};  // of both sets
 };
 
-// Writes the sets to one block of bytes without pointers, for open_loaded(). It is not a file format: only processes of
-// the same job may read it. Each set is released as soon as it has been written, so at most one set's pixels are in
-// memory twice.
-std::vector<std::byte> write_block(LoadedPair pair);
+// A block of bytes without pointers, for open_loaded(): the pixels of both sets, and after them all else about the sets.
+// It is not a file format: only processes of the same job may read it.
+void begin_block(GrowingMemory& block);
+void finish_block(const LoadedPair& pair, GrowingMemory& block);
 
 // Removes the samples with these ascending indices from `set` and returns them as a set with the same metadata; both
 // keep their order.
@@ -103,10 +118,12 @@ ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shap
 // of range.
 std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels);
 
-// Both sets of a data file (tutti/data/data_file.hpp). Up to request.most_resident_bytes bytes of pixels (0: a
+// Sets of a data file (tutti/data/data_file.hpp): both, or its test set only, as the test set of another training set.
+// A file without a test set has its only set in `train`. Up to request.most_resident_bytes bytes of pixels (0: a
 // quarter of the host's memory) are loaded and verified by their digests. Larger sets stay in the file and are verified
 // only as request.data_file_check says. The file's structure is always verified by its seal.
-LoadedPair read_data_file(const std::string& path, const DataRequest& request);
+enum class DataFileSets { both, test_if_any };
+LoadedPair read_data_file(const std::string& path, const DataRequest& request, DataFileSets sets, GrowingMemory& block);
 
 // Published binary formats. Files may be gzip-compressed. A header's sizes are compared with the size of its file
 // before memory is allocated.
@@ -118,30 +135,30 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request);
 // CIFAR-10's binary batches: records of one label byte (0 .. 9) and 3x32x32 pixels, without a header.
 // An optional batches.meta.txt in the same folder has the ten class names, one per line.
 
-LoadedSet read_idx(const std::filesystem::path& images, const std::filesystem::path& labels);
+LoadedSet read_idx(const std::filesystem::path& images, const std::filesystem::path& labels, GrowingMemory& block);
 
 // `files` are the batches of one set, in order.
-LoadedSet read_cifar(const std::vector<std::filesystem::path>& files);
+LoadedSet read_cifar(const std::vector<std::filesystem::path>& files, GrowingMemory& block);
 
 // The first of `idx_sets` ("train", "t10k") that the folder contains as idx files under any of their usual names, or
 // the CIFAR batches whose names begin with `cifar_prefix`, or nothing. Throws an io error for images without labels and
 // labels without images.
 std::optional<LoadedSet> read_binary_set(const std::filesystem::path& folder,
                                          std::initializer_list<std::string_view> idx_sets,
-                                         std::string_view cifar_prefix);
+                                         std::string_view cifar_prefix, GrowingMemory& block);
 
 // Generated sets. Sample i is a pure function of i, so the set is the same on every machine without a download.
 
 // Glyphs: digits 0 .. 9 drawn with integer arithmetic, 1x28x28. Too varied for a linear model, easy for a small
 // network. Each group of ten samples that begins at a multiple of ten contains every digit once.
-LoadedPair draw_glyphs();
+LoadedPair draw_glyphs(GrowingMemory& block);
 
 // "synthetic:NxCxHxW:classes": random images of any size, for measurements and tests: a coarse pattern per label under
 // noise, so that a network can learn them. The samples depend on the shape. The test set has a tenth of the samples.
 inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
 // The training set of such a name. Throws a usage error that shows an example.
 DatasetInfo parse_synthetic(const std::string& name);
-LoadedPair draw_synthetic(const std::string& name);
+LoadedPair draw_synthetic(const std::string& name, GrowingMemory& block);
 
 // JPEG and PNG files in folders.
 

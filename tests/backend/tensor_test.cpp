@@ -1,10 +1,17 @@
 #include "tutti/backend/tensor.hpp"
 
+#include "tutti/backend/growing_memory.hpp"
 #include "tutti/base/error.hpp"
 
-#include <gtest/gtest.h>
+#include "support/thrown.hpp"
 
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <string>
 
 namespace tutti {
 namespace {
@@ -40,6 +47,52 @@ TEST(Buffer, RefusesAViewThatLeavesTheBlock) {
   EXPECT_EQ(buffer.view({2}, ElementType::f32, 8).data, block.data() + 8);
   EXPECT_THROW(buffer.view({3}, ElementType::f32, 8), Error);
   EXPECT_THROW(buffer.view({1}, ElementType::u8, 17), Error);
+}
+
+// Fills all bytes beyond those that are filled.
+void grow_to(GrowingMemory& memory, std::size_t bytes) {
+  const std::size_t filled = memory.bytes();
+  memory.resize(bytes);
+  EXPECT_EQ(std::count(memory.data() + filled, memory.data() + bytes, std::byte{0}),
+            static_cast<std::ptrdiff_t>(bytes - filled));
+  std::fill(memory.data() + filled, memory.data() + bytes, std::byte{7});
+}
+
+std::size_t sevens_in(const Buffer& buffer) {
+  const auto* const bytes = static_cast<const std::byte*>(buffer.data());
+  return static_cast<std::size_t>(std::count(bytes, bytes + buffer.bytes(), std::byte{7}));
+}
+
+TEST(GrowingMemory, KeepsItsBytesInEverySize) {
+  GrowingMemory memory;
+  for (const std::size_t bytes : {0U, 1U, 5000U, 10'000'000U}) grow_to(memory, bytes);
+  memory.resize(6'000'000);
+  grow_to(memory, 7'000'001);
+  GrowingMemory moved(std::move(memory));
+  const Buffer buffer = moved.take();
+  EXPECT_EQ(buffer.bytes(), 7'000'001U);
+  EXPECT_EQ(sevens_in(buffer), buffer.bytes());
+  EXPECT_EQ(moved.bytes(), 0U);
+}
+
+TEST(GrowingMemory, SaysHowMuchIsNeededInAllIfItsFileCannotGrow) {
+  Descriptor file(::memfd_create("growing", MFD_CLOEXEC));
+  const int number = file.get();
+  std::size_t most = 10'000;
+  GrowingMemory memory(std::move(file), [&most](int of, std::size_t bytes) {
+    if (bytes > most) throw Error(ErrorSource::input, std::to_string(bytes) + " bytes");
+    ASSERT_EQ(::ftruncate(of, static_cast<off_t>(bytes)), 0);
+  });
+  grow_to(memory, 9000);
+  EXPECT_EQ(::lseek(number, 0, SEEK_END), 9000);
+  grow_to(memory, 20'000);
+  EXPECT_EQ(::lseek(number, 0, SEEK_END), 0) << "the file has kept its pages";
+  grow_to(memory, 30'000);
+  EXPECT_EQ(std::string(thrown_by([&] { memory.take(); }).what()), "30000 bytes");
+  most = 30'000;  // room was made
+  const Buffer buffer = memory.take();
+  EXPECT_EQ(::lseek(number, 0, SEEK_END), 30'000);
+  EXPECT_EQ(sevens_in(buffer), 30'000U);
 }
 
 }  // namespace

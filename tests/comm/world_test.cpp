@@ -235,6 +235,22 @@ TEST(World, SharesMemoryAmongTheRanksOfAHost) {
   EXPECT_EQ(world.node_memory(0).bytes(), 0U);
 }
 
+TEST(World, SharesMemoryThatGrewWhileItWasFilled) {
+  World& world = test_world();
+  GrowingMemory memory = world.begin_node_memory();
+  if (world.local_rank() == 0) {
+    for (std::size_t bytes = 1; bytes <= 10'000'000; bytes *= 10) {
+      const std::size_t filled = memory.bytes();
+      memory.resize(bytes);
+      std::fill(memory.data() + filled, memory.data() + bytes, std::byte{7});
+    }
+    memory.resize(5'000'000);
+  }
+  const Buffer shared = world.share(std::move(memory));
+  ASSERT_EQ(shared.bytes(), 5'000'000U);
+  EXPECT_EQ(std::ranges::count(bytes_of_buffer(shared), std::byte{7}), 5'000'000);
+}
+
 TEST(World, LeavesNoFileInSharedMemory) {
   World& world = test_world();
   const Buffer window = world.node_memory(4096);

@@ -146,11 +146,14 @@ TEST(Statistics, OfAFolderInCifarFormatAreThoseOfItsImages) {
 TEST(DataBlock, CanBeAtAnyAddress) {
   DataRequest request;
   request.train = "synthetic:20x1x3x3:2";
-  const std::vector<std::byte> block = load_data(request);
-  ASSERT_EQ(block.size() % 8, 0u);
-  const auto copy = std::make_unique<std::uint64_t[]>(block.size() / 8);
-  std::memcpy(copy.get(), block.data(), block.size());
-  const std::span<const std::byte> elsewhere(reinterpret_cast<const std::byte*>(copy.get()), block.size());
+  GrowingMemory memory;
+  load_data(request, memory);
+  const Buffer block = memory.take();
+  ASSERT_EQ(block.bytes() % 8, 0u);
+  const auto copy = std::make_unique<std::uint64_t[]>(block.bytes() / 8);
+  std::memcpy(copy.get(), block.data(), block.bytes());
+  const auto copied = [&](std::size_t bytes) { return Buffer(copy.get(), bytes, MemorySpace::host, [](void*) {}); };
+  const Buffer elsewhere = copied(block.bytes());
   const DataPair pair = open_loaded(elsewhere);
   const DataPair original = open_loaded(block);
   EXPECT_EQ(pair.train->digest(), original.train->digest());
@@ -158,8 +161,8 @@ TEST(DataBlock, CanBeAtAnyAddress) {
   SampleBatch batch;
   pair.train->read(std::array<std::int64_t, 1>{0}, batch);
   const auto* pixels = reinterpret_cast<const std::byte*>(batch.images[0].pixels);
-  EXPECT_TRUE(pixels >= elsewhere.data() && pixels < elsewhere.data() + elsewhere.size());
-  EXPECT_EQ(thrown_by([&] { open_loaded(elsewhere.first(block.size() - 8)); }).source(), ErrorSource::internal);
+  EXPECT_TRUE(pixels >= elsewhere.data() && pixels < static_cast<const std::byte*>(elsewhere.data()) + block.bytes());
+  EXPECT_EQ(thrown_by([&] { open_loaded(copied(block.bytes() - 8)); }).source(), ErrorSource::internal);
 }
 
 }  // namespace

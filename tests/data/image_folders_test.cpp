@@ -144,8 +144,8 @@ TEST(ClassFolders, ApplyTheExifOrientationUnlessDisabled) {
   folder.write("a/1.jpg", testing_support::turned(jpeg_of(gradient(1, 8, 16)), 6));
   folder.write("b/1.jpg", testing_support::turned(jpeg_of(gradient(1, 8, 16)), 8));
   for (const bool upright : {true, false}) {
-    const auto block = load_data({.train = folder.text(), .test = {}, .applies_exif = upright});
-    const DataPair pair = open_loaded(block);
+    const OwnedData data = open_data({.train = folder.text(), .test = {}, .applies_exif = upright});
+    const DataPair& pair = data.pair;
     const Shape expected = upright ? Shape{1, 16, 8} : Shape{1, 8, 16};
     EXPECT_EQ(pair.train->info().image, expected);
     SampleBatch batch;

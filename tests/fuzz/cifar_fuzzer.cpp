@@ -23,9 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   batch.hold(is_names ? fuzz::Input(good_batch) : input);
   if (is_names) names.hold(input);
   fuzz::takes({ErrorSource::input, ErrorSource::io}, [&] {
+    GrowingMemory block;
     const LoadedSet read =
-        is_names ? read_binary_set(folder.path(), {}, "data_batch").value() : read_cifar({batch.path()});
-    if (std::get<0>(read.pixels).size() != read.labels.size() * 3072)
+        is_names ? read_binary_set(folder.path(), {}, "data_batch", block).value() : read_cifar({batch.path()}, block);
+    if (std::get<Pixels>(read.pixels).size != read.labels.size() * 3072)
       fuzz::report("read other images than there are labels");
   });
   return 0;

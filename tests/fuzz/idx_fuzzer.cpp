@@ -14,9 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   images.hold(packs ? fuzz::Input(fuzz::gzipped(front)) : front);
   labels.hold(input);
   fuzz::takes({ErrorSource::input, ErrorSource::io}, [&] {
-    const LoadedSet read = read_idx(images.path(), labels.path());
+    GrowingMemory block;
+    const LoadedSet read = read_idx(images.path(), labels.path(), block);
     const std::int64_t pixels = read.info.image.elements() * std::ssize(read.labels);
-    if (std::ssize(std::get<0>(read.pixels)) != pixels) fuzz::report("read other images than there are labels");
+    if (std::cmp_not_equal(std::get<Pixels>(read.pixels).size, pixels))
+      fuzz::report("read other images than there are labels");
   });
   return 0;
 }

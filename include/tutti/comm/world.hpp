@@ -2,6 +2,7 @@
 // The ranks of this job: their numbers and hosts, and blocking collectives for infrequent use. Gradients are reduced by
 // the Communicator. Waiting ranks sleep instead of spinning.
 
+#include "tutti/backend/growing_memory.hpp"
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/launcher.hpp"
 
@@ -68,10 +69,14 @@ class World {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   // The bytes of all ranks, indexed by rank. Lengths may differ; their sum must be less than 2 GiB. Collective.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
-  // Zeroed memory, allocated once per host and mapped by all its ranks. `bytes` is that of local rank 0. It is freed
-  // with the last of the buffers; once all ranks have mapped it, a killed job leaves nothing behind. Throws an io error
-  // with the required and the free space if /dev/shm is too small. Collective.
-  virtual Buffer node_memory(std::size_t bytes) = 0;
+  // Empty memory for all ranks of a host, which local rank 0 resizes and fills before share(). It has no name any more,
+  // so a killed job leaves nothing behind. Collective.
+  virtual GrowingMemory begin_node_memory() = 0;
+  // Maps what local rank 0 has written; it is freed with the last of the buffers. Throws an input error with the required
+  // and the free space if /dev/shm is too small. Collective.
+  virtual Buffer share(GrowingMemory memory) = 0;
+  // Both, for zeroed memory. `bytes` is that of local rank 0. Collective.
+  Buffer node_memory(std::size_t bytes);
   // A barrier of the ranks of this host. Collective.
   virtual void node_barrier() = 0;
   // A sub-world of the ranks with the same color, in the same order; null for a negative color. Collective.

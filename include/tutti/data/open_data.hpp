@@ -2,13 +2,13 @@
 // Opens the data sets that --data names. One process per host loads them into a block of bytes without pointers, which
 // can be in memory shared by all ranks of the host. Each rank opens its own data sets over that block.
 
+#include "tutti/backend/growing_memory.hpp"
 #include "tutti/data/dataset.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,18 +60,18 @@ struct DataPair {
   std::vector<std::string> empty_classes{};  // with lists_problems, lines about class folders without images
 };
 
-// Reads small data sets into the block, and only lists the files of large ones. Throws input or io errors that name the
-// file, the position in it and the reason.
-std::vector<std::byte> load_data(const DataRequest& request);
+// Fills the empty memory with a block: the pixels of small data sets, read straight into it, and the files and rows of
+// large ones. Throws input or io errors that name the file, the position in it and the reason.
+void load_data(const DataRequest& request, GrowingMemory& memory);
 // `block` is borrowed by the data sets and must be aligned to 8 bytes. Throws as load_data does.
-DataPair open_loaded(std::span<const std::byte> block);
+DataPair open_loaded(const Buffer& block);
 
 // Whether the training set that is left after holding out samples of `whole`, as the request says, has this digest.
 bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, const DataRequest& request);
 
 // load_data and open_loaded for a single process; owns the block.
 struct OwnedData {
-  std::vector<std::byte> block;
+  Buffer block;
   DataPair pair;
 };
 OwnedData open_data(const DataRequest& request);

@@ -50,12 +50,6 @@ std::string processor_name() {
   return {name.data(), static_cast<std::size_t>(length)};
 }
 
-// What the other ranks of a host need to open the memory of local rank 0.
-struct NodeMemoryInfo {
-  std::uint64_t bytes = 0;
-  std::array<char, 32> name{};
-};
-
 class MpiWorld final : public World {
  public:
   // Takes ownership of `comm`. Collective.
@@ -144,27 +138,36 @@ class MpiWorld final : public World {
     return by_rank;
   }
 
-  Buffer node_memory(std::size_t bytes) override {
-    std::optional<NodeMemory> created;
-    Buffer memory;
+  GrowingMemory begin_node_memory() override {
+    const bool shares = local_size_ > 1;  // a single rank on its host does not need /dev/shm
+    std::optional<NodeFile> created;
+    std::array<char, 32> name{};
     run_or_throw_on_all(*this, [&] {
-      if (local_size_ == 1) {
-        memory = allocate_host(bytes);  // a single rank on its host does not need /dev/shm
-      } else if (local_rank_ == 0) {
-        memory = created.emplace(bytes).take();
-      }
+      if (shares && local_rank_ == 0) created.emplace().name().copy(name.data(), name.size() - 1);
     });
-    NodeMemoryInfo info{.bytes = bytes};
-    if (created) created->name().copy(info.name.data(), info.name.size() - 1);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(&info, sizeof info, MPI_BYTE, 0, node_, &request));
-    wait_for(request, kMaxArrivalSleep);
+    broadcast_on_node(name);
+    std::optional<GrowingMemory> memory;
     run_or_throw_on_all(*this, [&] {
-      if (local_rank_ != 0) memory = open_node_memory(info.name.data(), info.bytes);
+      memory.emplace(created ? created->memory() : shares ? open_node_file(name.data()) : GrowingMemory());
     });
     created.reset();
     node_barrier();  // no rank returns before the name is removed
-    return memory;
+    return std::move(*memory);
+  }
+
+  Buffer share(GrowingMemory memory) override {
+    Buffer shared;
+    run_or_throw_on_all(*this, [&] {
+      if (local_rank_ == 0) shared = memory.take();
+    });
+    std::array<std::uint64_t, 1> bytes{shared.bytes()};
+    broadcast_on_node(bytes);
+    run_or_throw_on_all(*this, [&] {
+      if (local_rank_ == 0) return;
+      memory.resize(bytes[0]);
+      shared = memory.take();
+    });
+    return shared;
   }
 
   void node_barrier() override {
@@ -202,6 +205,15 @@ class MpiWorld final : public World {
   MPI_Comm native() const { return comm_; }
 
  private:
+  // From local rank 0.
+  template <class Value, std::size_t Count>
+  void broadcast_on_node(std::array<Value, Count>& values) {
+    const CollectiveScope here(collectives());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(values.data(), sizeof values, MPI_BYTE, 0, node_, &request));
+    wait_for(request, kMaxArrivalSleep);
+  }
+
   // This also synchronizes the ranks, so that the following transfer needs no long sleeps.
   void require_same_broadcast(std::size_t bytes, int root) {
     const auto length = static_cast<std::int64_t>(bytes);
