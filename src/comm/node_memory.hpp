@@ -1,7 +1,7 @@
 #pragma once
-// POSIX shared memory in /dev/shm, mapped by all ranks of a host. It is unlinked as soon as all have opened it, before it
-// is filled; the World distributes its name and knows when that is. Names left by killed processes are removed by the
-// next process that creates one.
+// POSIX shared memory in /dev/shm, mapped by all ranks of a host. It is unlinked as soon as all have opened it, before
+// it is filled; the World distributes its name and knows when that is. Names left by killed processes are removed by
+// the next process that creates one.
 
 #include "tutti/backend/growing_memory.hpp"
 #include "tutti/base/unique_handle.hpp"

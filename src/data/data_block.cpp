@@ -11,8 +11,8 @@
 #include <utility>
 
 // A block is the position of a list, pixels, and this list: arrays, each preceded by its length and aligned to 8 bytes.
-// Each data set begins with a MessagePack array of its metadata. Arrays that may be large follow, so that all ranks of a
-// host share them.
+// Each data set begins with a MessagePack array of its metadata. Arrays that may be large follow, so that all ranks of
+// a host share them.
 
 template <class T>
 struct nlohmann::adl_serializer<std::optional<T>> {

@@ -81,7 +81,7 @@ struct LoadedPair {
   std::vector<std::string> empty_classes{};  // of both sets
 };
 
-// A block of bytes without pointers, for open_loaded(): the pixels of both sets, and after them all else about the sets.
+// A block of bytes without pointers, for open_loaded(): the pixels of both sets, and then all else about them.
 // It is not a file format: only processes of the same job may read it.
 void begin_block(GrowingMemory& block);
 void finish_block(const LoadedPair& pair, GrowingMemory& block);

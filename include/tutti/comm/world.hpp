@@ -72,8 +72,8 @@ class World {
   // Empty memory for all ranks of a host, which local rank 0 resizes and fills before share(). It has no name any more,
   // so a killed job leaves nothing behind. Collective.
   virtual GrowingMemory begin_node_memory() = 0;
-  // Maps what local rank 0 has written; it is freed with the last of the buffers. Throws an input error with the required
-  // and the free space if /dev/shm is too small. Collective.
+  // Maps what local rank 0 has written; it is freed with the last of the buffers. Throws an input error with the
+  // required and the free space if /dev/shm is too small. Collective.
   virtual Buffer share(GrowingMemory memory) = 0;
   // Both, for zeroed memory. `bytes` is that of local rank 0. Collective.
   Buffer node_memory(std::size_t bytes);
