@@ -35,9 +35,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_name
 
 namespace {
 
-constexpr std::size_t kAlignment = 8;
+constexpr std::size_t kListAlignment = 8;
 
-std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t padded(std::size_t bytes) { return (bytes + kListAlignment - 1) / kListAlignment * kListAlignment; }
 
 class ListWriter {
  public:
