@@ -14,7 +14,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr int kCannotSave = 73;
+constexpr int kDiskIsFull = 73;
 constexpr int kMostPages = 64;
 
 void check_mounted(int result) {
@@ -58,7 +58,7 @@ TEST(FullDisk, LosesNoSavedWorkWhateverItsSize) {
     SCOPED_TRACE(testing::Message() << "a disk of " << kib << " KiB");
     SmallDisk disk(kib);
     const ChildResult run = run_saving(disk.path());
-    EXPECT_TRUE(run.status == 0 || run.status == kCannotSave) << run.status << ": " << run.err;
+    EXPECT_TRUE(run.status == 0 || run.status == kDiskIsFull) << run.status << ": " << run.err;
     EXPECT_EQ(count(run.err, "\n"), count(run.err, "No space left on device; ")) << run.err;
     if (has_saved(run)) {
       EXPECT_TRUE(newest_good(disk.path())) << "no good checkpoint is left";

@@ -72,11 +72,6 @@ Words run_words(const std::string& model, const std::string& out) {
       {"--model", model, "--out", out, "--steps", std::to_string(kSteps), "--sample-log", out + "/samples.jsonl"});
 }
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
-}
-
 std::vector<std::string> lines_of(const std::string& path) {
   std::istringstream text(std::filesystem::exists(path) ? read_text(path) : "");
   std::vector<std::string> lines;

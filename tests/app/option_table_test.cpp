@@ -20,7 +20,7 @@
 namespace tutti {
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     read_config_text(text, "run.toml");
   } catch (const Error& error) {
@@ -136,25 +136,26 @@ TEST(ConfigFile, IsOverriddenByTheCommandLine) {
 }
 
 TEST(ConfigFile, NamesFileAndLineOfAMistake) {
-  EXPECT_EQ(refusal("lr = 1\nbatchsize = 3\n"),
+  EXPECT_EQ(refusal_of("lr = 1\nbatchsize = 3\n"),
             "run.toml:2: unknown option 'batchsize': did you mean 'batch-size'? See --help");
-  EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be an integer");
-  EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
-  EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a quoted string");
-  EXPECT_EQ(refusal("lr = 1\nseed = 18_446_744_073_709_551_615 # large\n"),
+  EXPECT_EQ(refusal_of("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be an integer");
+  EXPECT_EQ(refusal_of("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
+  EXPECT_EQ(refusal_of("data = 1.5\n"), "run.toml:1: 'data' must be a quoted string");
+  EXPECT_EQ(refusal_of("lr = 1\nseed = 18_446_744_073_709_551_615 # large\n"),
             "run.toml:2: 'seed' = 18446744073709551615 is out of range");
-  EXPECT_EQ(refusal("lr = 1e400\n"), "run.toml:1: 'lr' = 1e400 is out of range");
-  EXPECT_EQ(refusal("lr = +1e-400\n"), "run.toml:1: 'lr' = 1e-400 is out of range");
-  EXPECT_EQ(refusal("seed = 9223372036854775807\nlr = 0.1\nmomentum = 0.0\n"), "no error");
-  EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
-  EXPECT_EQ(refusal("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
-  EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is not TOML")) << refusal("lr = 1\nlr = \n");
+  EXPECT_EQ(refusal_of("lr = 1e400\n"), "run.toml:1: 'lr' = 1e400 is out of range");
+  EXPECT_EQ(refusal_of("lr = +1e-400\n"), "run.toml:1: 'lr' = 1e-400 is out of range");
+  EXPECT_EQ(refusal_of("seed = 9223372036854775807\nlr = 0.1\nmomentum = 0.0\n"), "no error");
+  EXPECT_EQ(refusal_of("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
+  EXPECT_EQ(refusal_of("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
+  EXPECT_TRUE(refusal_of("lr = 1\nlr = \n").starts_with("run.toml:2: this is not TOML"))
+      << refusal_of("lr = 1\nlr = \n");
 }
 
 TEST(ConfigFile, NamesFileAndLineOfAValueThatMeansNothing) {
-  EXPECT_EQ(refusal("lr = 1\nexchange = 'nearly'\n"),
+  EXPECT_EQ(refusal_of("lr = 1\nexchange = 'nearly'\n"),
             "run.toml:2: --exchange nearly: must be one of auto, ring, exact, sharded, central");
-  EXPECT_EQ(refusal("in-flight = 3\n"), "run.toml:1: --in-flight 3: must be an integer from 0 to 2");
+  EXPECT_EQ(refusal_of("in-flight = 3\n"), "run.toml:1: --in-flight 3: must be an integer from 0 to 2");
 }
 
 TEST(ConfigFile, NamesWhatReplacedAnOptionOfAnEarlierVersion) {
@@ -175,14 +176,14 @@ TEST(ConfigFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
   for (const std::string piece : {"[", "{a = ", "[\n", "[ # ]\n", "[ \"]\",\n"}) {
     std::string text = "seed = 1\ndata = ";
     for (int depth = 0; depth < 200'000; ++depth) text += piece;
-    EXPECT_NE(refusal(text).find("this is nested too deeply"), std::string::npos) << piece;
+    EXPECT_NE(refusal_of(text).find("this is nested too deeply"), std::string::npos) << piece;
   }
   std::string key = "a";
   for (int depth = 0; depth < 200'000; ++depth) key += ".a";
-  EXPECT_EQ(refusal(key + " = 1\n").substr(0, 27), "run.toml:1: this is nested ");
-  EXPECT_EQ(refusal("[" + key + "]\n").substr(0, 27), "run.toml:1: this is nested ");
-  EXPECT_EQ(refusal("# " + std::string(1000, '.') + std::string(1000, '[') + "\ndata = \"" + std::string(60, '[') +
-                    "\"\nlr = 0\nlr = 0\n")
+  EXPECT_EQ(refusal_of(key + " = 1\n").substr(0, 27), "run.toml:1: this is nested ");
+  EXPECT_EQ(refusal_of("[" + key + "]\n").substr(0, 27), "run.toml:1: this is nested ");
+  EXPECT_EQ(refusal_of("# " + std::string(1000, '.') + std::string(1000, '[') + "\ndata = \"" + std::string(60, '[') +
+                       "\"\nlr = 0\nlr = 0\n")
                 .substr(0, 11),
             "run.toml:4:");
 }
@@ -190,9 +191,10 @@ TEST(ConfigFile, ThatIsNestedTooDeepIsRefusedBeforeTheStackOverflows) {
 TEST(ConfigFile, MayHaveAnyNumberOfBracketsThatAreClosed) {
   std::string list = "[";
   for (int i = 0; i < 1000; ++i) list += "{a = [1]}, # [\n ";
-  EXPECT_EQ(refusal("data = " + list + "]\n").find("nested"), std::string::npos) << refusal("data = " + list + "]\n");
-  EXPECT_NE(refusal("data = " + list + list + std::string(64, '[')).find("nested"), std::string::npos);
-  EXPECT_NE(refusal("out = \"\"\"]]\"\"\"\ndata = " + list + "]").find("nested"), std::string::npos);
+  EXPECT_EQ(refusal_of("data = " + list + "]\n").find("nested"), std::string::npos)
+      << refusal_of("data = " + list + "]\n");
+  EXPECT_NE(refusal_of("data = " + list + list + std::string(64, '[')).find("nested"), std::string::npos);
+  EXPECT_NE(refusal_of("out = \"\"\"]]\"\"\"\ndata = " + list + "]").find("nested"), std::string::npos);
 }
 
 TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
@@ -205,18 +207,19 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   for (const std::string& hidden : {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'",
                                     "# \"\ndata = " + deep + "\"", "out = '''\n'\ndata = '''\nout = " + deep + "'",
                                     "out = \"\"\"\n\"\"\"\ndata = " + deep, "data = [\"\"\"\n# \"\"\", " + deep}) {
-    EXPECT_NE(refusal(hidden).find("this is nested too deeply"), std::string::npos) << hidden.substr(0, 20);
+    EXPECT_NE(refusal_of(hidden).find("this is nested too deeply"), std::string::npos) << hidden.substr(0, 20);
   }
 }
 
 TEST(ConfigFile, ThatIsNotUtf8IsRefusedBeforeItIsParsed) {
   for (const std::string bytes :
        {"\xFB", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80"}) {
-    EXPECT_TRUE(refusal("lr = 1\nout = 'ada" + bytes + "w'\n").starts_with("run.toml:2: this line is not valid UTF-8"))
+    EXPECT_TRUE(
+        refusal_of("lr = 1\nout = 'ada" + bytes + "w'\n").starts_with("run.toml:2: this line is not valid UTF-8"))
         << bytes;
   }
-  EXPECT_TRUE(
-      refusal("out = 'd\xC3\xA9j\xC3\xA0 \xE2\x82\xAC \xF0\x9F\x8E\xBB'\nlr = true\n").starts_with("run.toml:2: 'lr'"));
+  EXPECT_TRUE(refusal_of("out = 'd\xC3\xA9j\xC3\xA0 \xE2\x82\xAC \xF0\x9F\x8E\xBB'\nlr = true\n")
+                  .starts_with("run.toml:2: 'lr'"));
 }
 
 TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {

@@ -26,18 +26,13 @@
 namespace tutti::test {
 namespace {
 
-constexpr int kMaxRanks = 4;
-constexpr double kTimeoutSeconds = 200;
+constexpr int kSignalledRanks = 4;
+constexpr double kSignalSeconds = 200;
 
 Words run_words(const std::string& out) {
   return with(words_of("--data synthetic:3000x1x28x28:10 --resume --validation-ratio 0.4 --parts 4 --batch-size 60 "
                        "--last-batch rollover --lr 0.01 --epochs 12 --checkpoint-every 7 --out"),
               {out});
-}
-
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
 // Whether a process is a running trainer that handles SIGUSR1, from /proc.
@@ -107,18 +102,18 @@ class Signals : public ::testing::Test {
 };
 
 Leg Signals::draw_leg(int ranks_before) {
-  Leg leg{.ranks = draw(3) == 0 ? 4 : draw(kMaxRanks), .signals = {}, .receivers = 1, .moment = draw(4)};
-  if (leg.ranks == ranks_before) leg.ranks = (leg.ranks + 1) % (kMaxRanks + 1);
+  Leg leg{.ranks = draw(3) == 0 ? 4 : draw(kSignalledRanks), .signals = {}, .receivers = 1, .moment = draw(4)};
+  if (leg.ranks == ranks_before) leg.ranks = (leg.ranks + 1) % (kSignalledRanks + 1);
   const std::array<int, 3> choices{SIGUSR1, SIGTERM, SIGINT};
   leg.signals = {choices[static_cast<std::size_t>(draw(3))]};
-  if (draw(3) == 0) leg.receivers = kMaxRanks;
+  if (draw(3) == 0) leg.receivers = kSignalledRanks;
   // The signal is repeated, except SIGINT: a second one ends the process.
   if (draw(3) == 0) leg.signals.push_back(leg.signals.front() == SIGINT ? SIGTERM : leg.signals.front());
   return leg;
 }
 
 bool Signals::wait_until(const ChildProcess& job, const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kTimeoutSeconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kSignalSeconds);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end || ::kill(job.pid(), 0) != 0) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -168,7 +163,7 @@ void Signals::run_stopped(const std::string& out, int wanted) {
     if (stops_ < wanted) {
       ASSERT_NO_FATAL_FAILURE(send(job, leg, out)) << read_text(log);
     }
-    const auto status = job.wait(kTimeoutSeconds);
+    const auto status = job.wait(kSignalSeconds);
     const std::string output = read_text(log);
     ASSERT_TRUE(status) << "it does not stop\n" << output;
     if (step_before >= 0) {
@@ -239,7 +234,7 @@ TEST(LongRuns, SaveWhenTheirTerminalIsClosed) {
   const ScratchFolder folder;
   LongRun run(folder, 0);
   ::kill(run.job().pid(), SIGHUP);
-  EXPECT_EQ(run.job().wait(kTimeoutSeconds), 75) << run.log();
+  EXPECT_EQ(run.job().wait(kSignalSeconds), 75) << run.log();
   EXPECT_NE(run.log().find("] SIGHUP: the ranks finish their step, save and stop\n"), std::string::npos) << run.log();
   EXPECT_GT(newest_step(folder.file("run")), 0);
 }
@@ -252,7 +247,7 @@ TEST(LongRuns, WithoutAFolderStopAfterTheirStepWithoutASave) {
     std::erase_if(processes, [](pid_t process) { return !listens(process); });
     ASSERT_FALSE(processes.empty()) << run.log();
     ::kill(processes.front(), SIGUSR1);
-    EXPECT_EQ(run.job().wait(kTimeoutSeconds), 75) << run.log();
+    EXPECT_EQ(run.job().wait(kSignalSeconds), 75) << run.log();
     EXPECT_NE(run.log().find("; without --out nothing is saved\n"), std::string::npos) << run.log();
     EXPECT_EQ(run.log().find("save and stop"), std::string::npos) << run.log();
   }
@@ -276,7 +271,7 @@ TEST(LongRuns, EndWhenTheirFolderIsRemovedOrRenamed) {
     const std::string moved = folder.file("moved");
     LongRun run(folder, 2);
     EXPECT_EQ(run_child({"sh", "-c", fmt::format("{} {} {}", command, out, command[0] == 'm' ? moved : "")}).status, 0);
-    const auto status = run.job().wait(kTimeoutSeconds);
+    const auto status = run.job().wait(kSignalSeconds);
     ASSERT_TRUE(status) << run.log();
     EXPECT_NE(*status, 0) << run.log();
     EXPECT_EQ(count(run.log(), "the folder was removed or renamed during the run"), 1) << run.log();
@@ -294,7 +289,7 @@ TEST(LongRuns, WriteNothingOnceAnotherRunOwnsTheirFolder) {
   std::ofstream(out + "/lock") << "host n2, process 7\n";
   const std::string before = names_and_sizes(out);
   ::kill(run.job().pid(), SIGCONT);
-  EXPECT_EQ(run.job().wait(kTimeoutSeconds), 73) << run.log();
+  EXPECT_EQ(run.job().wait(kSignalSeconds), 73) << run.log();
   EXPECT_NE(run.log().find("in use by host n2, process 7"), std::string::npos) << run.log();
   EXPECT_EQ(names_and_sizes(out), before);
 }

@@ -22,7 +22,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr double kTimeoutSeconds = 60;
+constexpr double kStallSeconds = 60;
 constexpr int kHang = 86;
 
 Words endless(const Words& more = {}) {
@@ -55,7 +55,7 @@ bool is_alive(pid_t process) {
 class StalledRanks : public ::testing::Test {
  protected:
   bool wait_until(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kTimeoutSeconds);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kStallSeconds);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -86,7 +86,7 @@ class StalledRanks : public ::testing::Test {
     ASSERT_NE(process, 0);
     const std::vector<pid_t> all = job.descendants();
     ::kill(process, SIGSTOP);
-    EXPECT_EQ(job.wait(kTimeoutSeconds), kHang) << output();
+    EXPECT_EQ(job.wait(kStallSeconds), kHang) << output();
     EXPECT_TRUE(has_printed(fmt::format("warning: rank {} on .* is late: .* stopped; 2 ranks wait for it", rank)))
         << output();
     EXPECT_TRUE(has_printed(fmt::format("rank {} on .* is stuck: .* stopped; 2 ranks wait for it", rank))) << output();
@@ -116,7 +116,7 @@ TEST_F(StalledRanks, AreNamedInMeasurementsToo) {
   for (const pid_t each : job.descendants()) process = is_rank(each, 1) ? each : process;
   ASSERT_NE(process, 0) << output();
   ::kill(process, SIGSTOP);
-  EXPECT_EQ(job.wait(kTimeoutSeconds), kHang) << output();
+  EXPECT_EQ(job.wait(kStallSeconds), kHang) << output();
   EXPECT_TRUE(has_printed("rank 1 on .* is stuck")) << output();
 }
 
@@ -125,7 +125,7 @@ TEST_F(StalledRanks, OfJobsThatAreTerminatedAreNotReported) {
     ChildProcess job(trainer_words(3, endless()), log_);
     ASSERT_NE(process_of(job, 1), 0);
     ::kill(job.pid(), signal);
-    EXPECT_TRUE(job.wait(kTimeoutSeconds));
+    EXPECT_TRUE(job.wait(kStallSeconds));
     EXPECT_FALSE(has_printed("is gone|is late|is stuck")) << output();
   }
 }

@@ -17,7 +17,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr int kCannotSave = 73;
+constexpr int kNotSaved = 73;
 
 const char* const kTraining = "train --data synthetic:512x1x12x12:4 --model mlp --epochs 2 --batch-size 64";
 
@@ -59,11 +59,11 @@ class Output : public ::testing::Test {
 TEST_F(Output, ThatCannotBeWrittenEndsEveryCommandWith73) {
   for (const std::string& command : commands()) {
     const ChildResult full = run_redirected(command, "> /dev/full");
-    EXPECT_EQ(full.status, kCannotSave) << command << "\n" << full.err;
+    EXPECT_EQ(full.status, kNotSaved) << command << "\n" << full.err;
     EXPECT_EQ(count(full.err, "trainer: cannot write to stdout: No space left on device"), 1) << command << full.err;
   }
   for (const std::string command : {"--version", "data info synthetic:64x1x8x8:4"}) {
-    EXPECT_EQ(run_redirected(command, ">&-").status, kCannotSave) << command;
+    EXPECT_EQ(run_redirected(command, ">&-").status, kNotSaved) << command;
     EXPECT_EQ(run_redirected(command, "<&- 2>&-").status, 0) << command;
   }
 }
@@ -71,7 +71,7 @@ TEST_F(Output, ThatCannotBeWrittenEndsEveryCommandWith73) {
 TEST_F(Output, OfARunThatCannotBeWrittenCostsNoWork) {
   const std::string out = folder_.file("other");
   const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out), "> /dev/full");
-  EXPECT_EQ(run.status, kCannotSave) << run.err;
+  EXPECT_EQ(run.status, kNotSaved) << run.err;
   EXPECT_EQ(count(run.err, "training continues, and ends with status 73"), 1) << run.err;
   EXPECT_EQ(run_trainer({"diff", out, out_}).status, 0);
 }

@@ -140,7 +140,7 @@ LoaderPlan plan_of(const ImageRecipe& recipe, int steps_ahead) {
   return plan;
 }
 
-constexpr int kSteps = 12;
+constexpr int kFedSteps = 12;
 
 // The batches on the CPU backend, by step and part.
 std::vector<Values> expected_batches(const Dataset& data, const LoaderPlan& plan) {
@@ -148,7 +148,7 @@ std::vector<Values> expected_batches(const Dataset& data, const LoaderPlan& plan
   const auto stream = host.make_stream();
   BatchLoader loader(data, host, plan);
   std::vector<Values> all;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kFedSteps; ++step) {
     for (const Batch& batch : loader.next(*stream).batches) all.push_back(values_of(batch));
   }
   return all;
@@ -166,7 +166,7 @@ int wrong_batches(const Dataset& data, const ImageRecipe& recipe, const Setting&
   BatchLoader loader(data, device, plan);
   int wrong = 0;
   auto next = expected.begin();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kFedSteps; ++step) {
     for (const Batch& batch : loader.next(*stream).batches) {
       device.enqueue(*stream, [&wrong, batch, expected = *next++] { wrong += values_of(batch) == expected ? 0 : 1; });
     }
@@ -235,7 +235,7 @@ TEST(BatchFeed, DeliversEachPartToAFixedAddress) {
   const auto stream = device.make_stream();
   BatchLoader loader(noise.data(), device, plan_of(recipe_of(Crop::none, Shape{3, 8, 8}), 2));
   std::map<int, const void*> places;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kFedSteps; ++step) {
     for (const Batch& batch : loader.next(*stream).batches) {
       EXPECT_EQ(places.emplace(batch.part, batch.images.data).first->second, batch.images.data);
     }

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::array<std::uint8_t, 6> kPixels{10, 11, 20, 21, 30, 31};
+constexpr std::array<std::uint8_t, 6> kSixPixels{10, 11, 20, 21, 30, 31};
 constexpr std::array<std::int32_t, 3> kLabels{0, 4, 2};
 
 DatasetInfo three_samples() {
@@ -26,7 +26,7 @@ DatasetInfo three_samples() {
   return info;
 }
 
-MemoryDataset three() { return {three_samples(), kPixels, kLabels}; }
+MemoryDataset three() { return {three_samples(), kSixPixels, kLabels}; }
 
 TEST(MemoryDataset, GivesViewsOfTheRequestedSamplesInOrder) {
   const MemoryDataset data = three();
@@ -34,9 +34,9 @@ TEST(MemoryDataset, GivesViewsOfTheRequestedSamplesInOrder) {
   data.read(std::array<std::int64_t, 1>{1}, batch);
   data.read(std::array<std::int64_t, 3>{2, 0, 2}, batch);
   ASSERT_EQ(batch.images.size(), 3u);
-  EXPECT_EQ(batch.images[0].pixels, &kPixels[4]);
-  EXPECT_EQ(batch.images[1].pixels, &kPixels[0]);
-  EXPECT_EQ(batch.images[2].pixels, &kPixels[4]);
+  EXPECT_EQ(batch.images[0].pixels, &kSixPixels[4]);
+  EXPECT_EQ(batch.images[1].pixels, &kSixPixels[0]);
+  EXPECT_EQ(batch.images[2].pixels, &kSixPixels[4]);
   EXPECT_EQ(batch.images[1].shape, (Shape{1, 1, 2}));
   EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{2, 0, 2}));
 }
@@ -46,15 +46,15 @@ TEST(MemoryDataset, CountsTheSamplesOfEachClass) {
 }
 
 TEST(MemoryDataset, HasTheDigestOfItsImagesAndLabels) {
-  EXPECT_EQ(three().digest(), digest("images", std::span<const std::uint8_t>(kPixels)) +
+  EXPECT_EQ(three().digest(), digest("images", std::span<const std::uint8_t>(kSixPixels)) +
                                   digest("labels", std::span<const std::int32_t>(kLabels)));
-  EXPECT_EQ(MemoryDataset(three_samples(), kPixels, kLabels, 42).digest(), 42u);
+  EXPECT_EQ(MemoryDataset(three_samples(), kSixPixels, kLabels, 42).digest(), 42u);
 }
 
 TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheDataSetAndTheSample) {
   for (const std::int32_t wrong : {5, -1}) {
     try {
-      MemoryDataset(three_samples(), kPixels, std::array<std::int32_t, 3>{0, wrong, 2});
+      MemoryDataset(three_samples(), kSixPixels, std::array<std::int32_t, 3>{0, wrong, 2});
       FAIL() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.source(), ErrorSource::input);
@@ -64,8 +64,8 @@ TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheDataSetAndTheSample) {
 }
 
 TEST(MemoryDataset, RefusesImagesAndLabelsThatDoNotFitItsShape) {
-  EXPECT_THROW(MemoryDataset(three_samples(), std::span(kPixels).first(5), kLabels), Error);
-  EXPECT_THROW(MemoryDataset(three_samples(), kPixels, std::span(kLabels).first(2)), Error);
+  EXPECT_THROW(MemoryDataset(three_samples(), std::span(kSixPixels).first(5), kLabels), Error);
+  EXPECT_THROW(MemoryDataset(three_samples(), kSixPixels, std::span(kLabels).first(2)), Error);
 }
 
 TEST(MemoryDataset, RefusesSamplesThatItDoesNotHave) {

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kPixels = 28 * 28;
+constexpr std::size_t kGlyphPixels = 28 * 28;
 constexpr std::size_t kClasses = 10;
 
 using testing_support::Contents;
@@ -22,7 +22,7 @@ using testing_support::contents_of;
 using testing_support::open_named;
 
 std::span<const std::uint8_t> image_of(const Contents& samples, std::size_t i) {
-  return std::span(samples.images).subspan(i * kPixels, kPixels);
+  return std::span(samples.images).subspan(i * kGlyphPixels, kGlyphPixels);
 }
 
 TEST(Glyphs, HaveTheSamePixelsOnEveryMachine) {
@@ -53,7 +53,8 @@ class LinearModel {
     std::array<float, kClasses> values{};
     for (std::size_t c = 0; c < kClasses; ++c) {
       float sum = biases_[c];
-      for (std::size_t p = 0; p < kPixels; ++p) sum += weights_[c * kPixels + p] * (static_cast<float>(image[p]) / 255);
+      for (std::size_t p = 0; p < kGlyphPixels; ++p)
+        sum += weights_[c * kGlyphPixels + p] * (static_cast<float>(image[p]) / 255);
       values[c] = sum;
     }
     const float most = *std::max_element(values.begin(), values.end());
@@ -68,14 +69,14 @@ class LinearModel {
     gradient[static_cast<std::size_t>(label)] -= 1;
     for (std::size_t c = 0; c < kClasses; ++c) {
       const float factor = rate * gradient[c];
-      for (std::size_t p = 0; p < kPixels; ++p)
-        weights_[c * kPixels + p] -= factor * (static_cast<float>(image[p]) / 255);
+      for (std::size_t p = 0; p < kGlyphPixels; ++p)
+        weights_[c * kGlyphPixels + p] -= factor * (static_cast<float>(image[p]) / 255);
       biases_[c] -= factor;
     }
   }
 
  private:
-  std::vector<float> weights_ = std::vector<float>(kClasses * kPixels);
+  std::vector<float> weights_ = std::vector<float>(kClasses * kGlyphPixels);
   std::array<float, kClasses> biases_{};
 };
 

@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_support::Bytes;
 using testing_support::contents_of;
+using testing_support::dot;
 using testing_support::gradient;
 using testing_support::jpeg_of;
 using testing_support::open_named;
@@ -26,9 +27,6 @@ using testing_support::png_of;
 using testing_support::TemporaryFolder;
 
 Bytes text(const std::string& words) { return {words.begin(), words.end()}; }
-
-// A gray 2x2 image of this value.
-Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
 
 std::string refusal(const std::string& train, ErrorSource source = ErrorSource::input) {
   const Error error = thrown_by([&] { open_named(train); });

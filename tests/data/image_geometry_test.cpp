@@ -324,14 +324,14 @@ TEST(Augmentation, NeedsNoMoreTapsThanTheWidestPlan) {
   EXPECT_EQ(AxisWeights::most_taps(copies.columns), 1);
 }
 
-struct Loading {
+struct GeometryRun {
   int ranks = 1;
   int readers = 1;
   int steps_ahead = 0;
 };
 
 // The digest of two epochs' batches, in the order of the global batches.
-std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, const Loading& loading) {
+std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, const GeometryRun& loading) {
   constexpr int kParts = 4;
   const auto backend = make_cpu_backend();
   std::uint64_t sum = 0;
@@ -368,8 +368,8 @@ TEST(Augmentation, IsEqualAtAnyNumberOfRanksReadersAndStepsAhead) {
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 2);
   const MemoryDataset data(info, images, labels);
   const ImageRecipe recipe = recipe_of(Crop::crop_flip, 3, 16);
-  for (const Loading& loading :
-       {Loading{1, 1, 0}, Loading{1, 4, 2}, Loading{2, 2, 1}, Loading{3, 1, 1}, Loading{4, 3, 1}}) {
+  for (const GeometryRun& loading :
+       {GeometryRun{1, 1, 0}, GeometryRun{1, 4, 2}, GeometryRun{2, 2, 1}, GeometryRun{3, 1, 1}, GeometryRun{4, 3, 1}}) {
     EXPECT_EQ(digest_text(digest_of_epochs(data, recipe, loading)), "349c35e4d6efb050")
         << loading.ranks << " ranks, " << loading.readers << " readers, " << loading.steps_ahead << " steps ahead";
   }

@@ -18,12 +18,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_support::Bytes;
+using testing_support::dot;
 using testing_support::gradient;
 using testing_support::png_of;
 using testing_support::TemporaryFolder;
-
-// A gray 2x2 image of this value.
-Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
 
 OwnedData open_images(std::vector<std::string> images, bool skip_bad = false) {
   DataRequest request;

@@ -122,4 +122,7 @@ inline Bytes png_of(const Picture& picture) {
   return png_of(picture, {.type = picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB});
 }
 
+// A gray 2x2 image of this value.
+inline Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
+
 }  // namespace tutti::testing_support

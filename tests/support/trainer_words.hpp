@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -21,6 +23,12 @@ inline Words words_of(const std::string& text) {
 inline Words with(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+// The number that a variable of the environment holds, if it is set.
+inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
 inline void expect_in(const std::string& text, const std::string& words) {

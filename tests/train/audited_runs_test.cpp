@@ -74,7 +74,7 @@ bool is_harmless(World& world, const Trial& trial, std::int64_t step, const Audi
   return gradients_after(world, trial, step, earlier) == gradients_after(world, trial, step, faults);
 }
 
-struct Counts {
+struct FaultCounts {
   int found = 0;
   int undecided = 0;
   int harmless = 0;
@@ -83,12 +83,12 @@ struct Counts {
 };
 
 // A large wrong result may make values infinite before the next audit, which ends the run, too.
-bool is_not_finite(const AuditedOutcome& outcome, Counts& counts) {
+bool is_not_finite(const AuditedOutcome& outcome, FaultCounts& counts) {
   if (!outcome.not_finite.empty()) ++counts.not_finite;
   return !outcome.not_finite.empty();
 }
 
-void count_persistent(Trial trial, Counts& counts) {
+void count_persistent(Trial trial, FaultCounts& counts) {
   const auto world = trial.world();
   if (!world) return;
   const int rank = trial.below(0, trial.ranks);
@@ -117,7 +117,7 @@ void count_persistent(Trial trial, Counts& counts) {
   }
 }
 
-void count_one_off(Trial trial, Counts& counts) {
+void count_one_off(Trial trial, FaultCounts& counts) {
   const auto world = trial.world();
   if (!world) return;
   const std::int64_t step = trial.first_step;
@@ -141,7 +141,7 @@ void count_one_off(Trial trial, Counts& counts) {
   }
 }
 
-void print(const char* what, const Counts& counts) {
+void print(const char* what, const FaultCounts& counts) {
   if (test_world().rank() > 0) return;
   std::cout << fmt::format("{}: {} found, of which {} undecided; {} harmless, {} not drawn, {} not finite before\n",
                            what, counts.found, counts.undecided, counts.harmless, counts.not_drawn, counts.not_finite);
@@ -149,7 +149,7 @@ void print(const char* what, const Counts& counts) {
 
 // Rank 0 takes part in all trials.
 TEST(AuditedRuns, NameRankLayerAndPassOfFaultsThatPersist) {
-  Counts counts;
+  FaultCounts counts;
   const std::int64_t wanted = number("TUTTI_FAULTS", 500);
   for (unsigned seed = 1; counts.found < wanted; ++seed) {
     SCOPED_TRACE(seed);
@@ -160,7 +160,7 @@ TEST(AuditedRuns, NameRankLayerAndPassOfFaultsThatPersist) {
 }
 
 TEST(AuditedRuns, FindFaultsThatHappenOnceExactlyIfTheyAreDrawn) {
-  Counts counts;
+  FaultCounts counts;
   double expected = 0;
   const int wanted = number("TUTTI_FAULTS", 500);
   for (int i = 0; i < wanted; ++i) {

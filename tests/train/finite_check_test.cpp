@@ -21,11 +21,11 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kMostRanks = 4;
 
-constexpr ExchangeOptions kExchanges[] = {{},
-                                          {.kind = Exchange::sharded},
-                                          {.kind = Exchange::central},
-                                          {.kind = Exchange::exact},
-                                          {.kind = Exchange::exact, .shard_optimizer = true}};
+constexpr ExchangeOptions kCheckedExchanges[] = {{},
+                                                 {.kind = Exchange::sharded},
+                                                 {.kind = Exchange::central},
+                                                 {.kind = Exchange::exact},
+                                                 {.kind = Exchange::exact, .shard_optimizer = true}};
 
 // Images of two channels. The second is 0 except one pixel of one sample, which the recipe makes infinite.
 struct SpoiltData {
@@ -95,7 +95,7 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
   const Network network(small_resnet(), Shape{2, 8, 8}, 5);
   for (const std::size_t slice : {std::size_t{1}, network.layout().trained().size() - 1}) {
     const ParameterSlice& spoilt = network.layout().slices()[slice];
-    for (const ExchangeOptions& exchange : std::span(kExchanges).first(3)) {
+    for (const ExchangeOptions& exchange : std::span(kCheckedExchanges).first(3)) {
       for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
         RunSpec spec = small_run(small_resnet(), exchange);
         spec.ranks = ranks;
@@ -118,7 +118,7 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
 
 TEST(FiniteCheck, NamesTheWeightThatIsNotFinite) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
-  for (const ExchangeOptions& exchange : kExchanges) {
+  for (const ExchangeOptions& exchange : kCheckedExchanges) {
     for (const int ranks : {1, kMostRanks}) {
       RunSpec spec = small_run(small_resnet(), exchange);
       spec.ranks = ranks;
@@ -140,7 +140,7 @@ TEST(FiniteCheck, NamesTheWeightThatIsNotFinite) {
 
 TEST(FiniteCheck, NamesTheBatchThatIsNotFinite) {
   const SpoiltData data;
-  for (const ExchangeOptions& exchange : kExchanges) {
+  for (const ExchangeOptions& exchange : kCheckedExchanges) {
     for (const int ranks : {1, 3, kMostRanks}) {
       RunSpec spec = spoilt_run(built_in_model("mlp"), exchange);
       spec.ranks = ranks;
@@ -172,7 +172,7 @@ TEST(FiniteCheck, FindsAnOverflowOfTheSumAtTheNextStep) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
   const Network network(small_resnet(), Shape{2, 8, 8}, 5);
   const auto place = static_cast<std::size_t>(network.layout().slices()[0].offset);
-  for (const ExchangeOptions& exchange : std::span(kExchanges).first(3)) {
+  for (const ExchangeOptions& exchange : std::span(kCheckedExchanges).first(3)) {
     RunSpec spec = small_run(small_resnet(), exchange);
     spec.ranks = 2;
     spec.inject = [&](int, Trainer& trainer) {
@@ -204,7 +204,7 @@ TEST(FiniteCheck, SkipsTheSameStepOnAnyNumberOfRanks) {
 // The other run advances its state past the step explicitly.
 TEST(FiniteCheck, LeavesTheStateUnchangedByASkippedStep) {
   const SpoiltData data;
-  for (const ExchangeOptions& exchange : kExchanges) {
+  for (const ExchangeOptions& exchange : kCheckedExchanges) {
     RunSpec left_out = spoilt_run(small_resnet(), exchange);
     left_out.ranks = 3;
     left_out.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};
@@ -258,7 +258,7 @@ TEST(FiniteCheck, CountsTheSkippedStepsInTheCheckpoint) {
 
 TEST(FiniteCheck, EndsARunThatSkipsTooManyStepsInARow) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
-  for (const ExchangeOptions& exchange : kExchanges) {
+  for (const ExchangeOptions& exchange : kCheckedExchanges) {
     RunSpec spec = small_run(built_in_model("mlp"), exchange);
     spec.ranks = 2;
     spec.options.safeguards.on_not_finite = OnNotFinite::skip;

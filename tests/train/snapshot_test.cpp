@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kSamples = 100;
 constexpr std::int64_t kBatch = 16;
 
-TrainerOptions small() {
+TrainerOptions snapshot_options() {
   TrainerOptions options;
   options.batch_size = kBatch;
   options.num_parts = 3;
@@ -54,7 +54,7 @@ std::int64_t elements(const std::vector<NamedArray>& arrays) {
 class Snapshot : public testing::Test {
  protected:
   Snapshot() {
-    TrainerOptions options = small();
+    TrainerOptions options = snapshot_options();
     options.exchange.kind = Exchange::exact;
     options.optimizer.kind = OptimizerKind::adamw;
     run_.emplace(options, RunData{.model = small_resnet()});
@@ -98,7 +98,7 @@ TEST_F(Snapshot, WithoutAShareHasNoArrays) {
 
 TEST(Progress, HasThePositionOfTheSampler) {
   for (const LastBatch last : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
-    TrainerOptions options = small();
+    TrainerOptions options = snapshot_options();
     options.last_batch = last;
     options.seed = std::numeric_limits<std::uint64_t>::max();
     options.checkpoint_every_steps = 1;
@@ -132,7 +132,7 @@ TEST(Progress, HasThePositionOfTheSampler) {
 }
 
 TEST(Progress, ThatDoesNotMatchIsRefusedByNameWithBothValues) {
-  TrainerOptions options = small();
+  TrainerOptions options = snapshot_options();
   options.last_batch = LastBatch::rollover;
   options.checkpoint_every_steps = 9;
   TrainingRun run(options);
@@ -161,7 +161,7 @@ TEST(Progress, ThatDoesNotMatchIsRefusedByNameWithBothValues) {
 
 // Batches of more than the data set: every third epoch has a step.
 TEST(Progress, SkipsEpochsWithoutSteps) {
-  TrainerOptions options = small();
+  TrainerOptions options = snapshot_options();
   options.batch_size = 250;
   options.last_batch = LastBatch::rollover;
   options.epochs = 4;
@@ -187,7 +187,7 @@ TEST(Progress, OfAResumedRunGivesTheBitsOfAnUninterruptedOne) {
   std::minstd_rand random(31);
   const auto below = [&](std::int64_t limit) { return static_cast<std::int64_t>(random()) % limit; };
   for (int run = 0; run < 30; ++run) {
-    TrainerOptions options = small();
+    TrainerOptions options = snapshot_options();
     options.last_batch = kLastBatches.at(static_cast<std::size_t>(below(3)));
     options.learning_rate = {.schedule = kSchedules.at(static_cast<std::size_t>(run % 3)),
                              .period_epochs = {1 + below(2)},
@@ -211,7 +211,7 @@ TEST(Progress, OfAResumedRunGivesTheBitsOfAnUninterruptedOne) {
 }
 
 TEST(Progress, OfAnExtendedRunFollowsItsFirstSchedule) {
-  TrainerOptions options = small();
+  TrainerOptions options = snapshot_options();
   options.learning_rate.schedule = Schedule::cosine;
   options.schedule_epochs = 6;
   TrainingRun begun(options);
@@ -228,7 +228,7 @@ TEST(Progress, OfAnExtendedRunFollowsItsFirstSchedule) {
 }
 
 TEST(Progress, OfAnOlderRunFollowsTheScheduleThatEndsWithItsSteps) {
-  TrainerOptions options = small();
+  TrainerOptions options = snapshot_options();
   options.learning_rate.schedule = Schedule::cosine;
   options.schedule_epochs = kScheduleOfInvocation;
   options.steps = 12;
@@ -238,7 +238,7 @@ TEST(Progress, OfAnOlderRunFollowsTheScheduleThatEndsWithItsSteps) {
 }
 
 TEST(BestTest, IsTheEarliestEvaluationWithTheMostCorrectAnswersAndIsSaved) {
-  TrainerOptions options = small();
+  TrainerOptions options = snapshot_options();
   options.epochs = 12;
   options.checkpoint_at_best = true;
   TrainingRun run(options);
@@ -268,7 +268,7 @@ TEST(BestTest, IsTheEarliestEvaluationWithTheMostCorrectAnswersAndIsSaved) {
 }
 
 TEST(Samples, AreReportedForEveryStepAsTheSamplerAssignsThem) {
-  TrainerOptions options = small();
+  TrainerOptions options = snapshot_options();
   options.last_batch = LastBatch::rollover;
   options.shuffle = Shuffle::partition;
   options.seed = 5;
@@ -302,18 +302,18 @@ class StartFrom : public testing::Test {
 
   NamedArray& array(const std::string& name) { return *std::ranges::find(state_.parameters, name, &NamedArray::name); }
   std::string refusal() {
-    TrainingRun run(small(), {.model = small_resnet()});
+    TrainingRun run(snapshot_options(), {.model = small_resnet()});
     const Error error = thrown_by([&] { run.trainer.initialize_from(state_); });
     EXPECT_EQ(error.source(), ErrorSource::input);
     return error.what();
   }
 
-  TrainingRun trained_{small(), {.model = small_resnet()}};
+  TrainingRun trained_{snapshot_options(), {.model = small_resnet()}};
   TrainState state_;
 };
 
 TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
-  TrainingRun run(small(), {.model = small_resnet()});
+  TrainingRun run(snapshot_options(), {.model = small_resnet()});
   EXPECT_TRUE(run.trainer.initialize_from(state_).empty());
   const TrainState started = run.trainer.snapshot();
   expect_equal(started.parameters, state_.parameters);
@@ -326,12 +326,12 @@ TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
 TEST_F(StartFrom, KeepsTheInitialValuesOfAHeadWithOtherClassesOrName) {
   const RunData five{.name = "synthetic:100x1x8x8:5", .model = small_resnet()};
   const std::vector<std::string> head{"head/weight", "head/bias"};
-  const auto drawn = TrainingRun(small(), five).trainer.snapshot().parameters;
+  const auto drawn = TrainingRun(snapshot_options(), five).trainer.snapshot().parameters;
   for (const bool renamed : {false, true}) {
     if (renamed) {
       for (const std::string& name : head) array(name).name.replace(0, 4, "fc");
     }
-    TrainingRun run(small(), five);
+    TrainingRun run(snapshot_options(), five);
     EXPECT_EQ(run.trainer.initialize_from(state_), head);
     const auto started = run.trainer.snapshot().parameters;
     for (std::size_t i = 0; i < started.size(); ++i) {

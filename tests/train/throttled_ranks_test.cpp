@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr int kThrottledParts = 16;
-constexpr int kThrottledSteps = 58;  // two measurements of the speeds, and some steps after each
+constexpr int kRunSteps = 58;  // two measurements of the speeds, and some steps after each
 constexpr int kFirstMeasurement = 6;
 constexpr int kTimedSteps = 14;  // by then some steps have used the new map
 constexpr int kThrottledSteps = 20;
@@ -88,7 +88,7 @@ StepRecorder train_on(const ThrottledRun& spec, const DataPair& data) {
     options.exchange.kind = Exchange::exact;
     options.part_map = spec.map;
     options.epochs = 1000;
-    options.steps = kThrottledSteps;
+    options.steps = kRunSteps;
     options.test_every_epochs = 0;
     RankStatus status;
     Throttle throttle(spec, world->rank() == spec.ranks - 1, recorder);
