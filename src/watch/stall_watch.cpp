@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/comm/launcher.hpp"
 
 #include "rank_watcher.hpp"
 
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -89,6 +91,7 @@ void validate(const StallWatchOptions& options) {
 StallWatch::StallWatch(Signals signals)
     : signals_(signals == Signals::report_then_die ? block_signals() : Descriptor()),
       wake_(::eventfd(0, EFD_CLOEXEC)),
+      launcher_(started_by_launcher() ? ::getppid() : 0),
       thread_([this] { run(); }) {}
 
 StallWatch::~StallWatch() { stop(); }
@@ -174,8 +177,16 @@ void StallWatch::run() {
     const std::lock_guard lock(mutex_);
     if (is_stopping_) return;
     handle_signals(now);
+    if (!watcher_) end_without_launcher();
     if (watcher_) tick(now, now - std::exchange(before, now) < in_ns(kTickMilliseconds * 1e-3 + kLateTickSeconds));
   }
+}
+
+// A rank that waits for its launcher in MPI_Init would wait forever. Later, MPI itself ends the ranks.
+void StallWatch::end_without_launcher() const {
+  if (launcher_ == 0 || ::getppid() == launcher_) return;
+  write_stderr_line(fmt::format("{}: {} has ended while MPI was starting", program_name(), launcher_name()));
+  std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 
 void StallWatch::tick(std::int64_t now, bool on_time) {

@@ -3,11 +3,15 @@
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <stdexcept>
 #include <thread>
@@ -87,6 +91,33 @@ TEST_F(StallWatchDeathTest, DiesOfTheSignalsThatItHandles) {
     std::this_thread::sleep_for(kLong);
   };
   for (const int signal : {SIGTERM, SIGUSR1}) EXPECT_EXIT(die(signal), ::testing::KilledBySignal(signal), "");
+}
+
+// The process that starts it ends at once, as a launcher that is killed does.
+TEST(StallWatch, EndsAProcessWhoseLauncherEndsBeforeMpiHasStarted) {
+  std::array<int, 2> ready{};
+  std::array<int, 2> running{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  ASSERT_EQ(::pipe(running.data()), 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    if (::fork() == 0) {
+      const StallWatch watch(StallWatch::Signals::ignore);
+      static_cast<void>(::write(ready[1], "", 1));
+      std::this_thread::sleep_for(kLong);
+      std::_Exit(0);
+    }
+    char byte = 0;
+    static_cast<void>(::read(ready[0], &byte, 1));
+    std::_Exit(0);
+  }
+  ::close(running[1]);
+  EXPECT_EQ(::waitpid(launcher, nullptr, 0), launcher);
+  pollfd end{running[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 30000), 1) << "it still runs";
+  ::close(running[0]);
+  for (const int descriptor : ready) ::close(descriptor);
 }
 
 TEST(StallWatch, DoesNotEndARankThatMakesProgressOrHasFinished) {

@@ -90,6 +90,7 @@ class StallWatch {
   };
 
   void run();
+  void end_without_launcher() const;
   void tick(std::int64_t now, bool on_time);
   void handle_signals(std::int64_t now);
   void end(bool failed) noexcept;
@@ -102,6 +103,7 @@ class StallWatch {
 
   Descriptor signals_;  // readable when a signal has arrived; empty with Signals::ignore
   Descriptor wake_;
+  int launcher_;  // the process that started this one as a rank; 0: none did
   std::atomic<bool> is_stopping_ = false;
   std::atomic<double> timeout_seconds_ = 300;
   StatusSlot own_status_;
