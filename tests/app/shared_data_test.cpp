@@ -14,15 +14,18 @@
 namespace tutti {
 namespace {
 
-// The proportional set size of this process: a page that four processes have mapped counts as a quarter of one.
-std::int64_t proportional_bytes() {
-  std::ifstream rollup("/proc/self/smaps_rollup");
-  for (std::string word; rollup >> word;) {
+// What the kernel reports of this process, in KiB, behind that word of a file.
+std::int64_t reported_bytes(const std::string& path, const std::string& item) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
     std::int64_t kib = 0;
-    if (word == "Pss:" && rollup >> kib) return kib * 1024;
+    if (word == item && file >> kib) return kib * 1024;
   }
-  throw Error(ErrorSource::io, "/proc/self/smaps_rollup has no Pss");
+  throw Error(ErrorSource::io, path + " has no " + item);
 }
+
+// The proportional set size of this process: a page that four processes have mapped counts as a quarter of one.
+std::int64_t proportional_bytes() { return reported_bytes("/proc/self/smaps_rollup", "Pss:"); }
 
 std::int64_t sum_over_ranks(std::int64_t mine) {
   std::int64_t sum = 0;
@@ -71,14 +74,7 @@ TEST(SharedData, IsInMemoryOncePerHost) {
 }
 
 // The largest resident set of this process so far, which writing 5 to clear_refs resets.
-std::int64_t peak_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    std::int64_t kib = 0;
-    if (word == "VmHWM:" && status >> kib) return kib * 1024;
-  }
-  throw Error(ErrorSource::io, "/proc/self/status has no VmHWM");
-}
+std::int64_t peak_bytes() { return reported_bytes("/proc/self/status", "VmHWM:"); }
 
 TEST(SharedData, IsLoadedWithoutACopy) {
   std::ofstream("/proc/self/clear_refs") << 5;

@@ -60,7 +60,8 @@ function(tutti_add_to_test_program target source has_ranks)
   if(NOT TARGET ${target})
     add_executable(${target})
     if(NOT target MATCHES "^backend_") # whose sources have flags of their own, and few in common
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 8)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY_TESTS}
+                                                      UNITY_BUILD_BATCH_SIZE ${TUTTI_UNITY_GROUP})
     endif()
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
     tutti_compile_as_test(${target})
