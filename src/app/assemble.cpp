@@ -10,7 +10,7 @@
 
 #include "output.hpp"
 #include "plan_choices.hpp"
-#include "preflight/findings.hpp"
+#include "preflight/agreement.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
 
@@ -28,8 +28,7 @@ namespace tutti {
 namespace {
 
 // The first rank of a host loads the data for all ranks of the host.
-void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
-  const auto hosts = all_gather_text(world, world.host());
+void refuse_other_data_on_a_host(World& world, const std::vector<std::string>& hosts, const DataRequest& request) {
   const auto requests = all_gather_text(
       world, request.images.empty()
                  ? fmt::format("--data {} --test-data {} --validation-ratio {} --validation-split {} --seed {} "
@@ -50,14 +49,22 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
 }
 
 // The number of parts that a rank can compute at the same time on its share of the cores.
-int max_concurrent_parts(const Assembly& assembly, const World& world) {
-  const std::int64_t share = std::min(assembly.cores.mine, assembly.cores.usable / world.local_size());
-  return static_cast<int>(std::max<std::int64_t>(1, share / assembly.config.trainer.threads));
+int max_concurrent_parts(const Cores& cores, const TrainerOptions& options, const World& world) {
+  const std::int64_t share = std::min(cores.mine, cores.usable / world.local_size());
+  return static_cast<int>(std::max<std::int64_t>(1, share / options.threads));
 }
 
-void log_idle_cores(const Assembly& assembly, const World& world, const Log& log) {
-  const Cores& cores = assembly.cores;
-  const std::int64_t busy = assembly.busy_cores(world);
+// The number of cores that the ranks of this host keep busy.
+std::int64_t count_busy_cores(const Cores& cores, const TrainerOptions& options, const World& world) {
+  const int parts =
+      std::ranges::max(max_parts_by_rank(options.part_map, static_cast<int>(options.num_parts), world.size()));
+  const int workers = std::min(max_concurrent_parts(cores, options, world), parts);
+  return workers * options.threads * world.local_size();
+}
+
+void log_idle_cores(const PreparedRun& run, const World& world, const Log& log) {
+  const Cores& cores = run.cores;
+  const std::int64_t busy = run.busy_cores(world);
   if (world.rank() == 0 && busy < cores.usable) {
     log.info(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads", cores.usable - busy,
                          cores.usable));
@@ -68,89 +75,42 @@ void log_idle_cores(const Assembly& assembly, const World& world, const Log& log
 }
 
 // Converts the images to the size of the training data, as for the test images of the training.
-void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
+void fit_data(DataPair& data, RunConfig& config, const TrainedOn& trained) {
+  const bool needs_labels = !config.data.allow_unlabelled;
   const std::int64_t height = trained.image[1];
   const std::int64_t width = trained.image[2];
-  for (auto* const set : {&assembly.data.train, &assembly.data.test}) {
+  for (auto* const set : {&data.train, &data.test}) {
     if (!*set) continue;
     if (const std::string problem = needs_labels ? label_mismatch((*set)->info(), trained) : ""; !problem.empty()) {
       throw Error(ErrorSource::input,
                   fmt::format("{}: {} predict labels the images without them", problem, program_call()));
     }
-    *set = adapt_to(trained, std::move(*set), assembly.data.notes);
+    *set = adapt_to(trained, std::move(*set), data.notes);
     const DatasetInfo& info = (*set)->info();
-    if (assembly.config.recipe.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
+    if (config.recipe.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
     if (height != width) {
       throw Error(ErrorSource::input, fmt::format("the images of {} are not {} x {} as the network needs: images can "
                                                   "only be resized to squares",
                                                   info.name, height, width));
     }
-    assembly.config.recipe.image_size = height;
+    config.recipe.image_size = height;
     const std::string sizes =
         info.sizes_differ() ? "different sizes" : fmt::format("{} x {}", info.image[1], info.image[2]);
-    assembly.data.notes.push_back(
-        fmt::format("{}: {}, resized to {} x {} for the network", info.name, sizes, height, width));
+    data.notes.push_back(fmt::format("{}: {}, resized to {} x {} for the network", info.name, sizes, height, width));
   }
 }
 
-void resolve_parts_and_buckets(World& world, Assembly& assembly) {
-  const bool all_on_gpus = assembly.processor.all_on_gpus;
-  // On GPUs, one thread per rank enqueues the work.
-  const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
-  // Large enough that a step consists of few CUDA graphs.
-  if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
-  run_or_throw_on_all(world, [&] { resolve_parts(assembly.config, world.size(), fair_threads); });
-}
-
-void open_data(World& world, Assembly& assembly) {
-  const DataRequest& request = assembly.config.data;
-  const CustomData* custom = nullptr;
-  run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(assembly.config) : nullptr; });
-  const bool is_custom = world.all_true(custom != nullptr);
-  if (!is_custom) assembly.block = load_once(world, request);
-  run_or_throw_on_all(world, [&] {
-    assembly.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(assembly.block);
-    assembly.data_digest = assembly.data.train->digest();
-  });
-}
-
-void assemble_network(World& world, Assembly& assembly, const Sources& sources) {
-  const bool on_gpu = assembly.processor.is_gpu();
-  run_or_throw_on_all(world, [&] {
-    const DatasetInfo& info = assembly.data.train->info();
-    TrainerOptions& options = assembly.config.trainer;
-    options = resolve_options(assembly.config, *sources.model);
-    if (!sources.evaluates) {
-      options.class_weights = class_weights(assembly.config.class_weights, *assembly.data.train);
-    }
-    options.recipe = make_recipe(assembly.config.recipe, *assembly.data.train);
-    // A resume or evaluation, on any data, normalizes as in the training.
-    if (assembly.config.recipe.normalize == "auto") {
-      assembly.config.recipe.normalize = normalize_text(options.recipe.statistics);
-    }
-    options.max_workers = on_gpu ? 1 : max_concurrent_parts(assembly, world);
-    options.readers = reader_threads_per_rank(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
-    assembly.network = std::make_unique<Network>(*sources.model, options.recipe.image, info.classes,
-                                                 split(assembly.config.freeze, ','));
-    if (sources.evaluates) return;
-    require_matches(options.optimizer, assembly.network->layout());
-    // On resume, only audits use initial weights.
-    if (sources.checkpoint != nullptr && options.safeguards.audit_every_steps == 0) return;
-    set_whitening(*assembly.network, *assembly.data.train, options.recipe);
-  });
-}
-
-std::vector<AgreedValue> values_to_agree_on(const Assembly& assembly) {
-  std::vector<AgreedValue> values = agreed_options(assembly.config);
-  const Dataset* test = assembly.data.test.get();
+std::vector<AgreedValue> values_to_agree_on(const PreparedRun& run) {
+  std::vector<AgreedValue> values = agreed_options(run.config);
+  const Dataset* test = run.data.test.get();
   values.push_back(
-      {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
-  values.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
+      {"network", digest_text(hash64(model_text(run.network->spec()))), "give all ranks the same --model"});
+  values.push_back({"training data", digest_text(run.data_digest), "give all ranks the same --data"});
   values.push_back(
       {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
   const std::string same_files = "copy the images again, so that all hosts have the same bytes";
   for (const auto& [which, set] :
-       {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
+       {std::pair<const char*, const Dataset*>{"training", run.data.train.get()}, {"test", test}}) {
     const auto files = set == nullptr ? std::nullopt : set->info().contents;
     if (!files) continue;
     values.push_back({fmt::format("content of {} of the {} images", files->sampled_files, which),
@@ -164,39 +124,27 @@ std::vector<AgreedValue> values_to_agree_on(const Assembly& assembly) {
 
 // Data sets that the command line names are used whole. If they are the data of the run, at any path, they are split as
 // in the run.
-void open_named_data(World& world, Assembly& assembly, const TrainState& state) {
-  const DataRequest of_run = assembly.config.data;
-  assembly.config.data.validation_ratio = 0;
-  open_data(world, assembly);
+RunData open_named_data(World& world, const std::vector<std::string>& hosts, const TrainState& state,
+                        RunConfig& config) {
+  RunConfig whole = config;
+  whole.data.validation_ratio = 0;
+  RunData data = open_run_data(world, hosts, whole);
   const bool is_of_run =
-      of_run.validation_ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, of_run);
-  if (!world.all_true(is_of_run)) return;
-  assembly.config.data = of_run;
-  assembly.data = {};
-  open_data(world, assembly);
-}
-
-void assemble_data(World& world, Assembly& assembly, const Sources& sources) {
-  const DataRequest& request = assembly.config.data;
-  if (sources.evaluates && !request.from_checkpoint) {
-    open_named_data(world, assembly, *sources.checkpoint);
-  } else {
-    open_data(world, assembly);
+      config.data.validation_ratio > 0 && matches_after_hold_out(state.data_digest, *data.pair.train, config.data);
+  if (world.all_true(is_of_run)) {
+    data = {};
+    return open_run_data(world, hosts, config);
   }
-  if (!sources.trained) return;
-  run_or_throw_on_all(world, [&] { fit_data(assembly, *sources.trained, !request.allow_unlabelled); });
+  config.data.validation_ratio = 0;
+  return data;
 }
 
-void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
-  const bool spare_core = assembly.cores.usable > assembly.busy_cores(world);
-  run_or_throw_on_all(world, [&] {
-    assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
-    if (assembly.config.trainer.batch_norm == BatchNorm::global && world.size() > 1) {
-      assembly.norm_communicator = make_mpi_library_communicator(world);
-    }
-  });
-  assembly.has_core_for_communication = spare_core || assembly.processor.is_gpu();
-  if (!assembly.processor.all_on_gpus) log_idle_cores(assembly, world, log);
+RunData open_data_of(World& world, const std::vector<std::string>& hosts, const Sources& sources, RunConfig& config) {
+  RunData data = sources.evaluates && !config.data.from_checkpoint
+                     ? open_named_data(world, hosts, *sources.checkpoint, config)
+                     : open_run_data(world, hosts, config);
+  if (sources.trained) run_or_throw_on_all(world, [&] { fit_data(data.pair, config, *sources.trained); });
+  return data;
 }
 
 }  // namespace
@@ -243,20 +191,94 @@ DataPair open_custom(const CustomData& data, bool allow_unlabelled) {
   return pair;
 }
 
-Buffer load_once(World& world, const DataRequest& request) {
-  refuse_other_data_on_a_host(world, request);
-  GrowingMemory memory = world.begin_node_memory();
-  run_or_throw_on_all(world, [&] {
-    if (world.local_rank() == 0) load_data(request, memory);
-  });
-  return world.share(std::move(memory));
+JobFacts find_facts(World& world, Device device) {
+  return {.hosts = all_gather_text(world, world.host()), .cores = count_cores(world), .gpus = gpu_facts(device)};
 }
 
-std::int64_t Assembly::busy_cores(const World& world) const {
-  const int parts = std::ranges::max(
-      max_parts_by_rank(config.trainer.part_map, static_cast<int>(config.trainer.num_parts), world.size()));
-  const int workers = std::min(max_concurrent_parts(*this, world), parts);
-  return workers * config.trainer.threads * world.local_size();
+void resolve_parallelism(World& world, const Cores& cores, bool all_on_gpus, RunConfig& config) {
+  // On GPUs, one thread per rank enqueues the work.
+  const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, cores);
+  // Large enough that a step consists of few CUDA graphs.
+  if (config.bucket_mib == 0) config.bucket_mib = all_on_gpus ? 16 : 4;
+  run_or_throw_on_all(world, [&] { resolve_parts(config, world.size(), fair_threads); });
+}
+
+RunData open_run_data(World& world, const std::vector<std::string>& hosts, const RunConfig& config) {
+  const DataRequest& request = config.data;
+  const CustomData* custom = nullptr;
+  run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(config) : nullptr; });
+  const bool is_custom = world.all_true(custom != nullptr);
+  RunData data;
+  if (!is_custom) {
+    refuse_other_data_on_a_host(world, hosts, request);
+    GrowingMemory memory = world.begin_node_memory();
+    run_or_throw_on_all(world, [&] {
+      if (world.local_rank() == 0) load_data(request, memory);
+    });
+    data.block = world.share(std::move(memory));
+  }
+  run_or_throw_on_all(world, [&] {
+    data.pair = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(data.block);
+    data.digest = data.pair.train->digest();
+  });
+  return data;
+}
+
+std::unique_ptr<Network> make_network(World& world, const Cores& cores, const ChosenProcessor& processor,
+                                      const DataPair& data, const Sources& sources, RunConfig& config) {
+  std::unique_ptr<Network> network;
+  run_or_throw_on_all(world, [&] {
+    TrainerOptions& options = config.trainer;
+    options = resolve_options(config, sources.model);
+    if (!sources.evaluates) options.class_weights = class_weights(config.class_weights, *data.train);
+    options.recipe = make_recipe(config.recipe, *data.train);
+    // A resume or evaluation, on any data, normalizes as in the training.
+    if (config.recipe.normalize == "auto") config.recipe.normalize = normalize_text(options.recipe.statistics);
+    options.max_workers = processor.is_gpu() ? 1 : max_concurrent_parts(cores, options, world);
+    options.readers =
+        reader_threads_per_rank(world, cores, count_busy_cores(cores, options, world) / world.local_size());
+    network = std::make_unique<Network>(sources.model, options.recipe.image, data.train->info().classes,
+                                        split(config.freeze, ','));
+    if (sources.evaluates) return;
+    require_matches(options.optimizer, network->layout());
+    // On resume, only audits use initial weights.
+    if (sources.checkpoint != nullptr && options.safeguards.audit_every_steps == 0) return;
+    set_whitening(*network, *data.train, options.recipe);
+  });
+  return network;
+}
+
+PreparedRun prepared(const RunConfig& config, const Cores& cores, ChosenProcessor processor, RunData data,
+                     std::unique_ptr<Network> network) {
+  return {.config = config,
+          .cores = cores,
+          .processor = std::move(processor),
+          .block = std::move(data.block),
+          .data = std::move(data.pair),
+          .data_digest = data.digest,
+          .network = std::move(network)};
+}
+
+std::int64_t PreparedRun::busy_cores(const World& world) const {
+  return count_busy_cores(cores, config.trainer, world);
+}
+
+Findings check_agreement(World& world, const PreparedRun& run) {
+  return compare_across_ranks(world, values_to_agree_on(run));
+}
+
+Communicators connect(World& world, const PreparedRun& run, const Log& log) {
+  const bool spare_core = run.cores.usable > run.busy_cores(world);
+  Communicators made;
+  made.has_core_for_communication = spare_core || run.processor.is_gpu();
+  run_or_throw_on_all(world, [&] {
+    made.communicator = choose_communicator(world, run.config, run.processor, spare_core);
+    if (run.config.trainer.batch_norm == BatchNorm::global && world.size() > 1) {
+      made.norm_communicator = make_mpi_library_communicator(world);
+    }
+  });
+  if (!run.processor.all_on_gpus) log_idle_cores(run, world, log);
+  return made;
 }
 
 TrainerContext Assembly::trainer_context(Backend& computing) const {
@@ -268,36 +290,28 @@ TrainerContext Assembly::trainer_context(Backend& computing) const {
           .norm_communicator = norm_communicator.get()};
 }
 
-Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightReporter& preflight,
-                  const Log& log) {
-  Assembly assembly;
-  assembly.config = config;
-  assembly.cores = count_cores(world);
-  preflight.attempt([&] { run_or_throw_on_all(world, [&] { refuse_contradictions(config); }); });
-  const bool has_processor =
-      preflight.attempt([&] { assembly.processor = choose_processor(world, config.processor, log); });
-  const bool has_ranks = preflight.attempt([&] { resolve_parts_and_buckets(world, assembly); });
-  if (has_processor) {
-    assembly.config.processor.precision = assembly.processor.precision;
-    const std::string choices = sources.checkpoint == nullptr ? "" : sources.checkpoint->choices;
-    preflight.attempt([&] { adopt_known_choices(world, config.processor, choices, *assembly.processor.backend, log); });
-  }
-  const bool has_data = preflight.attempt([&] { assemble_data(world, assembly, sources); });
-  if (sources.model != nullptr && has_ranks && has_data) {
-    preflight.attempt([&] { assemble_network(world, assembly, sources); });
-  }
-  for (const std::string& note : assembly.data.notes) log.info(note);
-  if (assembly.network) preflight.add(compare_across_ranks(world, values_to_agree_on(assembly)));
-  if (has_processor && has_ranks) preflight.attempt([&] { assemble_communicator(world, assembly, log); });
-  assembly.backend = std::move(assembly.processor.backend);
-  return assembly;
+Assembly assemble(World& world, const JobFacts& facts, const RunConfig& given, const Sources& sources, const Log& log) {
+  RunConfig config = given;
+  const Cores& cores = facts.cores;
+  run_or_throw_on_all(world, [&] { refuse_contradictions(config); });
+  ChosenProcessor processor = choose_processor(world, facts.gpus, config.processor, log);
+  config.processor.precision = processor.precision;
+  resolve_parallelism(world, cores, processor.all_on_gpus, config);
+  adopt_known_choices(world, config.processor, sources.checkpoint == nullptr ? "" : sources.checkpoint->choices,
+                      *processor.backend, log);
+  RunData data = open_data_of(world, facts.hosts, sources, config);
+  auto network = make_network(world, cores, processor, data.pair, sources, config);
+  for (const std::string& note : data.pair.notes) log.info(note);
+  PreparedRun run = prepared(config, cores, std::move(processor), std::move(data), std::move(network));
+  log_or_throw(world, check_agreement(world, run), log);
+  Communicators communicators = connect(world, run, log);
+  return {std::move(run), std::move(communicators)};
 }
 
 Assembly assemble(World& world, const RunConfig& config, const Log& log) {
   NetworkSpec model;
   run_or_throw_on_all(world, [&] { model = choose_model(config); });
-  PreflightReporter preflight(world, log);
-  return assemble(world, config, {.model = &model}, preflight, log);
+  return assemble(world, find_facts(world, config.processor.device), config, {.model = model}, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

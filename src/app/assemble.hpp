@@ -12,13 +12,15 @@
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 
-#include "preflight/findings.hpp"
+#include "findings.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -34,44 +36,79 @@ const CustomData* find_custom_data(const RunConfig& config);
 // Throws an input error that names the data set if it has no samples, or has no labels though they are required.
 DataPair open_custom(const CustomData& data, bool allow_unlabelled = false);
 
-// Calls load_data on one rank per host, into memory that its ranks share. Throws the same error on
-// all ranks, also if ranks of one host request different data. Collective.
-Buffer load_once(World& world, const DataRequest& request);
-
-// Everything that a Trainer borrows, and the values that the banner and the run record report.
-struct Assembly {
-  RunConfig config;  // with parts, threads, exchange, precision and normalize filled in
-  Cores cores;
-  ChosenProcessor processor;  // its backend has been moved to the next member
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Communicator> communicator;
-  std::unique_ptr<Communicator> norm_communicator;  // null, unless --batch-norm global needs it
-  bool has_core_for_communication = false;          // a spare core for communication progress; on GPUs none is needed
-  Buffer block;                                     // the bytes that the data sets refer to
-  DataPair data;
-  std::unique_ptr<Network> network;
-  std::uint64_t data_digest = 0;
-
-  // `computing` is the backend, or passes its calls on to it.
-  TrainerContext trainer_context(Backend& computing) const;
-  // The number of cores that the ranks of this host keep busy.
-  std::int64_t busy_cores(const World& world) const;
+// What a start finds out once about the job.
+struct JobFacts {
+  std::vector<std::string> hosts;  // by rank
+  Cores cores;                     // of this rank
+  GpuFacts gpus;                   // likewise
 };
+// Collective.
+JobFacts find_facts(World& world, Device device);
 
-// Assembles a new run. Throws the same error on all ranks, also if they see different data. Collective.
-Assembly assemble(World& world, const RunConfig& config, const Log& log);
+// The steps of assemble(), in order, for `trainer check`, which goes on with those that are still possible. Each throws
+// the same error on all ranks. Collective.
+
+// Fills in parts, threads and the size of buckets.
+void resolve_parallelism(World& world, const Cores& cores, bool all_on_gpus, RunConfig& config);
+
+struct RunData {
+  Buffer block;  // the bytes that the data sets refer to
+  DataPair pair;
+  std::uint64_t digest = 0;  // of the training set
+};
+// Loads the data that --data names once per host, into memory that its ranks share. Throws an error also if the ranks
+// of a host request different data.
+RunData open_run_data(World& world, const std::vector<std::string>& hosts, const RunConfig& config);
 
 // The inputs of a training, or of the evaluation of a checkpoint on the data of its run or others, besides its
 // configuration.
 struct Sources {
+  const NetworkSpec& model;
   const TrainState* checkpoint = nullptr;  // to resume or evaluate, and to take the choices of algorithms from
-  const NetworkSpec* model = nullptr;      // null: the network is left out
   bool evaluates = false;
   std::optional<TrainedOn> trained{};  // of an evaluation, whose data are converted to the form of these
 };
-// The same for all commands; check leaves out the members that cannot be made. Collective.
-Assembly assemble(World& world, const RunConfig& config, const Sources& sources, PreflightReporter& preflight,
-                  const Log& log);
+// Resolves the options of the trainer, too, and --normalize.
+std::unique_ptr<Network> make_network(World& world, const Cores& cores, const ChosenProcessor& processor,
+                                      const DataPair& data, const Sources& sources, RunConfig& config);
+
+// A run whose ranks are not connected yet.
+struct PreparedRun {
+  RunConfig config;  // with parts, threads, exchange, precision and normalize filled in
+  Cores cores;
+  ChosenProcessor processor;
+  Buffer block;  // of RunData, as are data and data_digest
+  DataPair data;
+  std::uint64_t data_digest = 0;
+  std::unique_ptr<Network> network;
+
+  // The number of cores that the ranks of this host keep busy.
+  std::int64_t busy_cores(const World& world) const;
+};
+PreparedRun prepared(const RunConfig& config, const Cores& cores, ChosenProcessor processor, RunData data,
+                     std::unique_ptr<Network> network);
+
+// Reports ranks that have other options, networks or data than rank 0.
+Findings check_agreement(World& world, const PreparedRun& run);
+
+struct Communicators {
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Communicator> norm_communicator;  // null, unless --batch-norm global needs it
+  bool has_core_for_communication = false;          // a spare core for communication progress; on GPUs none is needed
+};
+Communicators connect(World& world, const PreparedRun& run, const Log& log);
+
+// Everything that a Trainer borrows, and the values that the banner and the run record report.
+struct Assembly : PreparedRun, Communicators {
+  // `computing` is the backend, or passes its calls on to it.
+  TrainerContext trainer_context(Backend& computing) const;
+};
+
+// All of these steps. Logs the notes of the data. Throws the same error on all ranks, also if they see different data.
+// Collective.
+Assembly assemble(World& world, const JobFacts& facts, const RunConfig& config, const Sources& sources, const Log& log);
+// A new run.
+Assembly assemble(World& world, const RunConfig& config, const Log& log);
 
 // Uses MPI if a launcher started this process, else a world with one rank. Collective.
 std::unique_ptr<World> make_world();

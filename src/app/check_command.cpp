@@ -5,8 +5,8 @@
 #include "commands.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
-#include "preflight/findings.hpp"
-#include "preflight/gpus.hpp"
+#include "plan_choices.hpp"
+#include "preflight/agreement.hpp"
 #include "preflight/host.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
@@ -33,7 +33,7 @@ namespace {
 class Check {
  public:
   Check(World& world, const Invocation& invocation, const Findings& before)
-      : world_(world), hosts_(all_gather_text(world, world.host())), findings_(before), config_(invocation.run) {
+      : world_(world), findings_(before), config_(invocation.run) {
     Findings mine;
     for (const std::string& problem : invocation.problems) mine.fail(ErrorSource::usage, "{}", problem);
     const Findings problems = gather(world, mine);
@@ -49,18 +49,25 @@ class Check {
 
  private:
   void use_options_of_rank_0();
-  void check_gpus_of_hosts();
-  void check_memory_of_hosts(PreflightReporter& preflight);
+  void prepare(const Log& silent);
+  void check_prepared();
+  const std::optional<LoadedCheckpoint>& resumed() const { return start_ ? start_->resumed : not_resumed_; }
+  // Null if none could be chosen.
+  const ChosenProcessor* processor() const { return run_ ? &run_->processor : processor_ ? &*processor_ : nullptr; }
   std::int64_t saves_left() const;
   std::string ready_text() const;
 
   World& world_;
-  Hosts hosts_;
+  JobFacts facts_;
   Findings findings_;
   RunConfig config_;
-  RunStart start_;
-  Assembly assembly_;
-  RunNeeds needs_;  // zeros if the run could not be assembled
+  // Empty: it could not be found or made.
+  std::optional<RunStart> start_;
+  std::optional<ChosenProcessor> processor_;  // until the run has it
+  std::optional<PreparedRun> run_;
+  RunPlan plan_;    // zeros if the data do not fill a batch
+  RunNeeds needs_;  // zeros if the run could not be prepared
+  const std::optional<LoadedCheckpoint> not_resumed_;
 };
 
 // Makes all ranks call the same collectives from here on.
@@ -79,69 +86,100 @@ void Check::use_options_of_rank_0() {
   config_ = first;
 }
 
-void Check::check_gpus_of_hosts() {
-  GpuFacts facts = gpu_facts(config_.processor.device);
-  facts.note = assembly_.processor.note;
-  findings_.add(gather(world_, check_gpus(facts)));
-  if (!assembly_.processor.warning.empty()) findings_.warn("{}", assembly_.processor.warning);
-}
-
-void Check::check_memory_of_hosts(PreflightReporter& preflight) {
-  const bool on_gpu = assembly_.processor.is_gpu();
-  std::optional<std::int64_t> device_free;
-  findings_.attempt([&] {
-    run_or_throw_on_all(world_, [&] {
-      if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(assembly_.processor.device);
-    });
-  });
-  needs_ = check_needs(world_, assembly_, preflight, device_free);
-}
-
 void Check::run() {
   findings_.add(compare_across_ranks(world_, agreed_options(config_)));
   findings_.add(quick_checks(world_, config_));
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { validate(config_.watch); }); });
   use_options_of_rank_0();
+  facts_ = find_facts(world_, config_.processor.device);
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });
   findings_.attempt([&] { refuse_absent_run(world_, config_); });
   const Log silent(world_.rank(), world_.host(), true);
-  PreflightReporter preflight(world_, silent, &findings_);
-  start_ = find_start(world_, config_, DamagedPolicy::ignore, preflight, silent);
-  assembly_ = assemble_run(world_, config_, start_, true, preflight, silent);
-  config_ = assembly_.config;
-  check_gpus_of_hosts();
-  check_run(world_, assembly_, start_, preflight);
-  if (assembly_.network) check_memory_of_hosts(preflight);
-  if (!config_.output.folder.empty()) {
-    findings_.add(check_out_folder(
-        world_, config_,
-        {.bytes = needs_.memory.estimate.checkpoint, .is_split = needs_.splits_checkpoints, .saves = saves_left()}));
-  } else {
-    findings_.add(check_files(world_, config_));
+  auto resumed = findings_.attempt([&] { return find_resumed(world_, config_, DamagedPolicy::ignore, silent); });
+  start_ = findings_.attempt(
+      [&] { return make_start(world_, config_, resumed ? std::move(*resumed) : std::nullopt, silent); });
+  prepare(silent);
+  check_prepared();
+  if (config_.output.folder.empty()) return findings_.add(check_files(world_, config_));
+  findings_.add(check_out_folder(
+      world_, config_,
+      {.bytes = needs_.memory.estimate.checkpoint, .is_split = needs_.splits_checkpoints, .saves = saves_left()}));
+}
+
+// As assemble(), as far as possible.
+void Check::prepare(const Log& silent) {
+  const Cores& cores = facts_.cores;
+  findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_contradictions(config_); }); });
+  processor_ = findings_.attempt([&] { return choose_processor(world_, facts_.gpus, config_.processor, silent); });
+  if (processor_) config_.processor.precision = processor_->precision;
+  const bool is_resolved =
+      findings_.attempt([&] { resolve_parallelism(world_, cores, processor_ && processor_->all_on_gpus, config_); });
+  if (processor_) {
+    findings_.attempt([&] {
+      adopt_known_choices(world_, config_.processor, resumed() ? resumed()->state.choices : "", *processor_->backend,
+                          silent);
+    });
   }
+  config_.data = data_request_of(config_, resumed());
+  // A start takes no time to decode a sample of the images.
+  if (config_.data.verification == Verification::start) config_.data.verification = Verification::sample;
+  auto data = findings_.attempt([&] { return open_run_data(world_, facts_.hosts, config_); });
+  if (!data) return;
+  DataDigests digests = digests_of(data->pair);
+  if (start_ && processor_ && is_resolved) {
+    auto network = findings_.attempt(
+        [&] { return make_network(world_, cores, *processor_, data->pair, sources_of(*start_), config_); });
+    if (network) run_ = prepared(config_, cores, std::move(*processor_), std::move(*data), std::move(*network));
+  }
+  if (run_) {
+    findings_.add(check_agreement(world_, *run_));
+    findings_.attempt([&] { connect(world_, *run_, silent); });
+    findings_.attempt([&] {
+      run_or_throw_on_all(world_, [&] { plan_ = plan_run(config_.trainer, run_->data.train->info().samples); });
+    });
+  }
+  if (!resumed()) return;
+  const auto warnings = findings_.attempt([&] { return refuse_other_data(*resumed(), config_, digests); });
+  if (warnings) findings_.add(*warnings);
+}
+
+void Check::check_prepared() {
+  const ChosenProcessor* const chosen = processor();
+  findings_.add(gather(world_, check_gpus(facts_.gpus, chosen == nullptr ? "" : chosen->note)));
+  if (chosen != nullptr && !chosen->warning.empty()) findings_.warn("{}", chosen->warning);
+  if (run_) findings_.add(check_run(world_, *run_, *start_, plan_, Severity::error));
+  if (chosen != nullptr) findings_.add(check_processors(world_, config_, *chosen->backend, resumed()));
+  if (!run_) return;
+  std::optional<std::int64_t> device_free;
+  findings_.attempt([&] {
+    run_or_throw_on_all(world_, [&] {
+      if (chosen->is_gpu()) device_free = load_cuda_libraries().cuda.free_bytes(chosen->device);
+    });
+  });
+  needs_ = check_needs(world_, *run_, device_free);
+  findings_.add(needs_.memory.findings);
 }
 
 // Without saves by time, whose number is not known yet.
 std::int64_t Check::saves_left() const {
   if (needs_.memory.estimate.checkpoint == 0) return 0;
-  const TrainerOptions& options = assembly_.config.trainer;
-  const std::int64_t done = start_.resumed ? start_.resumed->state.progress.step : 0;
-  const std::int64_t steps = std::max<std::int64_t>(start_.plan.steps - done, 0);
+  const TrainerOptions& options = config_.trainer;
+  const std::int64_t done = resumed() ? resumed()->state.progress.step : 0;
+  const std::int64_t steps = std::max<std::int64_t>(plan_.steps - done, 0);
   std::int64_t every = steps;
   if (options.checkpoint_every_steps > 0) every = options.checkpoint_every_steps;
   if (options.checkpoint_every_epochs > 0) {
-    every = std::max<std::int64_t>(start_.plan.epoch_steps * options.checkpoint_every_epochs, 1);
+    every = std::max<std::int64_t>(plan_.epoch_steps * options.checkpoint_every_epochs, 1);
   }
   return steps == 0 ? 0 : (steps + every - 1) / every;
 }
 
 std::string Check::ready_text() const {
-  const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
-  const Assembly& made = assembly_;
-  const DatasetInfo& data = made.data.train->info();
+  const std::set<std::string> hosts(facts_.hosts.begin(), facts_.hosts.end());
+  const DatasetInfo& data = run_->data.train->info();
   return fmt::format("{} on {}, {} on {}, about {:.1f} MiB per rank of {:.1f} GiB, {} with {} training images",
-                     plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
-                     plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
+                     plural(facts_.hosts.size(), "rank"), plural(hosts.size(), "host"),
+                     plural(run_->busy_cores(world_), "thread"), plural(run_->cores.usable, "core"),
                      mebi(needs_.memory.estimate.total()), static_cast<double>(needs_.memory.max_bytes) / 0x1p30,
                      data.name, data.samples);
 }
@@ -152,7 +190,8 @@ ExitStatus Check::report(const std::string& json) const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Finding& finding : findings_.all()) {
     const bool is_error = finding.severity == Severity::error;
-    if (world_.rank() == 0) fmt::print("{}: {}\n", is_error ? "error" : "warning", printable(line_of(finding, hosts_)));
+    if (world_.rank() == 0)
+      fmt::print("{}: {}\n", is_error ? "error" : "warning", printable(line_of(finding, facts_.hosts)));
     list.push_back({{"severity", is_error ? "error" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
   }
   if (world_.rank() == 0) {
@@ -160,13 +199,14 @@ ExitStatus Check::report(const std::string& json) const {
                errors > 0 ? fmt::format("will fail: {}", plural(errors, "error")) : "ready: " + ready_text(),
                plural(warnings, "warning"));
   }
+  const ChosenProcessor* const chosen = processor();
   write_json(world_, json,
              {{"verdict", errors > 0 ? "will fail" : "ready"},
               {"ranks", world_.size()},
-              {"hosts", hosts_},
-              {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
-              {"threads", assembly_.config.trainer.threads},
-              {"libraries", assembly_.backend ? versions_text(*assembly_.backend, world_) : ""},
+              {"hosts", facts_.hosts},
+              {"device", chosen != nullptr && chosen->all_on_gpus ? "cuda" : "cpu"},
+              {"threads", config_.trainer.threads},
+              {"libraries", chosen == nullptr ? "" : versions_text(*chosen->backend, world_)},
               {"bytes_per_rank", needs_.memory.estimate.total()},
               {"checkpoint_bytes", needs_.memory.estimate.checkpoint},
               {"findings", list}});

@@ -198,14 +198,6 @@ class Chooser {
   std::vector<DeviceChoice> choices_;
 };
 
-// Of all cores of the host, those where this process may run; one core if that is unknown.
-using CoreSet = std::bitset<CPU_SETSIZE>;
-CoreSet own_cores() {
-  CoreSet own;
-  for (const int core : allowed_cores()) own.set(static_cast<std::size_t>(core));
-  return own.any() ? own : CoreSet(1);
-}
-
 }  // namespace
 
 std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports) { return Chooser(reports).choose(); }
@@ -223,33 +215,6 @@ DeviceChoice choose_device(World& world, const CudaInventory& inventory, const D
   const std::string sent = Sent(mine).dump(-1, ' ', false, Sent::error_handler_t::replace);
   for (const std::string& text : all_gather_text(world, sent)) reports.push_back(Sent::parse(text).get<DeviceReport>());
   return choose_devices(reports)[static_cast<std::size_t>(world.rank())];
-}
-
-bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a_rank) {
-  return threads_a_rank * world.local_size() <= cores.usable;
-}
-
-Cores count_cores(World& world) {
-  const CoreSet mine = own_cores();
-  CoreSet together;
-  const std::string of_host = world.host() + "\n";
-  for (const std::string& entry : all_gather_text(world, of_host + mine.to_string())) {
-    if (entry.starts_with(of_host)) together |= CoreSet(entry, of_host.size());
-  }
-  return {.mine = static_cast<int>(mine.count()),
-          .usable = static_cast<int>(together.count()),
-          .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
-}
-
-int reader_threads_per_rank(const World& world, const Cores& cores, std::int64_t compute_threads) {
-  constexpr std::int64_t kMaxReaders = 4;
-  const std::int64_t spare = cores.usable - compute_threads * world.local_size();
-  return static_cast<int>(std::clamp<std::int64_t>(spare / world.local_size(), 1, kMaxReaders));
-}
-
-int fewest_cores_per_rank(World& world, const Cores& cores) {
-  const double mine = std::max(1, cores.usable / world.local_size());
-  return static_cast<int>(-max_over_ranks(world, {-mine}).front());
 }
 
 }  // namespace tutti

@@ -47,22 +47,4 @@ std::vector<DeviceChoice> choose_devices(std::span<const DeviceReport> reports);
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request,
                            bool misses_gpus = false);
 
-// The cores that this process and the other ranks of its host may use.
-
-struct Cores {
-  int mine = 1;     // that this process is bound to
-  int usable = 1;   // by the ranks of this host together
-  int present = 1;  // on the host
-};
-
-// Whether each thread of this host's ranks can have its own core.
-bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a_rank);
-// Collective.
-Cores count_cores(World& world);
-// The number of threads per rank that prepare batches: an equal share of the cores that the `compute_threads` of this
-// host's ranks leave free, and at least one.
-int reader_threads_per_rank(const World& world, const Cores& cores, std::int64_t compute_threads);
-// The cores per rank on the most crowded host, at least one. Returns the same on all ranks. Collective.
-int fewest_cores_per_rank(World& world, const Cores& cores);
-
 }  // namespace tutti

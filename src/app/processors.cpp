@@ -5,13 +5,14 @@
 #include "tutti/base/unique_handle.hpp"
 
 #include "device_choice.hpp"
-#include "preflight/gpus.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string_view>
 
 namespace tutti {
@@ -104,6 +105,22 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
 }
 
+std::size_t devices_named_in(const std::string& visible_devices) {
+  std::istringstream entries(visible_devices);
+  std::size_t named = 0;
+  for (std::string entry; std::getline(entries >> std::ws, entry, ',');) {
+    const bool is_number = std::isdigit(static_cast<unsigned char>(entry[0])) != 0;
+    if (!is_number && !entry.starts_with("GPU-") && !entry.starts_with("MIG-")) break;
+    ++named;
+  }
+  return named;
+}
+
+bool misses_gpus(const GpuFacts& facts) {
+  return facts.inventory.devices.size() < facts.announced ||
+         (facts.inventory.failed && (facts.has_card || facts.has_driver));
+}
+
 GpuFacts gpu_facts(Device device, const Machine& machine) {
   GpuFacts facts{.device = device, .has_card = machine.has_nvidia_card(), .has_driver = machine.has_nvidia_driver()};
   if (device == Device::cpu) return facts;
@@ -129,8 +146,7 @@ GpuFacts gpu_facts(Device device, const Machine& machine) {
   return facts;
 }
 
-ChosenProcessor choose_processor(World& world, const ProcessorOptions& options, const Log& log) {
-  const GpuFacts facts = gpu_facts(options.device);
+ChosenProcessor choose_processor(World& world, const GpuFacts& facts, const ProcessorOptions& options, const Log& log) {
   const DeviceRequest request{
       .device = options.device, .share = options.share_device, .allow_mixed = options.comm == Comm::mpi};
   const DeviceChoice choice = choose_device(world, facts.inventory, request, misses_gpus(facts));

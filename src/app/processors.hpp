@@ -11,10 +11,10 @@
 #include "tutti/watch/stall_watch.hpp"
 
 #include "device_choice.hpp"
-#include "preflight/gpus.hpp"
-#include "preflight/host.hpp"
+#include "machine.hpp"
 #include "run_config.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,6 +34,24 @@ std::string cuda_library_path();
 // library, the reason and the remedy if it is missing, does not find a library that it needs, or is of another build.
 CudaLibraries load_cuda_libraries(const std::string& path = cuda_library_path());
 
+// The GPUs of this host and process.
+struct GpuFacts {
+  Device device = Device::automatic;  // as requested
+  bool has_card = false;
+  bool has_driver = false;
+  std::size_t announced = 0;  // by CUDA_VISIBLE_DEVICES
+  CudaInventory inventory{};
+};
+
+// The number of devices in a value of CUDA_VISIBLE_DEVICES, which launchers set. CUDA ignores the rest after the first
+// entry that names none, such as -1.
+std::size_t devices_named_in(const std::string& visible_devices);
+// Whether CUDA shows fewer GPUs than the launcher announced, or none since it failed on a host with a card or driver.
+bool misses_gpus(const GpuFacts& facts);
+// If the library is missing or cannot be opened, CUDA has no GPUs. With Device::automatic it is not opened on a machine
+// without any sign of a GPU.
+GpuFacts gpu_facts(Device device, const Machine& machine = Machine());
+
 struct ChosenProcessor {
   std::unique_ptr<Backend> backend;
   int device = -1;                        // number of the GPU; negative: the CPU
@@ -48,13 +66,9 @@ struct ChosenProcessor {
   bool is_gpu() const { return device >= 0; }
 };
 
-// The GPUs of this host and process. If the library is missing or cannot be opened, CUDA has none. With
-// Device::automatic it is not opened on a machine without any sign of a GPU.
-GpuFacts gpu_facts(Device device, const Machine& machine = Machine());
-
 // Logs in one line why --device auto fell back to CPUs, and warns of GPUs that NCCL cannot connect well. Throws the
 // same error on all ranks. Collective.
-ChosenProcessor choose_processor(World& world, const ProcessorOptions& options, const Log& log);
+ChosenProcessor choose_processor(World& world, const GpuFacts& facts, const ProcessorOptions& options, const Log& log);
 
 // `spare_core`: a core that no thread of this host computes on. Collective.
 std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,

@@ -5,7 +5,6 @@
 
 #include "option_table.hpp"
 #include "output.hpp"
-#include "preflight/out_folder.hpp"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -33,6 +32,22 @@ void remove_leftovers(const std::string& out) {
 }
 
 }  // namespace
+
+void make_run_folder(const RunConfig& config, const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (!failure) return;
+  throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
+                                             config.output.folder, folder, failure.message()));
+}
+
+void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
+  if (config.output.resume || !store.holds_any()) return;
+  throw Error(
+      ErrorSource::input,
+      fmt::format("--out {} holds checkpoints of an earlier run: add --resume to continue it, or choose another folder",
+                  config.output.folder));
+}
 
 RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log)
     : store(checkpoints_folder(config.output.folder)) {

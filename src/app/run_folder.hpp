@@ -38,6 +38,10 @@ class RunFolder {
   std::optional<FolderLock> lock_;  // on rank 0
 };
 
+// Throws a save error if the folder cannot be made.
+void make_run_folder(const RunConfig& config, const std::string& folder);
+// Throws an input error if the folder holds checkpoints and the run does not resume.
+void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store);
 // A warning if a run of another network or data set left its records, but no checkpoint, in the folder of this new run.
 std::string other_run_text(const RunConfig& config);
 

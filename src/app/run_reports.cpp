@@ -50,7 +50,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   const RunConfig& config = assembly.config;
   const DatasetInfo& data = assembly.data.train->info();
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
-  log.info(versions_text(*assembly.backend, world));
+  log.info(versions_text(*assembly.processor.backend, world));
   log.info(fmt::format("{} on {}, {} of {} cores usable here, {} per part{}", plural(world.size(), "rank"),
                        plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
                        plural(config.trainer.threads, "thread"),
@@ -71,7 +71,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                        static_cast<double>(assembly.network->multiply_adds()) / 1e6,
                        name_of(*config.processor.precision), plural(trainer.planned_steps(), "step")));
   const std::string search =
-      assembly.processor.is_gpu() ? load_cuda_libraries().cuda.search_summary(*assembly.backend) : "";
+      assembly.processor.is_gpu() ? load_cuda_libraries().cuda.search_summary(*assembly.processor.backend) : "";
   for (const std::string& of_rank : all_gather_text(world, search)) {
     if (!of_rank.empty()) log.info(of_rank);
   }
@@ -113,8 +113,8 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
   nlohmann::ordered_json record{{"event", "run"},
                                 {"command_line", arguments},
                                 {"version", version()},
-                                {"libraries", versions_text(*assembly.backend, world)},
-                                {"device", assembly.backend->description()},
+                                {"libraries", versions_text(*assembly.processor.backend, world)},
+                                {"device", assembly.processor.backend->description()},
                                 {"precision", name_of(*config.processor.precision)},
                                 {"exchange", name_of(*config.exchange)},
                                 {"wire", name_of(config.trainer.exchange.wire)},

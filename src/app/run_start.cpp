@@ -10,8 +10,7 @@
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
-#include "preflight/findings.hpp"
-#include "preflight/gpus.hpp"
+#include "preflight/agreement.hpp"
 #include "preflight/host.hpp"
 #include "preflight/options.hpp"
 #include "run_config.hpp"
@@ -98,38 +97,13 @@ void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, co
                           config.model, checkpoint, what, checkpoint));
 }
 
-std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, DamagedPolicy damaged,
-                                                const Log& log) {
-  auto newest = CheckpointStore(checkpoints_folder(config.output.folder)).newest(world, log, damaged);
-  if (!newest) {
-    adopt_options_of_unsaved_run(world, config, log);
-    return newest;
-  }
-  std::string note;
-  run_or_throw_on_all(world, [&] {
-    config = merge_for_resume(config, newest->state.configuration, newest->path);
-    note = drop_stored_part_map(config, world.size());
-  });
-  if (!note.empty()) log.info(note);
-  return newest;
-}
-
-// The kind of processor in a line of versions, after the first "; ": "AVX2" of "tutti 1.0; cpu: AVX2, oneDNN 2.6.3".
+// The kind of processor, which decides the bits, in a line of versions, after the first "; ": "AVX2" of
+// "tutti 1.0; cpu: AVX2, oneDNN 2.6.3".
 std::string processor_in(const std::string& versions) {
   const std::size_t device = versions.find("; ");
   const std::size_t begin = versions.find(": ", device);
   if (device == std::string::npos || begin == std::string::npos) return {};
   return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
-}
-
-// The processor kinds, which decide the bits ("AVX2"), of this backend and of the checkpoint that is resumed.
-ProcessorKinds processor_kinds(const Backend& backend, const std::optional<LoadedCheckpoint>& resumed) {
-  ProcessorKinds kinds{.mine = processor_in("; " + backend.description())};
-  if (resumed) {
-    kinds.of_checkpoint = processor_in(resumed->state.versions);
-    kinds.checkpoint = resumed->path;
-  }
-  return kinds;
 }
 
 // Warns if the images or classes of this run differ from those that the initial weights were trained on.
@@ -164,8 +138,68 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
   return findings;
 }
 
-// Throws on all ranks if these are not the data that the checkpoint was trained and evaluated on, as far as it stores
-// their digests. Copies the digests of files that were not read this time from it. Returns warnings.
+}  // namespace
+
+void refuse_absent_run(World& world, const RunConfig& config) {
+  on_rank_0(world, [&] {
+    std::error_code unseen;
+    const bool is_there = std::filesystem::exists(options_file(config.output.folder), unseen) ||
+                          std::filesystem::exists(checkpoints_folder(config.output.folder), unseen);
+    if (!config.output.resume || config.output.folder.empty() || is_there || chooses_training(config)) return;
+    throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
+                                                "there, give its options, such as --data, --model or --config",
+                                                config.output.folder));
+  });
+}
+
+std::optional<LoadedCheckpoint> find_resumed(World& world, RunConfig& config, DamagedPolicy damaged, const Log& log) {
+  if (!config.output.resume || config.output.folder.empty()) return std::nullopt;
+  auto newest = CheckpointStore(checkpoints_folder(config.output.folder)).newest(world, log, damaged);
+  if (!newest) {
+    adopt_options_of_unsaved_run(world, config, log);
+    return newest;
+  }
+  std::string note;
+  run_or_throw_on_all(world, [&] {
+    config = merge_for_resume(config, newest->state.configuration, newest->path);
+    note = drop_stored_part_map(config, world.size());
+  });
+  if (!note.empty()) log.info(note);
+  return newest;
+}
+
+RunStart make_start(World& world, RunConfig& config, std::optional<LoadedCheckpoint> resumed, const Log& log) {
+  RunStart start{.model = {}, .resumed = std::move(resumed), .weights = {}};
+  if (!start.resumed && !config.init_from.empty()) {
+    start.weights = load_initial_weights(world, config.init_from, log);
+    use_averages(start.weights->state);
+  }
+  run_or_throw_on_all(world, [&] {
+    if (start.resumed) {
+      start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
+      refuse_other_network(config, start.model, start.resumed->path);
+    } else if (start.weights && !config.given.contains("model")) {
+      start.model = model_of(*start.weights, config);
+    } else {
+      start.model = choose_model(config);
+    }
+  });
+  return start;
+}
+
+DataRequest data_request_of(const RunConfig& config, const std::optional<LoadedCheckpoint>& resumed) {
+  DataRequest request = config.data;
+  if (!resumed) return request;
+  request.allow_non_utf8_names = true;
+  request.from_checkpoint =
+      read_config_text(resumed->state.configuration, "the checkpoint").data.train == config.data.train;
+  return request;
+}
+
+Sources sources_of(const RunStart& start) {
+  return {.model = start.model, .checkpoint = start.resumed ? &start.resumed->state : nullptr};
+}
+
 Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests) {
   const auto refuse = [&](const std::string& what, std::uint64_t found, const char* verb, std::uint64_t before) {
     throw Error(ErrorSource::input,
@@ -200,128 +234,57 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   return warnings;
 }
 
-// Warns of cores, parts, learning rates, images and classes that do not suit the run. Collective.
-Findings check_load(World& world, const Assembly& assembly, const RunPlan& plan, Severity of_one_class) {
-  Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty(),
-                              assembly.data.train->info().samples);
+RunNeeds check_needs(World& world, const PreparedRun& run, std::optional<std::int64_t> device_free) {
+  RunNeeds needs;
+  if (!run.config.output.folder.empty()) needs.shard = file_shard(world, max_state_bytes(*run.network));
+  needs.splits_checkpoints = !world.all_true(!needs.shard || needs.shard->files == 1);
+  const EstimateRequest request{.network = *run.network,
+                                .options = run.config.trainer,
+                                .precision = run.processor.precision,
+                                .rank = world.rank(),
+                                .ranks = world.size(),
+                                .test_samples = run.data.test ? run.data.test->info().samples : 0,
+                                .shard = needs.shard};
+  needs.memory = check_job_memory(world, request, Machine(), run.processor.is_gpu(), device_free);
+  return needs;
+}
+
+Findings check_run(World& world, const PreparedRun& run, const RunStart& start, const RunPlan& plan,
+                   Severity of_one_class) {
+  const RunConfig& config = run.config;
+  const DatasetInfo& data = run.data.train->info();
+  Findings mine = check_parts(config, !run.network->layout().statistics().empty(), data.samples);
   const HostLoad load{.host = world.host(),
                       .ranks = world.local_size(),
-                      .threads = assembly.config.trainer.threads,
-                      .busy_threads = assembly.busy_cores(world),
-                      .cores = assembly.cores,
+                      .threads = config.trainer.threads,
+                      .busy_threads = run.busy_cores(world),
+                      .cores = run.cores,
                       .quota = Machine().group_limits().cores};
   const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
   mine.add(check_cores(load));
-  if (assembly.processor.is_gpu()) mine.add(check_affinity(Machine(), assembly.processor.gpu));
+  if (run.processor.is_gpu()) mine.add(check_affinity(Machine(), run.processor.gpu));
   mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
-  Findings all = check_data(assembly.data.train->info(), assembly.config.trainer.recipe.image, of_one_class);
-  all.add(check_rates(assembly.config, plan.steps, plan.schedule_steps));
+  Findings all = check_data(data, config.trainer.recipe.image, of_one_class);
+  all.add(check_rates(config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
+  if (!start.resumed && !start.weights) all.add(check_biases(*run.network));
+  if (!start.weights) return all;
+  Findings of_weights;
+  all.attempt([&] {
+    run_or_throw_on_all(world, [&] { of_weights = check_weights(*start.weights, config, *run.network, data); });
+  });
+  all.add(of_weights);
   return all;
 }
 
-}  // namespace
-
-void refuse_absent_run(World& world, const RunConfig& config) {
-  on_rank_0(world, [&] {
-    std::error_code unseen;
-    const bool is_there = std::filesystem::exists(options_file(config.output.folder), unseen) ||
-                          std::filesystem::exists(checkpoints_folder(config.output.folder), unseen);
-    if (!config.output.resume || config.output.folder.empty() || is_there || chooses_training(config)) return;
-    throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
-                                                "there, give its options, such as --data, --model or --config",
-                                                config.output.folder));
-  });
-}
-
-RunStart find_start(World& world, RunConfig& config, DamagedPolicy damaged, PreflightReporter& preflight,
-                    const Log& log) {
-  RunStart start;
-  if (config.output.resume && !config.output.folder.empty()) {
-    preflight.attempt([&] { start.resumed = find_checkpoint(world, config, damaged, log); });
+Findings check_processors(World& world, const RunConfig& config, const Backend& backend,
+                          const std::optional<LoadedCheckpoint>& resumed) {
+  ProcessorKinds kinds{.mine = processor_in("; " + backend.description())};
+  if (resumed) {
+    kinds.of_checkpoint = processor_in(resumed->state.versions);
+    kinds.checkpoint = resumed->path;
   }
-  preflight.attempt([&] {
-    const bool takes_weights = !start.resumed && !config.init_from.empty();
-    if (takes_weights) {
-      start.weights = load_initial_weights(world, config.init_from, log);
-      use_averages(start.weights->state);
-    }
-    run_or_throw_on_all(world, [&] {
-      if (start.resumed) {
-        start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
-        refuse_other_network(config, *start.model, start.resumed->path);
-      } else if (takes_weights && !config.given.contains("model")) {
-        start.model = model_of(*start.weights, config);
-      } else {
-        start.model = choose_model(config);
-      }
-    });
-  });
-  return start;
-}
-
-Assembly assemble_run(World& world, const RunConfig& merged, RunStart& start, bool decode_sample,
-                      PreflightReporter& preflight, const Log& log) {
-  Sources sources{.model = start.model ? &*start.model : nullptr};
-  RunConfig config = merged;
-  DataRequest& request = config.data;
-  if (start.resumed) {
-    sources.checkpoint = &start.resumed->state;
-    const RunConfig stored = read_config_text(start.resumed->state.configuration, "the checkpoint");
-    request.allow_non_utf8_names = true;
-    request.from_checkpoint = stored.data.train == config.data.train;
-  }
-  if (decode_sample && request.verification == Verification::start) request.verification = Verification::sample;
-  Assembly assembly = assemble(world, config, sources, preflight, log);
-  if (!assembly.data.train) return assembly;
-  start.digests = digests_of(assembly.data);
-  if (assembly.network) {
-    preflight.attempt([&] {
-      run_or_throw_on_all(world,
-                          [&] { start.plan = plan_run(assembly.config.trainer, assembly.data.train->info().samples); });
-    });
-  }
-  if (!start.resumed) return assembly;
-  Findings warnings;
-  preflight.attempt([&] { warnings = refuse_other_data(*start.resumed, assembly.config, start.digests); });
-  preflight.add(warnings);
-  return assembly;
-}
-
-void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightReporter& preflight) {
-  if (assembly.network) {
-    preflight.add(check_load(world, assembly, start.plan, preflight.error_of_check()));
-    if (!start.resumed && !start.weights) preflight.add(check_biases(*assembly.network));
-  }
-  if (assembly.network && start.weights) {
-    Findings of_weights;
-    preflight.attempt([&] {
-      run_or_throw_on_all(world, [&] {
-        of_weights = check_weights(*start.weights, assembly.config, *assembly.network, assembly.data.train->info());
-      });
-    });
-    preflight.add(of_weights);
-  }
-  if (assembly.backend) {
-    preflight.add(check_processors(world, assembly.config, processor_kinds(*assembly.backend, start.resumed)));
-  }
-}
-
-RunNeeds check_needs(World& world, const Assembly& assembly, PreflightReporter& preflight,
-                     std::optional<std::int64_t> device_free) {
-  RunNeeds needs;
-  if (!assembly.config.output.folder.empty()) needs.shard = file_shard(world, max_state_bytes(*assembly.network));
-  needs.splits_checkpoints = !world.all_true(!needs.shard || needs.shard->files == 1);
-  const EstimateRequest request{.network = *assembly.network,
-                                .options = assembly.config.trainer,
-                                .precision = assembly.config.processor.precision.value_or(Precision::fp32),
-                                .rank = world.rank(),
-                                .ranks = world.size(),
-                                .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,
-                                .shard = needs.shard};
-  needs.memory = check_job_memory(world, request, Machine(), assembly.processor.is_gpu(), device_free);
-  preflight.add(needs.memory.findings);
-  return needs;
+  return check_processors(world, config, kinds);
 }
 
 }  // namespace tutti

@@ -8,7 +8,6 @@
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
-#include "preflight/findings.hpp"
 #include "run_start.hpp"
 
 #include <fmt/format.h>
@@ -65,7 +64,7 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
                           const LoadedCheckpoint& loaded, const Log& log) {
   RunConfig config;
   NetworkSpec model;
-  Sources sources{.checkpoint = &loaded.state, .model = &model, .evaluates = true};
+  Sources sources{.model = model, .checkpoint = &loaded.state, .evaluates = true};
   run_or_throw_on_all(world, [&] {
     config = config_for(invocation, request, loaded);
     sources.trained = trained_on(loaded);
@@ -83,8 +82,7 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
   config.data.allow_untrained_labels = true;
   config.data.allow_non_utf8_names = true;
   config.data.from_checkpoint = !invocation.run.given.contains("data");
-  PreflightReporter preflight(world, log);
-  return assemble(world, config, sources, preflight, log);
+  return assemble(world, find_facts(world, config.processor.device), config, sources, log);
 }
 
 LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const ScoringRequest& request,
@@ -230,7 +228,7 @@ LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
                            }};
   LossSums sums;
   run_then_barrier(world_, [&] {
-    sums = tutti::evaluate({.backend = *assembly_.backend,
+    sums = tutti::evaluate({.backend = *assembly_.processor.backend,
                             .communicator = *assembly_.communicator,
                             .network = *assembly_.network,
                             .data = data,

@@ -33,7 +33,7 @@ inline LoaderPlan plan_by_hand(const Assembly& assembly, IndexRange parts) {
 struct StepByHand {
   StepByHand(const Assembly& assembly, const LoaderPlan& plan)
       : options(assembly.config.trainer),
-        backend(*assembly.backend),
+        backend(*assembly.processor.backend),
         communicator(*assembly.communicator),
         stream(backend.make_stream()),
         arena(assembly.network->layout(), backend, communicator.allocate(assembly.network->layout().block_bytes())),

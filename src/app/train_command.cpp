@@ -9,7 +9,7 @@
 #include "option_table.hpp"
 #include "output.hpp"
 #include "plan_choices.hpp"
-#include "preflight/findings.hpp"
+#include "preflight/agreement.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
@@ -110,11 +110,14 @@ class TrainRun {
  public:
   // All are borrowed; the folder may be null. The checkpoints in `start` are freed once the trainer has their state.
   // Collective.
-  TrainRun(World& world, Assembly& assembly, RunStart& start, RankStatus& rank_status, const Log& log,
-           const StopSignals& signals, const RunFolder* folder)
+  TrainRun(World& world, Assembly& assembly, RunStart& start, const DataDigests& digests,
+           const std::vector<std::string>& hosts, RankStatus& rank_status, const Log& log, const StopSignals& signals,
+           const RunFolder* folder)
       : world_(world),
         assembly_(assembly),
         start_(start),
+        digests_(digests),
+        hosts_(hosts),
         rank_status_(rank_status),
         log_(log),
         folder_(folder),
@@ -144,11 +147,12 @@ class TrainRun {
   World& world_;
   Assembly& assembly_;
   RunStart& start_;
+  const DataDigests& digests_;
+  const std::vector<std::string>& hosts_;  // by rank
   RankStatus& rank_status_;
   const Log& log_;
   const RunFolder* folder_;
   RunControl control_;
-  std::vector<std::string> hosts_;  // by rank
   std::optional<FaultInjector> fault_injector_;
   std::unique_ptr<Backend> rehearsed_backend_;  // null: the assembly's is used
   std::optional<Trainer> trainer_;
@@ -171,7 +175,7 @@ std::vector<std::string> TrainRun::start_from_weights() {
 
 // The kind of this rank's processor, and the number of its GPU.
 std::string TrainRun::device_text() const {
-  const std::string kind = processor_kind(assembly_.backend->description());
+  const std::string kind = processor_kind(assembly_.processor.backend->description());
   return assembly_.processor.is_gpu() ? fmt::format("{}, GPU {}", kind, assembly_.processor.device) : kind;
 }
 
@@ -180,12 +184,12 @@ void TrainRun::build(const Invocation& invocation) {
   const RunMetadata facts{.configuration = config_text(config),
                           .command_line = fmt::format("{}", fmt::join(invocation.arguments, " ")),
                           .model = model_text(assembly_.network->spec()),
-                          .versions = versions_text(*assembly_.backend, world_),
+                          .versions = versions_text(*assembly_.processor.backend, world_),
                           .data = trained_on_text({.image = assembly_.network->sample(),
                                                    .classes = assembly_.network->classes(),
                                                    .class_names = assembly_.data.train->info().class_names,
                                                    .keeps_short_side = config.trainer.recipe.keeps_short_side},
-                                                  start_.digests),
+                                                  digests_),
                           .data_digest = assembly_.data_digest};
   if (folder_ != nullptr) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts); });
   assembly_.config.trainer.reports_samples =
@@ -193,17 +197,18 @@ void TrainRun::build(const Invocation& invocation) {
   if (!config.rehearse.empty()) {
     fault_injector_.emplace(log_);
     assembly_.communicator = fault_injector_->wrap(std::move(assembly_.communicator));
-    if (rehearses_wrong_results(config.rehearse)) rehearsed_backend_ = fault_injector_->wrap(*assembly_.backend);
+    if (rehearses_wrong_results(config.rehearse))
+      rehearsed_backend_ = fault_injector_->wrap(*assembly_.processor.backend);
   }
-  hosts_ = all_gather_text(world_, world_.host());
   std::vector<std::string> devices;
   if (config.trainer.safeguards.audit_every_steps > 0) {
     devices = all_gather_text(world_, device_text());
     log_lone_audits(devices);
   }
   std::vector<std::string> reinitialized;
-  build_with_shared_choices(world_, config.processor, *assembly_.backend, log_, [&] {
-    TrainerContext context = assembly_.trainer_context(rehearsed_backend_ ? *rehearsed_backend_ : *assembly_.backend);
+  build_with_shared_choices(world_, config.processor, *assembly_.processor.backend, log_, [&] {
+    TrainerContext context =
+        assembly_.trainer_context(rehearsed_backend_ ? *rehearsed_backend_ : *assembly_.processor.backend);
     context.rank_status = &rank_status_;
     context.hosts = hosts_;
     context.devices = devices;
@@ -357,31 +362,41 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   if (context.watch != nullptr) rank_status.publish_in(context.watch->status_slot());
   run_or_throw_on_all(world, [&] { refuse_without_out(config); });
   refuse_absent_run(world, config);
-  PreflightReporter preflight(world, log);
-  preflight.add(quick_checks(world, config));
+  log_or_throw(world, quick_checks(world, config), log);
   std::optional<RunFolder> folder;
   if (!config.output.folder.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
     context.folder = folder->owned;
     if (context.watch != nullptr) write_exit_record_on_stall(folder->owned, *context.watch);
   }
-  const DamagedPolicy damaged = config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename;
-  RunStart start = find_start(world, config, damaged, preflight, log);
-  if (start.resumed && context.watch != nullptr) context.watch->set_timeout(config.watch.timeout_seconds);
-  if (!config.dry_run) preflight.add(check_files(world, config));
-  Assembly assembly = assemble_run(world, config, start, false, preflight, log);
+  auto resumed = find_resumed(world, config, config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename, log);
+  if (resumed && context.watch != nullptr) context.watch->set_timeout(config.watch.timeout_seconds);
+  RunStart start = make_start(world, config, std::move(resumed), log);
+  if (!config.dry_run) log_or_throw(world, check_files(world, config), log);
+  config.data = data_request_of(config, start.resumed);
+  const JobFacts facts = find_facts(world, config.processor.device);
+  Assembly assembly = assemble(world, facts, config, sources_of(start), log);
+  DataDigests digests = digests_of(assembly.data);
+  RunPlan plan;
+  run_or_throw_on_all(world, [&] { plan = plan_run(assembly.config.trainer, assembly.data.train->info().samples); });
+  if (start.resumed) {
+    log_or_throw(world, refuse_other_data(*start.resumed, assembly.config, digests), log);
+  }
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
-  check_run(world, assembly, start, preflight);
-  const RunNeeds needs = check_needs(world, assembly, preflight);
+  log_or_throw(world, check_run(world, assembly, start, plan, Severity::warning), log);
+  log_or_throw(world, check_processors(world, assembly.config, *assembly.processor.backend, start.resumed), log);
+  const RunNeeds needs = check_needs(world, assembly);
+  log_or_throw(world, needs.memory.findings, log);
   if (folder) assembly.config.trainer.file_shard = needs.shard;
   if (folder && world.local_size() < world.size()) {
-    preflight.add(check_sharing(world, config.output.folder, needs.splits_checkpoints));
+    log_or_throw(world, check_sharing(world, config.output.folder, needs.splits_checkpoints), log);
   }
   const AbortCollectivesOnExit abandoning(context.watch, *assembly.communicator);
-  TrainRun run(world, assembly, start, rank_status, log, *context.signals, folder ? &*folder : nullptr);
+  TrainRun run(world, assembly, start, digests, facts.hosts, rank_status, log, *context.signals,
+               folder ? &*folder : nullptr);
   try {
     context.reason = run.train(invocation);
   } catch (const Error& error) {

@@ -1,4 +1,5 @@
-#include "preflight/findings.hpp"
+#include "preflight/agreement.hpp"
+
 #include "preflight/memory.hpp"
 #include "support/mpi_world.hpp"
 

@@ -2,8 +2,7 @@
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/models.hpp"
 
-#include "preflight/findings.hpp"
-#include "preflight/gpus.hpp"
+#include "findings.hpp"
 #include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/options.hpp"
@@ -109,21 +108,25 @@ TEST(Machine, SeesCardsAndDriversAndFastNetworks) {
 }
 
 TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
-  GpuFacts facts{.note = "computing on CPUs: rank 0 on a has no GPU: no driver", .has_card = true};
+  const std::string note = "computing on CPUs: rank 0 on a has no GPU: no driver";
+  GpuFacts facts{.has_card = true};
   facts.inventory.driver_version = "no driver";
-  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
+  EXPECT_THAT(only(check_gpus(facts, note)),
+              HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
   facts.has_driver = true;
   facts.inventory.driver_version = "12.2";
   facts.inventory.runtime_version = "13.0";
-  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("supports CUDA 12.2, and this build needs 13.0: update the driver"));
+  EXPECT_THAT(only(check_gpus(facts, note)),
+              HasSubstr("supports CUDA 12.2, and this build needs 13.0: update the driver"));
   facts.device = Device::cuda;
-  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("error: the GPU's driver supports CUDA 12.2"));
+  EXPECT_THAT(only(check_gpus(facts, note)), HasSubstr("error: the GPU's driver supports CUDA 12.2"));
   facts.device = Device::cpu;
-  EXPECT_THAT(check_gpus(facts).all(), IsEmpty());
-  facts = {.note = "computing on CPUs: 3 ranks on a see the same 2 GPUs"};
+  EXPECT_THAT(check_gpus(facts, note).all(), IsEmpty());
+  facts = {};
   facts.inventory.devices.resize(2);
-  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
-  EXPECT_THAT(check_gpus({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());
+  EXPECT_THAT(only(check_gpus(facts, "computing on CPUs: 3 ranks on a see the same 2 GPUs")),
+              HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
+  EXPECT_THAT(check_gpus({}, "this build has no libtutti_cuda.so").all(), IsEmpty());
 }
 
 TEST(Gpus, AreMissingIfTheLauncherAnnouncedMoreOrCudaFailsOnAHostThatHasThem) {

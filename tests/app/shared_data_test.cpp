@@ -73,41 +73,43 @@ TEST(SharedData, IsInMemoryOncePerHost) {
   EXPECT_LT(times, 1.6);
 }
 
+RunData open(const std::string& data) {
+  RunConfig config;
+  config.data.train = data;
+  return open_run_data(test_world(), all_gather_text(test_world(), test_world().host()), config);
+}
+
 // The largest resident set of this process so far, which writing 5 to clear_refs resets.
 std::int64_t peak_bytes() { return reported_bytes("/proc/self/status", "VmHWM:"); }
 
 TEST(SharedData, IsLoadedWithoutACopy) {
   std::ofstream("/proc/self/clear_refs") << 5;
   const std::int64_t before = peak_bytes();
-  const Buffer block = load_once(test_world(), {.train = "synthetic:30000x3x32x32:10", .test = {}});
-  const double times = static_cast<double>(peak_bytes() - before) / static_cast<double>(block.bytes());
+  const RunData data = open("synthetic:30000x3x32x32:10");
+  const double times = static_cast<double>(peak_bytes() - before) / static_cast<double>(data.block.bytes());
   if (test_world().rank() == 0) fmt::print("loading takes {:.3f} times the memory of the data\n", times);
   EXPECT_LT(times, 1.3);
 }
 
 TEST(SharedData, HasTheSameDigestOnEveryRank) {
+  const std::string name = "synthetic:100x1x8x8:3";
   DataRequest request;
-  request.train = "synthetic:100x1x8x8:3";
-  const Buffer block = load_once(test_world(), request);
-  const OwnedData alone = open_data(request);
-  EXPECT_EQ(open_loaded(block).train->digest(), alone.pair.train->digest());
+  request.train = name;
+  EXPECT_EQ(open(name).digest, open_data(request).pair.train->digest());
 }
 
 TEST(SharedData, IsRefusedToRanksOfOneHostThatRequestDifferentData) {
   if (test_world().size() == 1) return;
   const int last = test_world().size() - 1;
-  DataRequest request;
-  request.train = test_world().rank() == last ? "synthetic:101x1x8x8:3" : "synthetic:100x1x8x8:3";
-  const Error error = thrown_by([&] { load_once(test_world(), request); });
+  const Error error =
+      thrown_by([&] { open(test_world().rank() == last ? "synthetic:101x1x8x8:3" : "synthetic:100x1x8x8:3"); });
   EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_TRUE(std::string(error.what()).starts_with(fmt::format("rank {} requests other data than rank 0", last)))
       << error.what();
 }
 
 TEST(SharedData, ThrowsTheErrorOfTheLoadingRankOnAllRanks) {
-  DataRequest request;
-  request.train = "no-such-data";
-  const Error error = thrown_by([&] { load_once(test_world(), request); });
+  const Error error = thrown_by([] { open("no-such-data"); });
   EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
   EXPECT_EQ(error.source(), ErrorSource::io);
 }

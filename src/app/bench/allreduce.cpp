@@ -263,8 +263,9 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandCo
     }
     counts = parse_counts("ranks", invocation.ranks, world.size());
   });
+  const ProcessorOptions& options = invocation.run.processor;
   const ChosenProcessor processor =
-      choose_processor(world, invocation.run.processor, Log(world.rank(), world.host(), true));
+      choose_processor(world, gpu_facts(options.device), options, Log(world.rank(), world.host(), true));
   const std::string libraries =
       fmt::format("tutti {}; {}; {}", version(), processor.backend->description(), world.description());
   if (world.rank() == 0) {

@@ -167,11 +167,11 @@ PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankSt
       assembled_at(seconds_since_process_start()) {
   const RunMetadata facts{.configuration = config_text(assembly.config),
                           .model = model_text(assembly.network->spec()),
-                          .versions = versions_text(*assembly.backend, world),
+                          .versions = versions_text(*assembly.processor.backend, world),
                           .data_digest = assembly.data_digest};
-  build_with_shared_choices(world, assembly.config.processor, *assembly.backend, Log(world.rank(), world.host(), true),
-                            [&] {
-                              TrainerContext context = assembly.trainer_context(*assembly.backend);
+  build_with_shared_choices(world, assembly.config.processor, *assembly.processor.backend,
+                            Log(world.rank(), world.host(), true), [&] {
+                              TrainerContext context = assembly.trainer_context(*assembly.processor.backend);
                               context.rank_status = rank_status;
                               trainer.emplace(context, assembly.config.trainer, facts);
                             });

@@ -226,7 +226,7 @@ ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandC
   PreparedTraining run(world, config);
   SavedTraining training(world, *run.trainer, invocation.checkpoint.folder);
   for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
-  const std::string libraries = versions_text(*run.assembly.backend, world);
+  const std::string libraries = versions_text(*run.assembly.processor.backend, world);
   Json json;
   if (world.rank() == 0) json = report(training.figures(), run.assembly.config, libraries, world.size());
   write_json(world, invocation.json, json);

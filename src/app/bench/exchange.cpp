@@ -40,8 +40,8 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
   });
   const Tensor gradients = run.trainer->replica().state().gradients();
   std::vector<float> values(static_cast<std::size_t>(gradients.elements()));
-  const auto stream = run.assembly.backend->make_stream();
-  run.assembly.backend->copy(*stream, host_tensor(values), gradients);
+  const auto stream = run.assembly.processor.backend->make_stream();
+  run.assembly.processor.backend->copy(*stream, host_tensor(values), gradients);
   stream->synchronize();
   return values;
 }
@@ -49,7 +49,7 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
 // Measures and prints the cost of exchange and update of a step alone. Bytes are the maximum over the ranks.
 Json measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
   PreparedTraining run(world, config);
-  Backend& backend = *run.assembly.backend;
+  Backend& backend = *run.assembly.processor.backend;
   const Communicator& communicator = *run.assembly.communicator;
   const Tensor values = host_tensor(gradients);
   const Buffer memory = backend.allocate(values.bytes());

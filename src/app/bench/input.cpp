@@ -49,15 +49,15 @@ double measure(World& world, double seconds, const std::function<std::int64_t()>
 }
 
 double input_alone(World& world, const Assembly& assembly, int readers, double seconds) {
-  BatchLoader loader(*assembly.data.train, *assembly.backend, plan_of(assembly, world, readers));
-  const auto stream = assembly.backend->make_stream();
+  BatchLoader loader(*assembly.data.train, *assembly.processor.backend, plan_of(assembly, world, readers));
+  const auto stream = assembly.processor.backend->make_stream();
   return measure(world, seconds, [&] { return samples_of(loader.next(*stream)); });
 }
 
 // Of compute alone, and with the input. Measures both in alternation, so that a machine that slows down affects both.
 std::pair<double, double> compute_rates(World& world, const Assembly& assembly, double seconds) {
   std::optional<StepByHand> step;
-  assembly.backend->enter_compute_thread(assembly.config.trainer.threads);
+  assembly.processor.backend->enter_compute_thread(assembly.config.trainer.threads);
   run_or_throw_on_all(world,
                       [&] { step.emplace(assembly, plan_of(assembly, world, assembly.config.trainer.readers)); });
   const auto compute = [&](const StepBatches& batches) {

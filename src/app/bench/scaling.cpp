@@ -225,7 +225,7 @@ Json sums_between(World& world, bool takes_part, const RunConfig& config) {
   on_ranks(world, takes_part, [&](World& pair) {
     const Assembly assembly = assemble(pair, config, Log(pair.rank(), pair.host(), true));
     Communicator& communicator = *assembly.communicator;
-    const auto stream = assembly.backend->make_stream();
+    const auto stream = assembly.processor.backend->make_stream();
     const Buffer memory = communicator.allocate(static_cast<std::size_t>(kBytes.back()));
     const auto sum = [&](std::int64_t bytes) {
       communicator.all_reduce(memory.view(Shape{bytes / 4}, ElementType::f32), *stream);
@@ -289,12 +289,12 @@ void measure_round(World& working, const RunConfig& config, const Invocation& in
   const auto step_by_phase = [&] {
     phases.push_back(pace == nullptr ? timed_step(trainer) : paced_step(trainer, *pace));
   };
-  if (pace != nullptr || run.assembly.backend->memory_space() == MemorySpace::host) {
+  if (pace != nullptr || run.assembly.processor.backend->memory_space() == MemorySpace::host) {
     seconds = time_steps(working, trainer, steps, step_by_phase);
     phases.erase(phases.begin(), phases.end() - steps.timed);
   } else {
     // Waiting for each phase would slow down enqueued steps, so their phases are timed afterwards.
-    seconds = time_steps(working, trainer, steps_for(*run.assembly.backend, steps), [&] { trainer.step(); });
+    seconds = time_steps(working, trainer, steps_for(*run.assembly.processor.backend, steps), [&] { trainer.step(); });
     for (std::int64_t i = 0; i < std::min(steps.timed, kMaxStepsByPhase); ++i) step_by_phase();
   }
   const StepAccount account = account_for(working, phases);
@@ -335,7 +335,7 @@ Launch resolve(World& world, Invocation& invocation) {
   invocation.run.data.train = assembly.config.data.train;
   invocation.run.trainer.threads = assembly.config.trainer.threads;
   invocation.run.processor.precision = assembly.config.processor.precision;
-  return {versions_text(*assembly.backend, world), assembly.has_core_for_communication};
+  return {versions_text(*assembly.processor.backend, world), assembly.has_core_for_communication};
 }
 
 }  // namespace

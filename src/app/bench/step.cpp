@@ -51,7 +51,7 @@ StepFigures measure(World& world, const Invocation& invocation, PreparedTraining
   TimedSteps steps = invocation.steps;
   --steps.warmup;  // done above
   figures.steps =
-      time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); });
+      time_steps(world, *run.trainer, steps_for(*run.assembly.processor.backend, steps), [&] { run.trainer->step(); });
   figures.peak_mib = max_over_ranks(world, {peak_resident_mib()}).front();
   return figures;
 }
@@ -59,7 +59,7 @@ StepFigures measure(World& world, const Invocation& invocation, PreparedTraining
 // Prints the figures on rank 0 and returns them as JSON.
 Json report(World& world, const StepFigures& figures, const Assembly& assembly) {
   const RunConfig& config = assembly.config;
-  const std::string libraries = versions_text(*assembly.backend, world);
+  const std::string libraries = versions_text(*assembly.processor.backend, world);
   const Quartiles step = quartiles_of(figures.steps);
   const double images_per_second = static_cast<double>(config.trainer.batch_size) / step.median;
   const std::vector<double>& start = figures.start;

@@ -1,154 +1,51 @@
 #include "host.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/watch/rank_clocks.hpp"
 
 #include "../output.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
-#include <string_view>
-#include <system_error>
+#include <utility>
 
 namespace tutti {
 namespace {
 
-namespace fs = std::filesystem;
-
-// The number at the beginning of a file; empty if there is no such file or number.
-std::optional<std::int64_t> read_number(const fs::path& file) {
-  std::ifstream in(file);
-  std::int64_t number = 0;
-  return in >> number ? std::optional(number) : std::nullopt;
-}
-
-// The number after the word that begins a line.
-std::optional<std::int64_t> number_after(const fs::path& file, std::string_view word) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string first;
-    std::int64_t number = 0;
-    if (words >> first >> number && first == word) return number;
-  }
-  return std::nullopt;
-}
-
-// Control groups of version 1 show about 2^63 bytes if there is no limit.
-constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
-
-// Adds the limits in a control group's folder. Its files have other names in version 1.
-void add_limits(GroupLimits& limits, const fs::path& folder) {
-  const auto either = [&](const char* name, const char* name_v1) {
-    const auto number = read_number(folder / name);
-    return number ? number : read_number(folder / name_v1);
-  };
-  const auto limit = either("memory.max", "memory.limit_in_bytes");
-  struct stat status {};
-  if (limit && *limit < kNoLimit && ::stat(folder.c_str(), &status) == 0) {
-    const std::int64_t used = either("memory.current", "memory.usage_in_bytes").value_or(0);
-    auto reclaimable = number_after(folder / "memory.stat", "total_inactive_file");
-    if (!reclaimable) reclaimable = number_after(folder / "memory.stat", "inactive_file");
-    // The path is not unique, since each container has its own group at the same path.
-    limits.memory.push_back(
-        {fmt::format("{}:{}", status.st_dev, status.st_ino), *limit - used + reclaimable.value_or(0)});
-  }
-  std::int64_t quota = 0;
-  std::int64_t period = 0;
-  if (!(std::ifstream(folder / "cpu.max") >> quota >> period)) {  // "max 100000" if there is no limit
-    quota = read_number(folder / "cpu.cfs_quota_us").value_or(0);
-    period = read_number(folder / "cpu.cfs_period_us").value_or(0);
-  }
-  if (quota <= 0 || period <= 0) return;
-  const double cores = static_cast<double>(quota) / static_cast<double>(period);
-  limits.cores = std::min(limits.cores.value_or(cores), cores);
-}
-
 constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
 constexpr double kClockSeconds = 1;
 
-}  // namespace
-
-std::optional<std::int64_t> Machine::memory_available() const {
-  const auto kib = number_after(root_ + "/proc/meminfo", "MemAvailable:");
-  return kib ? std::optional(*kib * 1024) : std::nullopt;
+// Parses "12.2"; zeros if the text is not a version.
+std::pair<int, int> version_of(const std::string& text) {
+  std::pair<int, int> version{0, 0};
+  char dot = 0;
+  std::istringstream(text) >> version.first >> dot >> version.second;
+  return version;
 }
 
-// Lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" and "2:cpu,cpuacct:/path" of version 1, which
-// has a folder for each controller.
-GroupLimits Machine::group_limits() const {
-  GroupLimits limits;
-  std::ifstream groups(root_ + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    for (const std::string controller : {"", "memory", "cpu"}) {
-      if (controllers.find("," + controller + ",") == std::string::npos) continue;
-      // The group's folder and those above it that this process can see.
-      for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
-        add_limits(limits, fs::path(root_ + "/sys/fs/cgroup") / controller / group);
-        if (group.empty()) break;
-      }
-    }
+// The cores of a list as the system prints it: "0-3,8".
+std::set<int> cores_in(const std::string& list) {
+  std::set<int> cores;
+  for (const std::string& range : split(list, ',')) {
+    std::istringstream ends(range);
+    int first = 0;
+    int last = 0;
+    char dash = 0;
+    if (!(ends >> first)) continue;
+    if (!(ends >> dash >> last)) last = first;
+    for (int core = first; core <= last; ++core) cores.insert(core);
   }
-  return limits;
-}
-
-// PCI classes 0300 and 0302 are display and 3D controllers.
-bool Machine::has_nvidia_card() const {
-  std::error_code failure;
-  for (fs::directory_iterator device(root_ + "/sys/bus/pci/devices", failure), end; !failure && device != end;
-       device.increment(failure)) {
-    std::string vendor;
-    std::string kind;
-    std::ifstream(device->path() / "vendor") >> vendor;
-    std::ifstream(device->path() / "class") >> kind;
-    if (vendor == "0x10de" && kind.starts_with("0x03")) return true;
-  }
-  return false;
-}
-
-bool Machine::has_nvidia_driver() const {
-  std::error_code unknown;
-  return fs::exists(root_ + "/proc/driver/nvidia/version", unknown);
-}
-
-bool Machine::has_fast_network() const {
-  std::error_code absent;
-  return fs::directory_iterator(root_ + "/sys/class/infiniband", absent) != fs::directory_iterator();
-}
-
-// The file holds -1 if the host has one node.
-std::optional<int> Machine::numa_node_of(const std::string& pci_bus_id) const {
-  const auto node = read_number(root_ + "/sys/bus/pci/devices/" + pci_bus_id + "/numa_node");
-  return node && *node >= 0 ? std::optional(static_cast<int>(*node)) : std::nullopt;
-}
-
-std::string Machine::cores_of_node(int node) const {
-  std::string cores;
-  std::ifstream(root_ + fmt::format("/sys/devices/system/node/node{}/cpulist", node)) >> cores;
   return cores;
 }
 
-std::string Machine::allowed_cores() const {
-  std::ifstream file(root_ + "/proc/self/status");
-  std::string word;
-  while (file >> word && word != "Cpus_allowed_list:") continue;
-  file >> word;
-  return file ? word : "";
-}
+}  // namespace
 
 Findings check_cores(const HostLoad& load) {
   Findings findings;
@@ -185,18 +82,6 @@ Findings check_waiting(const HostLoad& load, const std::string& mpi_library, con
         load.host, load.ranks, load.cores.usable);
   }
   return findings;
-}
-
-ProcessLimits process_limits() {
-  const auto limit_of = [](auto resource) -> std::optional<std::int64_t> {
-    rlimit limit{};
-    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-    return static_cast<std::int64_t>(limit.rlim_cur);
-  };
-  return {.address_space = limit_of(RLIMIT_AS),
-          .file_size = limit_of(RLIMIT_FSIZE),
-          .open_files = limit_of(RLIMIT_NOFILE),
-          .locked_memory = limit_of(RLIMIT_MEMLOCK)};
 }
 
 Findings check_open_files(const ProcessLimits& limits, int local_ranks) {
@@ -261,6 +146,49 @@ std::vector<double> seconds_ahead(World& world) {
     ahead.push_back(figures.front());
   }
   return ahead;
+}
+
+Findings check_gpus(const GpuFacts& facts, const std::string& note) {
+  Findings findings;
+  if (facts.device == Device::cpu) return findings;
+  const CudaInventory& inventory = facts.inventory;
+  const auto add = [&](const std::string& text) {
+    const auto severity = facts.device == Device::cuda ? Severity::error : Severity::warning;
+    findings.add({.severity = severity, .source = ErrorSource::usage, .text = text});
+  };
+  const auto driver = version_of(inventory.driver_version);
+  if (!inventory.devices.empty()) {
+    if (!note.empty()) add(note + ": start as many ranks as GPUs, or choose --device cpu");
+  } else if (driver.first > 0 && driver < version_of(inventory.runtime_version)) {
+    add(fmt::format(
+        "the GPU's driver supports CUDA {}, and this build needs {}: update the driver, build with an older "
+        "CUDA, or choose --device cpu",
+        inventory.driver_version, inventory.runtime_version));
+  } else if (facts.has_card && !facts.has_driver) {
+    add("this host has an NVIDIA GPU and no driver for it: install and load one (nvidia-smi then lists the GPU), or "
+        "choose --device cpu");
+  } else if (facts.has_card && !note.empty()) {
+    add(note + ": fix that (nvidia-smi shows the state), or choose --device cpu");
+  }
+  return findings;
+}
+
+Findings check_affinity(const Machine& machine, const CudaDevice& device) {
+  Findings findings;
+  const std::optional<int> node = machine.numa_node_of(device.pci_bus_id);
+  if (!node) return findings;
+  const std::string own = machine.allowed_cores();
+  const std::string near = machine.cores_of_node(*node);
+  const std::set<int> near_cores = cores_in(near);
+  const auto is_near = [&](int core) { return near_cores.contains(core); };
+  if (own.empty() || near_cores.empty() || std::ranges::any_of(cores_in(own), is_near)) return findings;
+  findings.warn(
+      "bound to the cores {}, and the GPU ({}, {}) is on NUMA node {} with the cores {}, so that copies and launches "
+      "are slower: bind the rank to cores of that node (mpirun --map-by numa, srun --cpu-bind=map_ldom:...), or not at "
+      "all "
+      "(--bind-to none, --cpu-bind=none)",
+      own, device.name, device.pci_bus_id, *node, near);
+  return findings;
 }
 
 }  // namespace tutti

@@ -1,55 +1,19 @@
 #pragma once
-// Reads the resources and limits of this host and process from /proc and /sys, and checks them against the needs of the
-// host's ranks: cores, process limits and clock.
+// Checks the cores, GPUs, process limits and clocks of hosts against the needs of their ranks.
 
+#include "tutti/backend/cuda_library.hpp"
 #include "tutti/comm/world.hpp"
 
-#include "../device_choice.hpp"
-#include "findings.hpp"
+#include "../findings.hpp"
+#include "../machine.hpp"
+#include "../processors.hpp"
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tutti {
-
-// Memory that is shared by processes, in bytes.
-struct MemoryPool {
-  std::string name;         // the same for all processes of a host that share it
-  std::int64_t left = 0;    // including memory that can be reclaimed immediately
-  int ranks = 0;            // that share it
-  std::int64_t wanted = 0;  // by all of them
-};
-
-// The limits of this process's control group and its ancestors; empty if they set none.
-struct GroupLimits {
-  std::optional<double> cores{};  // the tightest limit
-  std::vector<MemoryPool> memory{};
-};
-
-class Machine {
- public:
-  // `root` is put before every path.
-  explicit Machine(std::string root = {}) : root_(std::move(root)) {}
-
-  // Bytes that are available without swapping; empty if unknown.
-  std::optional<std::int64_t> memory_available() const;
-  GroupLimits group_limits() const;
-  bool has_nvidia_card() const;
-  bool has_nvidia_driver() const;
-  // InfiniBand or similar.
-  bool has_fast_network() const;
-  // The NUMA node of a PCI device ("0000:17:00.0"); empty on hosts with one node, or if it is unknown.
-  std::optional<int> numa_node_of(const std::string& pci_bus_id) const;
-  // Lists of cores as the system prints them, "0-15,32-47": those of a NUMA node, and those that this process may use.
-  std::string cores_of_node(int node) const;
-  std::string allowed_cores() const;
-
- private:
-  std::string root_;
-};
 
 struct HostLoad {
   std::string host;
@@ -63,15 +27,6 @@ Findings check_cores(const HostLoad& load);
 // Warns if ranks share cores and keep them busy while they wait in MPI. `setting` is the value of
 // OMPI_MCA_mpi_yield_when_idle.
 Findings check_waiting(const HostLoad& load, const std::string& mpi_library, const std::string& setting);
-
-// The limits of this process; empty means no limit.
-struct ProcessLimits {
-  std::optional<std::int64_t> address_space{};
-  std::optional<std::int64_t> file_size{};
-  std::optional<std::int64_t> open_files{};
-  std::optional<std::int64_t> locked_memory{};
-};
-ProcessLimits process_limits();
 
 // `local_ranks` is the number of ranks on this host.
 Findings check_open_files(const ProcessLimits& limits, int local_ranks);
@@ -89,5 +44,11 @@ Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead);
 // For each rank, a lower bound of the seconds that its clock is ahead of rank 0's; negative if behind. Collective.
 std::vector<double> seconds_ahead(World& world);
+
+// Reports GPUs that a host has and a run will not use. `note` is why --device auto fell back to CPUs; empty if it did
+// not.
+Findings check_gpus(const GpuFacts& facts, const std::string& note);
+// Warns if none of this process's cores is on the NUMA node of its GPU.
+Findings check_affinity(const Machine& machine, const CudaDevice& device);
 
 }  // namespace tutti

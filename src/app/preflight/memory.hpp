@@ -8,8 +8,8 @@
 #include "tutti/storage/train_state.hpp"
 #include "tutti/train/trainer.hpp"
 
-#include "findings.hpp"
-#include "host.hpp"
+#include "../findings.hpp"
+#include "../machine.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -4,8 +4,8 @@
 #include "tutti/data/dataset.hpp"
 #include "tutti/nn/network.hpp"
 
+#include "../findings.hpp"
 #include "../run_config.hpp"
-#include "findings.hpp"
 
 #include <cstdint>
 #include <string>

@@ -135,22 +135,6 @@ bool attempt_on_rank_0(World& world, Findings& findings, const std::function<voi
 
 }  // namespace
 
-void make_run_folder(const RunConfig& config, const std::string& folder) {
-  std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (!failure) return;
-  throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
-                                             config.output.folder, folder, failure.message()));
-}
-
-void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
-  if (config.output.resume || !store.holds_any()) return;
-  throw Error(
-      ErrorSource::input,
-      fmt::format("--out {} holds checkpoints of an earlier run: add --resume to continue it, or choose another folder",
-                  config.output.folder));
-}
-
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
   Findings findings;
   std::optional<ProbeFile> probe;

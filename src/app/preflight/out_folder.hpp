@@ -2,20 +2,15 @@
 // Checks whether a run can write to --out and to the files that options name.
 
 #include "tutti/comm/world.hpp"
-#include "tutti/storage/checkpoint_store.hpp"
 
+#include "../findings.hpp"
 #include "../run_config.hpp"
-#include "findings.hpp"
 
 #include <cstdint>
 #include <string>
 
 namespace tutti {
 
-// Throws a save error if the folder cannot be made.
-void make_run_folder(const RunConfig& config, const std::string& folder);
-// Throws an input error if the folder holds checkpoints and the run does not resume.
-void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store);
 // Checks whether rank 0 can write there and all ranks see the result, which is needed to save in several files. Leaves
 // nothing behind. Collective.
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files);

@@ -1,0 +1,46 @@
+#pragma once
+// Compares what must be equal on all ranks: options, versions, programs, data and processors.
+
+#include "tutti/comm/world.hpp"
+
+#include "../findings.hpp"
+#include "../run_config.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// A value that must be equal on all ranks.
+struct AgreedValue {
+  std::string what;
+  std::string value;
+  std::string remedy;
+};
+
+// The options that affect the result.
+std::vector<AgreedValue> agreed_options(RunConfig config);
+// The libraries' versions; `description` is the world's.
+std::vector<AgreedValue> agreed_versions(const std::string& description);
+
+// The kinds of processor of this rank and of the checkpoint that it resumes from; empty if unknown.
+struct ProcessorKinds {
+  std::string mine;
+  std::string of_checkpoint{};
+  std::string checkpoint{};  // its path
+};
+// Different instruction sets give different bits: a warning, or an error if the run promises bit-identical results
+// (--exchange exact) and --allow-mixed-processors is not given. Collective.
+Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
+
+// Reports every value in which a rank differs from rank 0. All ranks pass the same values. Collective.
+Findings compare_across_ranks(World& world, const std::vector<AgreedValue>& values);
+
+// Compares the files of the program and its libraries. They are read only if they are not the same files, and then by
+// one rank per host. Collective.
+Findings compare_programs(World& world);
+
+// The cheap checks before every training, which open nothing. Collective.
+Findings quick_checks(World& world, const RunConfig& config);
+
+}  // namespace tutti
