@@ -238,14 +238,13 @@ RunNeeds check_needs(World& world, const PreparedRun& run, std::optional<std::in
   RunNeeds needs;
   if (!run.config.output.folder.empty()) needs.shard = file_shard(world, max_state_bytes(*run.network));
   needs.splits_checkpoints = !world.all_true(!needs.shard || needs.shard->files == 1);
-  const EstimateRequest request{.network = *run.network,
-                                .options = run.config.trainer,
-                                .precision = run.processor.precision,
-                                .rank = world.rank(),
-                                .ranks = world.size(),
-                                .test_samples = run.data.test ? run.data.test->info().samples : 0,
-                                .shard = needs.shard};
-  needs.memory = check_job_memory(world, request, Machine(), run.processor.is_gpu(), device_free);
+  const ReplicaShape shape{.network = *run.network,
+                           .options = run.config.trainer,
+                           .bytes_per_value = run.processor.precision == Precision::bf16 ? 2 : sizeof(float),
+                           .rank = world.rank(),
+                           .ranks = world.size(),
+                           .test_samples = run.data.test ? run.data.test->info().samples : 0};
+  needs.memory = check_job_memory(world, shape, needs.shard, Machine(), run.processor.is_gpu(), device_free);
   return needs;
 }
 

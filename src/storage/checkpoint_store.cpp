@@ -147,6 +147,12 @@ std::string write_and_hash(AtomicFile& file, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::int64_t estimate_checkpoint_bytes(std::int64_t tensor_bytes, std::int64_t tensors) {
+  constexpr std::int64_t kTexts = 32 << 10;          // options, versions, and padding to whole pages
+  constexpr std::int64_t kMetadataPerTensor = 1280;  // in the file and the manifest
+  return tensor_bytes + kTexts + tensors * kMetadataPerTensor;
+}
+
 CheckpointStore::CheckpointStore(std::string folder, std::function<void()> before_write)
     : folder_(std::move(folder)), before_write_(std::move(before_write)) {}
 

@@ -296,6 +296,8 @@ class Lars final : public Sgd {
 
 }  // namespace
 
+std::size_t optimizer_slots(const OptimizerOptions& options) { return slot_names(options).size(); }
+
 std::size_t first_trained_layer(const Network& network, const OptimizerOptions& options, std::int64_t epoch) {
   const auto is_trained = [&](const NetworkLayer& layer) {
     return std::ranges::any_of(

@@ -1,6 +1,9 @@
 #include "part_workers.hpp"
 
 #include "tutti/base/timing.hpp"
+#include "tutti/train/replica.hpp"
+
+#include "evaluator.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -257,6 +260,25 @@ std::size_t PartWorkers::memory_bytes() const {
   std::size_t bytes = 0;
   for (const auto& worker : workers_) bytes += worker->instance.activation_bytes() + worker->gradients.memory.bytes();
   return bytes;
+}
+
+std::int64_t PartWorkers::estimate_activations(const ReplicaShape& shape, int max_parts, std::int64_t samples) {
+  const auto bytes = [&](std::int64_t of_samples, LayerMode mode) {
+    return static_cast<std::int64_t>(
+        tutti::estimate_activations(shape.network, {of_samples, mode, shape.bytes_per_value}));
+  };
+  const std::int64_t workers = shape.options.workers(max_parts);
+  const std::int64_t testing = std::min<std::int64_t>(workers, std::max(1, shape.options.max_workers));
+  const std::int64_t training = bytes(samples, LayerMode::training);
+  const std::int64_t tested = bytes(std::min(Evaluator::kChunk, shape.test_samples), LayerMode::evaluation);
+  return workers * training + testing * std::max<std::int64_t>(0, tested - training);
+}
+
+// Every worker but the first has its own gradients; the first one too if parts are added up in floats.
+std::int64_t PartWorkers::estimate_gradients(const ReplicaShape& shape, int max_parts) {
+  const int workers = shape.options.workers(max_parts);
+  const bool first_has_none = shape.options.exchange.kind == Exchange::exact || max_parts <= workers;
+  return (workers - (first_has_none ? 1 : 0)) * static_cast<std::int64_t>(shape.network.layout().block_bytes());
 }
 
 }  // namespace tutti

@@ -31,6 +31,8 @@ struct Worker {
   OwnedTensor gradients{};  // of one part; empty if all its parts use the block of the total
 };
 
+struct ReplicaShape;
+
 struct WorkersRequest {
   const Network& network;
   NetworkWeights& weights;
@@ -112,6 +114,9 @@ class PartWorkers {
   void set_sums(const LossSums& sums);
   // The memory for activations, and for gradients outside the total's block.
   std::size_t memory_bytes() const;
+  // What its terms will be if this rank has at most `max_parts`, each with so many samples.
+  static std::int64_t estimate_activations(const ReplicaShape& shape, int max_parts, std::int64_t samples);
+  static std::int64_t estimate_gradients(const ReplicaShape& shape, int max_parts);
 
  private:
   void run_thread(Worker& worker, const std::stop_token& stop);

@@ -173,4 +173,25 @@ void Replica::synchronize() {
 
 std::size_t Replica::memory_bytes() const { return state_->memory_bytes() + workers_->memory_bytes(); }
 
+ReplicaEstimate estimate_replica(const ReplicaShape& shape) {
+  const TrainerOptions& options = shape.options;
+  const auto block = static_cast<std::int64_t>(shape.network.layout().block_bytes());
+  const int max_parts =
+      max_parts_by_rank(options.part_map, options.num_parts, shape.ranks).at(static_cast<std::size_t>(shape.rank));
+  const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;  // of a part
+  const bool audits = options.safeguards.audit_every_steps > 0;
+
+  ReplicaEstimate estimate;
+  estimate.activations = PartWorkers::estimate_activations(shape, max_parts, samples);
+  estimate.memory = ReplicaState::estimate_bytes(shape) + estimate.activations +
+                    PartWorkers::estimate_gradients(shape, max_parts) +
+                    (audits && options.batch_norm == BatchNorm::global ? 2 * block : 0);
+  // Balancing moves batches between ranks: all ranks together need as many as at first.
+  const std::int64_t parts =
+      PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, shape.ranks).parts_of(shape.rank).size();
+  const auto part = samples * shape.network.sample().elements() * std::int64_t{sizeof(float)};
+  estimate.batches = (options.steps_ahead + 1) * parts * part + (audits ? part : 0);
+  return estimate;
+}
+
 }  // namespace tutti

@@ -251,6 +251,30 @@ std::size_t ReplicaState::memory_bytes() const {
   return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + (average_ ? average_->bytes() : 0);
 }
 
+std::int64_t ReplicaState::estimate_bytes(const ReplicaShape& shape) {
+  const TrainerOptions& options = shape.options;
+  const ParameterLayout& layout = shape.network.layout();
+  const auto block = static_cast<std::int64_t>(layout.block_bytes());
+  const std::int64_t trained = layout.trained_elements() * std::int64_t{sizeof(float)};
+  const auto of_optimizer = static_cast<std::int64_t>(optimizer_slots(options.optimizer)) * trained;
+  std::int64_t bytes = 2 * block;  // weights and gradients
+  switch (options.exchange.owners()) {
+    case Owners::all:
+      bytes += of_optimizer;
+      break;
+    case Owners::sharded:
+      bytes += of_optimizer / shape.ranks;
+      break;
+    case Owners::root:
+      bytes += shape.rank == 0 ? of_optimizer : 0;
+      break;
+  }
+  if (options.exchange.kind == Exchange::exact) bytes += 2 * block;        // sums of 8 bytes
+  if (options.exchange.rounds() && shape.ranks > 1) bytes += trained / 2;  // rounded to bf16
+  if (options.average.decay > 0) bytes += 2 * block;                       // the average, and a spare block
+  return bytes;
+}
+
 void flip(ReplicaState& state, const BitFlip& flip) {
   const RankContext& rank = state.rank();
   for (const auto& [target, array, values] : state.tensors()) {

@@ -363,10 +363,9 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                            .train = *data.pair.train,
                            .test = data.pair.test.get()},
                           options, {.configuration = "c", .model = "m", .versions = "v"});
-    const auto estimate = estimate_memory({.network = network,
-                                           .options = options,
-                                           .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
-                                           .shard = FileShard{.file = 1, .files = 4}});
+    const auto estimate = estimate_memory(
+        {.network = network, .options = options, .test_samples = data.pair.test ? data.pair.test->info().samples : 0},
+        FileShard{.file = 1, .files = 4});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
     EXPECT_GT(estimate.activations, 0);
     EXPECT_GE(estimate.network - estimate.activations, std::int64_t{2} * 4 * network.layout().parameters());

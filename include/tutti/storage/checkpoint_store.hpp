@@ -21,6 +21,9 @@
 
 namespace tutti {
 
+// The bytes of a checkpoint with so many bytes in so many tensors.
+std::int64_t estimate_checkpoint_bytes(std::int64_t tensor_bytes, std::int64_t tensors);
+
 // Selects the checkpoints to keep after a new one has been verified.
 struct KeepRule {
   std::int64_t newest = 3;      // keep the newest N; 0: all

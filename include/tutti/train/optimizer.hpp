@@ -46,6 +46,9 @@ struct OptimizerOptions {
   std::vector<ParameterFactor> decay_factors{};  // apply in every epoch
 };
 
+// The number of blocks of state, each of an f32 per trained element.
+std::size_t optimizer_slots(const OptimizerOptions& options);
+
 // One block of optimizer state, named as in a checkpoint. It covers the trained elements that this rank owns, range
 // after range.
 struct OptimizerSlot {

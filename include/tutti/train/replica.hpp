@@ -65,6 +65,24 @@ struct StepResult {
   std::int64_t repetitions = 0;                 // on a coarser grid (exact)
 };
 
+// What the memory of a Replica depends on.
+struct ReplicaShape {
+  const Network& network;
+  const TrainerOptions& options;
+  std::size_t bytes_per_value = sizeof(float);  // of activations
+  int rank = 0;
+  int ranks = 1;
+  std::int64_t test_samples = 0;
+};
+
+// In bytes, by shapes alone: within 25 % of what will be allocated.
+struct ReplicaEstimate {
+  std::int64_t memory = 0;       // as Replica::memory_bytes()
+  std::int64_t activations = 0;  // included in it
+  std::int64_t batches = 0;      // that are prepared, in the host's memory
+};
+ReplicaEstimate estimate_replica(const ReplicaShape& shape);
+
 class Replica {
  public:
   // Initializes the weights and plans every shape that can occur. All borrowed. Collective.

@@ -27,6 +27,7 @@ class WeightAverage;
 struct PartsOfStep;
 struct RankContext;
 struct RecordedCheck;
+struct ReplicaShape;
 struct StepRequest;
 struct StepResult;
 
@@ -102,6 +103,8 @@ class ReplicaState {
   std::size_t exchange_bytes() const;
   std::size_t optimizer_bytes() const;
   std::size_t memory_bytes() const;
+  // What memory_bytes() will be.
+  static std::int64_t estimate_bytes(const ReplicaShape& shape);
 
  private:
   void begin_with_weights();

@@ -1,7 +1,6 @@
 #include "memory.hpp"
 
-#include "tutti/data/part_map.hpp"
-#include "tutti/nn/network_instance.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "../output.hpp"
 #include "host.hpp"
@@ -19,31 +18,8 @@ namespace tutti {
 namespace {
 
 constexpr std::int64_t kFloatBytes = sizeof(float);
-constexpr std::int64_t kEvaluationChunk = 256;
-// Bytes of a checkpoint for options, versions and padding to whole pages, and for the metadata of a tensor in the file
-// and the manifest.
-constexpr std::int64_t kTextBytes = 32 << 10;
-constexpr std::int64_t kMetadataBytesPerTensor = 1280;
 // Estimates that exceed the available memory by a larger factor are errors, others are warnings.
 constexpr double kErrorMargin = 1.25;
-
-int optimizer_slots(const OptimizerOptions& optimizer) {
-  if (optimizer.kind == OptimizerKind::adamw) return 2;
-  return optimizer.kind == OptimizerKind::lars || optimizer.momentum != 0 ? 1 : 0;
-}
-
-// The optimizer state of this rank.
-std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
-  switch (request.options.exchange.owners()) {
-    case Owners::all:
-      return all;
-    case Owners::sharded:
-      return all / request.ranks;
-    case Owners::root:
-      return request.rank == 0 ? all : 0;
-  }
-  return all;
-}
 
 void check_amount(std::int64_t wanted, std::int64_t available, const std::string& text, Findings& findings) {
   if (wanted <= available) return;
@@ -81,49 +57,19 @@ std::string largest_layer(const Network& network, std::int64_t samples) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const EstimateRequest& request) {
-  const TrainerOptions& options = request.options;
-  const ParameterLayout& layout = request.network.layout();
+MemoryEstimate estimate_memory(const ReplicaShape& shape, const std::optional<FileShard>& shard) {
+  const ReplicaEstimate of_replica = estimate_replica(shape);
+  const ParameterLayout& layout = shape.network.layout();
   const auto block = static_cast<std::int64_t>(layout.block_bytes());
-  const std::int64_t max_parts =
-      max_parts_by_rank(options.part_map, options.num_parts, request.ranks).at(static_cast<std::size_t>(request.rank));
-  const std::int64_t workers = options.workers(static_cast<int>(max_parts));
-  const std::int64_t testing = std::min<std::int64_t>(workers, std::max(1, options.max_workers));
-  const bool exact = options.exchange.kind == Exchange::exact;
-  const bool rounds = options.exchange.rounds() && request.ranks > 1;
-
-  const std::int64_t samples = samples_per_part(options);
-  const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
-  const std::size_t value = request.precision == Precision::bf16 ? 2 : sizeof(float);
-  const auto of_training =
-      static_cast<std::int64_t>(estimate_activations(request.network, {samples, LayerMode::training, value}));
-  const auto of_test =
-      static_cast<std::int64_t>(estimate_activations(request.network, {tested, LayerMode::evaluation, value}));
-  // Every worker but the first has its own gradients; the first one too if parts are added up in floats.
-  const std::int64_t part_gradients = workers - (exact || max_parts <= workers ? 1 : 0);
-
-  const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
-  const std::int64_t state = state_bytes(request, all_state);
-  const bool audits = options.safeguards.audit_every_steps > 0;
-  MemoryEstimate estimate;
-  estimate.activations = workers * of_training + testing * std::max<std::int64_t>(0, of_test - of_training);
-  estimate.network = block * (exact ? 4 : 2) + state + estimate.activations + part_gradients * block +
-                     (options.average.decay > 0 ? 2 * block : 0) +
-                     (audits && options.batch_norm == BatchNorm::global ? 2 * block : 0) +
-                     (rounds ? layout.trained_elements() * kFloatBytes / 2 : 0);
-  const std::int64_t blocks = options.average.decay > 0 ? 2 : 1;  // of weights, in the checkpoint
-  const auto tensors =
-      static_cast<std::int64_t>(layout.slices().size()) * (blocks + optimizer_slots(options.optimizer));
-  estimate.checkpoint = blocks * block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
-  // Balancing moves batches between ranks: all ranks together need as many as at first.
-  const std::int64_t parts =
-      PartMap::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks).parts_of(request.rank).size();
-  const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
-  estimate.batches = (options.steps_ahead + 1) * batch;
-  if (audits) estimate.batches += batch / parts;
-  estimate.copies = 2 * block + estimate.batches;
-  if (request.shard) estimate.file = estimate.checkpoint / request.shard->files;
-  estimate.copies += 2 * estimate.file;  // the copy of the state, and the file made from it
+  const std::int64_t blocks = shape.options.average.decay > 0 ? 2 : 1;  // of weights, in the checkpoint
+  const auto slots = static_cast<std::int64_t>(optimizer_slots(shape.options.optimizer));
+  MemoryEstimate estimate{.network = of_replica.memory, .activations = of_replica.activations};
+  estimate.batches = of_replica.batches;
+  estimate.checkpoint = estimate_checkpoint_bytes(blocks * block + slots * layout.trained_elements() * kFloatBytes,
+                                                  static_cast<std::int64_t>(layout.slices().size()) * (blocks + slots));
+  if (shard) estimate.file = estimate.checkpoint / shard->files;
+  // The weights in the layers' format, the batches, the copy of the state, and the file made from it.
+  estimate.copies = 2 * block + estimate.batches + 2 * estimate.file;
   return estimate;
 }
 
@@ -153,10 +99,10 @@ std::string memory_text(const MemoryEstimate& estimate) {
       mebi(estimate.network - estimate.activations), mebi(estimate.activations), mebi(estimate.batches));
 }
 
-JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
-                           std::optional<std::int64_t> device_free) {
+JobMemory check_job_memory(World& world, const ReplicaShape& shape, const std::optional<FileShard>& shard,
+                           const Machine& machine, bool on_gpu, std::optional<std::int64_t> device_free) {
   JobMemory job;
-  job.estimate = estimate_memory(request);
+  job.estimate = estimate_memory(shape, shard);
   const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.total();
   std::vector<MemoryPool> pools = machine.group_limits().memory;
   pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
@@ -167,7 +113,7 @@ JobMemory check_job_memory(World& world, const EstimateRequest& request, const M
                                .of_groups = {pools.begin(), pools.end() - 1},
                                .device_bytes = job.estimate.network,
                                .device_free = device_free,
-                               .largest = largest_layer(request.network, samples_per_part(request.options))};
+                               .largest = largest_layer(shape.network, samples_per_part(shape.options))};
   Findings mine = check_memory(memory);
   mine.add(check_limits(process_limits(), {.on_gpu = on_gpu,
                                            .has_fast_network = machine.has_fast_network(),

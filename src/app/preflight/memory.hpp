@@ -1,12 +1,9 @@
 #pragma once
-// Estimates the memory of a run without allocating any, and compares it with the memory available. The estimates are
-// within 25 % of the memory that a Trainer allocates.
+// Adds up what the components of a run will allocate, and compares it with the memory available.
 
-#include "tutti/backend/precision.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/nn/network.hpp"
 #include "tutti/storage/train_state.hpp"
-#include "tutti/train/trainer.hpp"
+#include "tutti/train/replica.hpp"
 
 #include "../findings.hpp"
 #include "../machine.hpp"
@@ -30,16 +27,8 @@ struct MemoryEstimate {
   std::int64_t total() const { return network + copies; }
 };
 
-struct EstimateRequest {
-  const Network& network;
-  const TrainerOptions& options;
-  Precision precision = Precision::fp32;
-  int rank = 0;
-  int ranks = 1;
-  std::int64_t test_samples = 0;
-  std::optional<FileShard> shard{};  // of every checkpoint, if this rank saves one
-};
-MemoryEstimate estimate_memory(const EstimateRequest& request);
+// `shard`: of every checkpoint, if this rank saves one.
+MemoryEstimate estimate_memory(const ReplicaShape& shape, const std::optional<FileShard>& shard = {});
 
 // Adds the total demand on each pool of this rank, which itself needs `wanted` bytes of each. Collective.
 void add_demands(World& world, std::int64_t wanted, std::vector<MemoryPool>& pools);
@@ -64,7 +53,7 @@ struct JobMemory {
 };
 // Checks the demand of all ranks against the memory of their hosts and the limits of their processes and, if
 // `device_free` is known, against the memory of the GPU. Collective.
-JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
-                           std::optional<std::int64_t> device_free = {});
+JobMemory check_job_memory(World& world, const ReplicaShape& shape, const std::optional<FileShard>& shard,
+                           const Machine& machine, bool on_gpu, std::optional<std::int64_t> device_free = {});
 
 }  // namespace tutti
