@@ -1,5 +1,6 @@
-#include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
+
+#include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
 
