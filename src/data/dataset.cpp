@@ -32,6 +32,10 @@ std::string PackedNames::of(std::size_t sample) const {
   return {name.begin(), name.end()};
 }
 
+ImageFile Dataset::image_file(std::int64_t sample, std::vector<std::byte>& /*buffer*/) const {
+  throw Error(ErrorSource::internal, fmt::format("sample {} of {} is no image file", sample, info().name));
+}
+
 MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images,
                              std::span<const std::int32_t> labels, std::optional<std::uint64_t> known_digest,
                              PackedNames names)

@@ -80,7 +80,10 @@ StoredOrder stored_order(int orientation, std::ptrdiff_t height, std::ptrdiff_t 
 
 [[noreturn]] void refuse(const ImageFile& file, std::string_view reason,
                          std::source_location where = std::source_location::current()) {
-  throw Error(ErrorSource::input, fmt::format("the image '{}' cannot be decoded: {}", file.name, reason), where);
+  throw Error(ErrorSource::input,
+              fmt::format("the image '{}' cannot be decoded: {}{}{}", file.name, reason,
+                          file.remedy.empty() ? "" : "; ", file.remedy),
+              where);
 }
 
 void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte) {

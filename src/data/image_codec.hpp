@@ -5,29 +5,22 @@
 // refused.
 
 #include "tutti/base/shape.hpp"
+#include "tutti/data/dataset.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace tutti {
 
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of one image, with any number of channels
 
-// A whole file in memory, borrowed, and its name for error messages.
-struct ImageFile {
-  std::span<const std::uint8_t> bytes;
-  std::string name;
-  bool applies_exif = true;  // false: ignore the EXIF orientation
-};
-
 // Whether these are the first bytes of a JPEG or PNG file; eight bytes suffice.
 bool has_image_signature(std::span<const std::uint8_t> bytes);
 
 // Reads the header: 1 (gray) or 3 (color) channels, height and width. This and decode_image throw input errors that
-// name the file and the reason.
+// name the file, the reason and its remedy.
 Shape image_shape(const ImageFile& file);
 
 // Fills `pixels` with C, H, W bytes and returns the shape. Gray images are converted to color if `channels` is 3;

@@ -36,15 +36,6 @@ bool is_image(const fs::path& path) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-std::vector<std::byte> read_bytes(const std::string& path) {
-  std::error_code unknown;
-  if (const auto size = fs::file_size(path, unknown); !unknown && size > kMaxFileBytes) {
-    throw Error(ErrorSource::input,
-                fmt::format("the image '{}' has {} bytes, more than the {} that are read", path, size, kMaxFileBytes));
-  }
-  return read_file_bytes(path);
-}
-
 template <class Bytes>
 ImageFile image_in(const Bytes& bytes, const std::string& path, bool applies_exif) {
   return {{reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, path, applies_exif};
@@ -117,7 +108,7 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
       }
     }
   }
-  const auto bytes = read_bytes(path);
+  const auto bytes = read_image_bytes(path);
   const ImageFile image = image_in(bytes, path, files.applies_exif);
   std::vector<std::uint8_t> pixels;
   if (depth != Depth::header) decode_image(image, kColor, pixels);
@@ -125,6 +116,15 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
 }
 
 }  // namespace
+
+std::vector<std::byte> read_image_bytes(const std::string& path) {
+  std::error_code unknown;
+  if (const auto size = fs::file_size(path, unknown); !unknown && size > kMaxFileBytes) {
+    throw Error(ErrorSource::input,
+                fmt::format("the image '{}' has {} bytes, more than the {} that are read", path, size, kMaxFileBytes));
+  }
+  return read_file_bytes(path);
+}
 
 FolderListing list_folder(const fs::path& folder) {
   FolderListing listing;
@@ -186,7 +186,7 @@ FileContents contents_of(const ImageFiles& files, bool whole) {
   for_each_index(files.files.size(), [&](std::size_t i) {
     const bool sampled = is_sampled(i, files.files.size());
     if (!sampled && !whole) return true;
-    const std::uint64_t of_file = mix64(hash64(files.files[i].name) + crc32c(read_bytes(files.path_of(i))));
+    const std::uint64_t of_file = mix64(hash64(files.files[i].name) + crc32c(read_image_bytes(files.path_of(i))));
     const std::lock_guard lock(mutex);
     of_all += of_file;
     if (sampled) contents.sample_digest += of_file;
@@ -195,15 +195,6 @@ FileContents contents_of(const ImageFiles& files, bool whole) {
   });
   if (whole || contents.sampled_files == std::ssize(files.files)) contents.whole = of_all;
   return contents;
-}
-
-Shape read_image(const std::string& path, std::int64_t channels, bool applies_exif, std::vector<std::uint8_t>& pixels) {
-  const auto bytes = read_bytes(path);
-  try {
-    return decode_image(image_in(bytes, path, applies_exif), channels, pixels);
-  } catch (const Error& error) {
-    throw Error(ErrorSource::input, fmt::format("{}; --skip-bad-images leaves such files out", error.what()));
-  }
 }
 
 }  // namespace tutti

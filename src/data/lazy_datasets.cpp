@@ -7,6 +7,7 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/seal.hpp"
 
+#include "image_codec.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>
@@ -18,46 +19,18 @@
 namespace tutti {
 namespace {
 
-// A data set whose images are read from files lazily.
-class LazyDataset : public Dataset {
+class ImageFolder final : public EncodedDataset {
  public:
-  explicit LazyDataset(LazySet set) : set_(std::move(set)) {
-    set_.info.class_samples = count_classes(set_.info, set_.labels);
+  ImageFolder(LazySet set, PackedImageFiles files) : EncodedDataset(std::move(set)), files_(std::move(files)) {}
+
+  ImageFile image_file(std::int64_t sample, std::vector<std::byte>& buffer) const override {
+    std::string path = file_of(sample);
+    buffer = read_image_bytes(path);
+    return {.bytes = {reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size()},
+            .name = std::move(path),
+            .applies_exif = files_.applies_exif,
+            .remedy = "--skip-bad-images leaves such files out"};
   }
-  const DatasetInfo& info() const override { return set_.info; }
-  std::string name_of(std::int64_t sample) const override { return set_.names.of(info().index_of(sample)); }
-  std::size_t resident_bytes() const override { return 0; }
-  std::uint64_t digest() const override { return set_.digest; }
-  std::span<const std::int32_t> labels() const override { return set_.labels; }
-
- protected:
-  std::int32_t label(std::size_t sample) const { return set_.labels[sample]; }
-
- private:
-  LazySet set_;
-};
-
-class ImageFolder final : public LazyDataset {
- public:
-  ImageFolder(LazySet set, PackedImageFiles files) : LazyDataset(std::move(set)), files_(std::move(files)) {}
-
-  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
-    batch.images.clear();
-    batch.labels.clear();
-    batch.buffers.resize(std::max(batch.buffers.size(), samples.size()));
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::string path = file_of(samples[i]);
-      const Shape shape = read_image(path, info().image[0], files_.applies_exif, batch.buffers[i]);
-      if (!info().sizes_differ() && shape != info().image) {
-        throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened: "
-                                                    "start again, and do not change files during a run",
-                                                    path, shape.text(), info().image.text()));
-      }
-      batch.images.push_back({batch.buffers[i].data(), shape});
-      batch.labels.push_back(label(info().index_of(samples[i])));
-    }
-  }
-
   std::string file_of(std::int64_t sample) const override { return (files_.folder / name_of(sample)).string(); }
 
  private:
@@ -102,7 +75,7 @@ class StoredDataset final : public LazyDataset {
         const auto image = std::span(buffer).subspan((i - begin) * image_bytes, image_bytes);
         verify(static_cast<std::size_t>(samples[i]), image);
         batch.images.push_back({image.data(), info().image});
-        batch.labels.push_back(label(static_cast<std::size_t>(samples[i])));
+        batch.labels.push_back(labels()[static_cast<std::size_t>(samples[i])]);
       }
     }
   }
@@ -125,6 +98,31 @@ class StoredDataset final : public LazyDataset {
 };
 
 }  // namespace
+
+LazyDataset::LazyDataset(LazySet set) : set_(std::move(set)) {
+  set_.info.class_samples = count_classes(set_.info, set_.labels);
+}
+
+void EncodedDataset::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
+  batch.images.clear();
+  batch.labels.clear();
+  batch.buffers.resize(std::max(batch.buffers.size(), samples.size()));
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const ImageFile file = image_file(samples[i], bytes);
+    const Shape shape = decode_image(file, info().image[0], batch.buffers[i]);
+    check_image_shape(info(), file, shape);
+    batch.images.push_back({batch.buffers[i].data(), shape});
+    batch.labels.push_back(labels()[info().index_of(samples[i])]);
+  }
+}
+
+void check_image_shape(const DatasetInfo& info, const ImageFile& file, const Shape& found) {
+  if (info.sizes_differ() || found == info.image) return;
+  throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened: "
+                                              "start again, and do not change files during a run",
+                                              file.name, found.text(), info.image.text()));
+}
 
 std::unique_ptr<Dataset> make_image_folder(LazySet set, PackedImageFiles files) {
   return std::make_unique<ImageFolder>(std::move(set), std::move(files));

@@ -4,11 +4,13 @@
 
 #include "tutti/data/dataset.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -18,6 +20,32 @@ struct LazySet {
   PackedNames names;
   std::uint64_t digest = 0;
 };
+
+// A data set whose images are read from files lazily.
+class LazyDataset : public Dataset {
+ public:
+  explicit LazyDataset(LazySet set);
+  const DatasetInfo& info() const override { return set_.info; }
+  std::string name_of(std::int64_t sample) const override { return set_.names.of(info().index_of(sample)); }
+  std::size_t resident_bytes() const override { return 0; }
+  std::uint64_t digest() const override { return set_.digest; }
+  std::span<const std::int32_t> labels() const override { return set_.labels; }
+
+ private:
+  LazySet set_;
+};
+
+// One whose images are encoded: derived classes implement image_file().
+class EncodedDataset : public LazyDataset {
+ public:
+  using LazyDataset::LazyDataset;
+  bool is_encoded() const override { return true; }
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  ImageFile image_file(std::int64_t sample, std::vector<std::byte>& buffer) const override = 0;
+};
+
+// Throws an input error if all images of the set have one size, and this file has another.
+void check_image_shape(const DatasetInfo& info, const ImageFile& file, const Shape& found);
 
 // ImageFiles in a block, whose names are those of the set.
 struct PackedImageFiles {

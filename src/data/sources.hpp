@@ -183,8 +183,8 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
 // Uses all cores.
 FileContents contents_of(const ImageFiles& files, bool whole);
 
-// Decodes one file as decode_image does. Throws io and input errors that name it and the remedy.
-Shape read_image(const std::string& path, std::int64_t channels, bool applies_exif, std::vector<std::uint8_t>& pixels);
+// The bytes of an image file. Throws io errors, and an input error if it is too large.
+std::vector<std::byte> read_image_bytes(const std::string& path);
 
 // Lists images in class folders (torchvision's ImageFolder layout): every sub-folder is a class and contains its
 // images. Classes and files are sorted by name. Returns nothing if no sub-folder contains an image. Adds lines about

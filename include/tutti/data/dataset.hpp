@@ -64,6 +64,14 @@ struct ImageView {
   Shape shape;  // C, H, W
 };
 
+// A JPEG or PNG file in memory, borrowed.
+struct ImageFile {
+  std::span<const std::uint8_t> bytes;
+  std::string name;          // for error messages
+  bool applies_exif = true;  // false: ignore the EXIF orientation
+  std::string remedy{};      // what to do if it cannot be decoded, for the message
+};
+
 // Encodes a PNG file; in image_codec.cpp, the only user of libpng. Throws an internal error unless the image has 1
 // (gray) or 3 channels.
 std::vector<std::byte> encode_png(const ImageView& image);
@@ -90,6 +98,12 @@ class Dataset {
   // Replaces the contents of `batch`. The images are valid until the next read into it and while the data set lives.
   // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
+  // Whether the images are files that read() decodes. Then labels() are known, and readers decode of image_file() only
+  // what they need.
+  virtual bool is_encoded() const { return false; }
+  // The sample's file; its bytes are in `buffer`, or in memory that lives as long as the data set. Thread-safe for
+  // different buffers. Throws as read() does; an internal error unless is_encoded().
+  virtual ImageFile image_file(std::int64_t sample, std::vector<std::byte>& buffer) const;
   // The name of the sample's image file, relative to the folder of the data set; empty if there is none.
   virtual std::string name_of(std::int64_t) const { return {}; }
   // The path of that file. For a data file, which does not know the folder, its name.
