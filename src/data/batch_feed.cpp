@@ -2,7 +2,9 @@
 
 #include "tutti/base/error.hpp"
 
+#include "image_codec.hpp"
 #include "image_operations.hpp"
+#include "lazy_datasets.hpp"
 #include "mixing.hpp"
 
 #include <fmt/format.h>
@@ -132,14 +134,24 @@ void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) 
   const auto image_values = static_cast<std::size_t>(recipe_.image.elements());
   const auto values = host_f32(batch.images).subspan(first_row * image_values);
   const auto classes = host_i32(batch.labels).subspan(first_row);
-  const auto at_once = static_cast<std::size_t>(data_.info().samples_at_once());
+  const auto values_of = [&](std::size_t row) { return values.subspan(row * image_values, image_values); };
+  const bool is_encoded = data_.is_encoded();
+  const auto at_once = static_cast<std::size_t>(is_encoded ? 1 : data_.info().samples_at_once());
   for (std::size_t first = 0; first < rows.samples.size(); first += at_once) {
     const auto samples = rows.samples.subspan(first, std::min(at_once, rows.samples.size() - first));
-    data_.read(samples, samples_);
+    if (!is_encoded) data_.read(samples, samples_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      write_image(samples_.images[i], key_of(rows, first + i), rows.view,
-                  values.subspan((first + i) * image_values, image_values));
-      classes[first + i] = samples_.labels[i];
+      const std::size_t row = first + i;
+      const SampleKey key = key_of(rows, row);
+      if (is_encoded) {
+        write_encoded(samples[i], key, rows.view, values_of(row));
+        classes[row] = data_.labels()[data_.info().index_of(samples[i])];
+      } else {
+        const ImageView& image = samples_.images[i];
+        resampler().write(image, plan(image.shape, key, rows.view), values_of(row));
+        classes[row] = samples_.labels[i];
+      }
+      augment(key, values_of(row));
     }
   }
   if (recipe_.augment.mixes()) mix(rows, batch);
@@ -167,19 +179,27 @@ void BatchWriter::mix(const BatchRows& rows, const ImageGather& batch) {
   shares[count - 1] = 1;
 }
 
-void BatchWriter::write_image(const ImageView& image, const SampleKey& key, const ChunkView& view,
-                              std::span<float> values) {
-  const ImagePlan planned = plan(image.shape, key, view);
+void BatchWriter::write_encoded(std::int64_t sample, const SampleKey& key, const ChunkView& view,
+                                std::span<float> values) {
+  const ImageFile file = data_.image_file(sample, file_);
+  ImagePlan planned;
+  const auto region_of = [&](const Shape& image) {
+    check_image_shape(data_.info(), file, image);
+    planned = plan(image, key, view);
+    return resampler().region_of(planned);
+  };
+  const RegionPixels pixels = decode_region(file, recipe_.image[0], region_of, decoded_);
+  resampler().write(pixels, planned, values);
+}
+
+void BatchWriter::augment(const SampleKey& key, std::span<float> values) {
   if (recipe_.augment.trivial) {
     pixels_.resize(values.size());
-    scaled_.write(image, planned, values);
     std::ranges::transform(values, pixels_.begin(),
                            [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
     apply(draw_operation(recipe_.seed, key), recipe_.image, pixels_);
     const ImageView changed{pixels_.data(), recipe_.image};
     images_.write(changed, plan_image(whole_, recipe_.image, key), values);
-  } else {
-    images_.write(image, planned, values);
   }
   if (recipe_.augment.erase == 0) return;
   const ErasedBox erased = draw_erased(recipe_, key);

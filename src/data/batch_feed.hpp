@@ -76,10 +76,14 @@ class BatchWriter {
 
  private:
   void write_pixels(const BatchRows& rows, const ImageGather& batch);
+  // Decodes what the sample's crop needs.
+  void write_encoded(std::int64_t sample, const SampleKey& key, const ChunkView& view, std::span<float> values);
   ImagePlan plan(const Shape& image, const SampleKey& key, const ChunkView& view) const;
   // Mixes each sample in an even row with the next.
   void mix(const BatchRows& rows, const ImageGather& batch);
-  void write_image(const ImageView& image, const SampleKey& key, const ChunkView& view, std::span<float> values);
+  // Writes the planned pixels: those that augment() changes before they are normalized, or all that is to be done.
+  PixelWriter& resampler() { return recipe_.augment.trivial ? scaled_ : images_; }
+  void augment(const SampleKey& key, std::span<float> values);
 
   const Dataset& data_;
   ImageRecipe recipe_;
@@ -88,6 +92,8 @@ class BatchWriter {
   PixelWriter scaled_;  // writes pixel / 255
   std::vector<std::uint8_t> pixels_;
   SampleBatch samples_;
+  std::vector<std::byte> file_;
+  std::vector<std::uint8_t> decoded_;
   AxisWeights rows_;
   AxisWeights columns_;
 };

@@ -59,23 +59,36 @@ int orientation_in(std::span<const std::uint8_t> tiff) {
 // Whether the stored rows are the upright image's columns.
 bool swaps_axes(int orientation) { return orientation >= 5; }
 
-// The index of the stored pixel for a pixel of the upright image: first + row * by_row + column * by_column.
-struct StoredOrder {
-  std::ptrdiff_t first = 0;
-  std::ptrdiff_t by_row = 0;
-  std::ptrdiff_t by_column = 1;
-};
+bool is_from_right(int orientation) { return orientation == 2 || orientation == 3 || orientation >= 7; }
+bool is_from_bottom(int orientation) {
+  return orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+}
 
-// `height` and `width` are those of the stored image. Orientations 2, 3, 7 and 8 are stored from right to left, 3, 4, 6
-// and 7 from bottom to top; from 5 on, rows and columns are swapped.
-StoredOrder stored_order(int orientation, std::ptrdiff_t height, std::ptrdiff_t width) {
-  const bool from_right = orientation == 2 || orientation == 3 || orientation >= 7;
-  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  StoredOrder order{.first = (from_bottom ? (height - 1) * width : 0) + (from_right ? width - 1 : 0),
-                    .by_row = from_bottom ? -width : width,
-                    .by_column = from_right ? -1 : 1};
-  if (swaps_axes(orientation)) std::swap(order.by_row, order.by_column);
-  return order;
+// The region of the stored image, of this shape, that is a region of the upright image. Orientations 2, 3, 7 and 8 are
+// stored from right to left, 3, 4, 6 and 7 from bottom to top; from 5 on, rows and columns are swapped.
+ImageRegion stored_region(ImageRegion upright, int orientation, const Shape& stored) {
+  const auto from_end = [](IndexRange range, std::int64_t size) {
+    return IndexRange{size - range.end, size - range.begin};
+  };
+  if (swaps_axes(orientation)) std::swap(upright.rows, upright.columns);
+  if (is_from_bottom(orientation)) upright.rows = from_end(upright.rows, stored[1]);
+  if (is_from_right(orientation)) upright.columns = from_end(upright.columns, stored[2]);
+  return upright;
+}
+
+// Pixels of the stored image's region `stored` as pixels of the upright image's `region`.
+RegionPixels upright(RegionPixels stored, int orientation, const ImageRegion& region) {
+  if (is_from_bottom(orientation)) {
+    stored.first += (stored.region.rows.size() - 1) * stored.by_row;
+    stored.by_row = -stored.by_row;
+  }
+  if (is_from_right(orientation)) {
+    stored.first += (stored.region.columns.size() - 1) * stored.by_column;
+    stored.by_column = -stored.by_column;
+  }
+  if (swaps_axes(orientation)) std::swap(stored.by_row, stored.by_column);
+  stored.region = region;
+  return stored;
 }
 
 [[noreturn]] void refuse(const ImageFile& file, std::string_view reason,
@@ -153,25 +166,42 @@ class JpegDecoder {
 
   int orientation() const { return orientation_; }
 
-  // One byte per channel and pixel, channels interleaved.
-  std::vector<std::uint8_t> decode() {
+  // Channels are interleaved.
+  RegionPixels decode(const ImageRegion& region, std::vector<std::uint8_t>& memory) {
     const bool is_cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
-    const std::size_t width = info_.image_width;
-    info_.out_color_space = is_cmyk ? JCS_CMYK : shape()[0] == 1 ? JCS_GRAYSCALE : JCS_RGB;
-    const std::size_t row_bytes = width * static_cast<std::size_t>(shape()[0]);
-    std::vector<std::uint8_t> pixels(row_bytes * info_.image_height);
-    std::vector<std::uint8_t> ink(is_cmyk ? 4 * width : 0);
+    const std::int64_t channels = shape()[0];
+    info_.out_color_space = is_cmyk ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    perform(file_, trap_, [&] { jpeg_start_decompress(&info_); });
+    const ImageRegion decoded =
+        decodes_parts() ? with_neighbors(region) : ImageRegion{{0, shape()[1]}, {0, shape()[2]}};
+    auto left = static_cast<JDIMENSION>(decoded.columns.begin);
+    auto width = static_cast<JDIMENSION>(decoded.columns.size());
     perform(file_, trap_, [&] {
-      jpeg_start_decompress(&info_);
-      while (info_.output_scanline < info_.output_height) {
-        std::uint8_t* row = pixels.data() + row_bytes * info_.output_scanline;
-        std::uint8_t* target = is_cmyk ? ink.data() : row;
-        jpeg_read_scanlines(&info_, &target, 1);
-        if (is_cmyk) cmyk_to_rgb(ink, row);
-      }
-      jpeg_finish_decompress(&info_);
+      jpeg_crop_scanline(&info_, &left, &width);  // left goes down to the edge of a block
+      if (decoded.rows.begin > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(decoded.rows.begin));
     });
-    return pixels;
+    const auto row_bytes = static_cast<std::size_t>(width * channels);
+    const std::size_t needed = row_bytes * static_cast<std::size_t>(decoded.rows.size());
+    if (memory.size() < needed) memory.resize(needed);
+    ink_.resize(is_cmyk ? 4 * std::size_t{width} : 0);
+    const auto last_row = static_cast<JDIMENSION>(has_end_marker() ? decoded.rows.end : shape()[1]);
+    perform(file_, trap_, [&] {
+      while (info_.output_scanline < last_row) {
+        const std::size_t row = std::min(static_cast<std::size_t>(info_.output_scanline - decoded.rows.begin),
+                                         static_cast<std::size_t>(decoded.rows.size() - 1));
+        std::uint8_t* pixels = memory.data() + row_bytes * row;
+        std::uint8_t* target = is_cmyk ? ink_.data() : pixels;
+        jpeg_read_scanlines(&info_, &target, 1);
+        if (is_cmyk) cmyk_to_rgb(ink_, pixels);
+      }
+      if (last_row == info_.output_height) jpeg_finish_decompress(&info_);
+    });
+    return {.first = memory.data() + (region.rows.begin - decoded.rows.begin) * static_cast<std::int64_t>(row_bytes) +
+                     (region.columns.begin - left) * channels,
+            .by_channel = channels == 1 ? 0 : 1,
+            .by_row = static_cast<std::ptrdiff_t>(row_bytes),
+            .by_column = channels,
+            .region = region};
   }
 
  private:
@@ -179,6 +209,35 @@ class JpegDecoder {
     std::array<char, JMSG_LENGTH_MAX> reason{};
     info->err->format_message(info, reason.data());
     fail(*static_cast<ErrorTrap*>(info->client_data), reason.data());
+  }
+
+  // Whether libjpeg decodes parts of such a file to the bits of the whole. Not if a progressive file ends before its
+  // coefficients are complete: their blocks are smoothed with blocks on all sides.
+  bool decodes_parts() const {
+    for (int c = 0; c < info_.num_components; ++c) {
+      const jpeg_component_info& component = info_.comp_info[c];
+      const bool is_first = c == 0;
+      if (component.h_samp_factor > (is_first ? 2 : 1) || component.v_samp_factor > (is_first ? 2 : 1)) return false;
+      if (!info_.progressive_mode) continue;
+      const auto* bits = info_.coef_bits[c];
+      if (std::any_of(bits, bits + DCTSIZE2, [](int missing) { return missing != 0; })) return false;
+    }
+    return true;
+  }
+
+  // Colors between two samples are interpolated, so their neighbors are needed. Rows begin with those of a block.
+  ImageRegion with_neighbors(const ImageRegion& region) const {
+    constexpr std::int64_t kMargin = 2;
+    const std::int64_t block_rows = std::int64_t{DCTSIZE} * info_.max_v_samp_factor;
+    const auto from = [](std::int64_t begin) { return std::max<std::int64_t>(0, begin - kMargin); };
+    const auto to = [](std::int64_t end, std::int64_t size) { return std::min(size, end + kMargin); };
+    return {{from(region.rows.begin) / block_rows * block_rows, region.rows.end},
+            {from(region.columns.begin), to(region.columns.end, shape()[2])}};
+  }
+
+  bool has_end_marker() const {
+    const auto& bytes = file_.bytes;
+    return bytes.size() >= 2 && bytes[bytes.size() - 2] == 0xFF && bytes.back() == JPEG_EOI;
   }
 
   // Adobe's programs store inverted CMYK, and nearly all CMYK files are written by them.
@@ -192,6 +251,7 @@ class JpegDecoder {
 
   const ImageFile& file_;
   ErrorTrap trap_;
+  std::vector<std::uint8_t> ink_;  // a row of CMYK
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
   int orientation_ = 1;
@@ -232,7 +292,8 @@ class PngDecoder {
 
   int orientation() const { return 1; }
 
-  std::vector<std::uint8_t> decode() {
+  // Channels are interleaved.
+  RegionPixels decode(const ImageRegion& region, std::vector<std::uint8_t>& memory) {
     const Shape image = shape();
     const auto row_bytes = static_cast<std::size_t>(image[0] * image[2]);
     perform(file_, trap_, [&] {
@@ -243,14 +304,19 @@ class PngDecoder {
       png_read_update_info(png_, info_);
       if (png_get_rowbytes(png_, info_) != row_bytes) png_error(png_, "its rows have an unexpected length");
     });
-    std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(image[1]));
+    const auto height = static_cast<std::size_t>(image[1]);
+    if (memory.size() < row_bytes * height) memory.resize(row_bytes * height);
     std::vector<png_bytep> rows;
-    for (std::size_t at = 0; at < pixels.size(); at += row_bytes) rows.push_back(pixels.data() + at);
+    for (std::size_t row = 0; row < height; ++row) rows.push_back(memory.data() + row * row_bytes);
     perform(file_, trap_, [&] {
       png_read_image(png_, rows.data());
       png_read_end(png_, nullptr);
     });
-    return pixels;
+    return {.first = rows[static_cast<std::size_t>(region.rows.begin)] + region.columns.begin * image[0],
+            .by_channel = image[0] == 1 ? 0 : 1,
+            .by_row = static_cast<std::ptrdiff_t>(row_bytes),
+            .by_column = image[0],
+            .region = region};
   }
 
  private:
@@ -286,18 +352,10 @@ auto with_decoder(const ImageFile& file, const Action& action) {
   return action(decoder);
 }
 
-// Converts stored pixels with interleaved channels to planes of `image`.
-void write_planes(std::span<const std::uint8_t> interleaved, std::ptrdiff_t channels, const Shape& image,
-                  const StoredOrder& order, std::span<std::uint8_t> planes) {
-  std::uint8_t* target = planes.data();
-  for (std::int64_t c = 0; c < image[0]; ++c) {
-    for (std::int64_t row = 0; row < image[1]; ++row) {
-      const std::ptrdiff_t begin = (order.first + row * order.by_row) * channels + c % channels;
-      for (std::int64_t column = 0; column < image[2]; ++column) {
-        *target++ = interleaved[static_cast<std::size_t>(begin + column * order.by_column * channels)];
-      }
-    }
-  }
+template <class Decoder>
+Shape upright_shape(const Decoder& decoder) {
+  const Shape stored = decoder.shape();
+  return swaps_axes(decoder.orientation()) ? Shape{stored[0], stored[2], stored[1]} : stored;
 }
 
 std::vector<std::uint8_t> interleave(const ImageView& image) {
@@ -363,23 +421,38 @@ std::vector<std::byte> encode_png(const ImageView& image) {
 }
 
 Shape image_shape(const ImageFile& file) {
-  return with_decoder(file, [](auto& decoder) {
-    const Shape stored = decoder.shape();
-    return swaps_axes(decoder.orientation()) ? Shape{stored[0], stored[2], stored[1]} : stored;
+  return with_decoder(file, [](auto& decoder) { return upright_shape(decoder); });
+}
+
+RegionPixels decode_region(const ImageFile& file, std::int64_t channels,
+                           const std::function<ImageRegion(const Shape&)>& region_of,
+                           std::vector<std::uint8_t>& memory) {
+  return with_decoder(file, [&](auto& decoder) {
+    const Shape found = upright_shape(decoder);
+    if (found[0] > channels) refuse(file, "it is a color image, but the others of its set are gray");
+    const ImageRegion region = region_of({channels, found[1], found[2]});
+    const ImageRegion stored = stored_region(region, decoder.orientation(), decoder.shape());
+    return upright(decoder.decode(stored, memory), decoder.orientation(), region);
   });
 }
 
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels) {
-  return with_decoder(file, [&](auto& decoder) {
-    const Shape found = decoder.shape();
-    if (found[0] > channels) refuse(file, "it is a color image, but the others of its set are gray");
-    const bool turned = swaps_axes(decoder.orientation());
-    const Shape image{channels, found[turned ? 2 : 1], found[turned ? 1 : 2]};
-    const std::vector<std::uint8_t> interleaved = decoder.decode();
-    pixels.resize(static_cast<std::size_t>(image.elements()));
-    write_planes(interleaved, found[0], image, stored_order(decoder.orientation(), found[1], found[2]), pixels);
-    return image;
-  });
+  Shape image;
+  std::vector<std::uint8_t> memory;
+  const auto whole = [&](const Shape& found) {
+    image = found;
+    return ImageRegion{{0, found[1]}, {0, found[2]}};
+  };
+  const RegionPixels decoded = decode_region(file, channels, whole, memory);
+  pixels.resize(static_cast<std::size_t>(image.elements()));
+  std::uint8_t* target = pixels.data();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t row = 0; row < image[1]; ++row) {
+      const std::uint8_t* source = decoded.first + c * decoded.by_channel + row * decoded.by_row;
+      for (std::int64_t column = 0; column < image[2]; ++column) *target++ = source[column * decoded.by_column];
+    }
+  }
+  return image;
 }
 
 }  // namespace tutti

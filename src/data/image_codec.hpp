@@ -7,8 +7,10 @@
 #include "tutti/base/shape.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include <cstddef>
+#include "image_geometry.hpp"
+
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -26,6 +28,13 @@ Shape image_shape(const ImageFile& file);
 // Fills `pixels` with C, H, W bytes and returns the shape. Gray images are converted to color if `channels` is 3;
 // color images are refused if it is 1.
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels);
+
+// Decodes a part of an image into `memory`: `region_of` returns it, given the image's shape. All bits are those of
+// decode_image. Of a JPEG, rows below the region are not decoded, so that damage in them is not noticed; but a file that
+// does not end as it must is decoded to its end and refused. A PNG has checksums and is decoded whole.
+RegionPixels decode_region(const ImageFile& file, std::int64_t channels,
+                           const std::function<ImageRegion(const Shape&)>& region_of,
+                           std::vector<std::uint8_t>& memory);
 
 // The EXIF orientation of a JPEG file, 1 (upright) to 8; 1 if it is missing or invalid. Cameras do not rotate pixels;
 // they only record the orientation.

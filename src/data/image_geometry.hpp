@@ -28,6 +28,22 @@ struct AxisPlan {
   friend bool operator==(const AxisPlan&, const AxisPlan&) = default;
 };
 
+// Rows and columns of an image.
+struct ImageRegion {
+  IndexRange rows;
+  IndexRange columns;
+};
+
+// The pixels of a region in memory, borrowed: `first` is channel 0 of its first pixel, the others are so many bytes
+// apart. Where all channels are equal, their distance is 0.
+struct RegionPixels {
+  const std::uint8_t* first = nullptr;
+  std::ptrdiff_t by_channel = 0;
+  std::ptrdiff_t by_row = 0;
+  std::ptrdiff_t by_column = 0;
+  ImageRegion region;
+};
+
 class AxisWeights {
  public:
   // If an output has more than one tap and the axis is long enough, the number of taps is a multiple of kGroup.

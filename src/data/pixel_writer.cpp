@@ -1,12 +1,16 @@
 #include "pixel_writer.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/process.hpp"
 
 #include <fmt/format.h>
+#include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -14,79 +18,111 @@ namespace {
 constexpr std::int64_t kGroup = AxisWeights::kGroup;
 static_assert(kGroup == 4);
 
-struct Plane {
-  const std::uint8_t* pixels;
-  std::int64_t width;  // row stride
+// Output rows are computed kLanes at a time. Their input rows are summed first, which is exact in any order; then
+// columns are, where the lanes of a register are the rows. So there are no gathers.
+constexpr std::size_t kLanes = 8;
+using Lanes [[gnu::vector_size(sizeof(float) * kLanes)]] = float;
+using Half [[gnu::vector_size(sizeof(float) * 4)]] = float;
+using Tile = std::array<Lanes, kLanes>;
+
+struct Output {
+  std::ptrdiff_t channel = 0;  // bytes from the pixel's first
+  Normal normal;
+  float* values = nullptr;
 };
 
-// The input pixels of one channel, and the output values.
-struct Values {
+struct Resampling {
   const AxisWeights& rows;
   const AxisWeights& columns;
-  Plane plane;
-  std::vector<float>& row;  // one output row before its columns are resampled
-  std::span<float> all;
+  RegionPixels pixels;   // columns go up by by_column bytes, at least 0
+  std::size_t elements;  // bytes of a row
+  std::span<const Output> outputs;
+  float* sums;  // kLanes rows of elements, by element
 };
 
-// The weighted sum of the input rows of output row y; `plane` starts at the first of them.
-[[gnu::always_inline]] inline void add_rows(const AxisWeights& rows, std::int64_t y, const Plane& plane,
-                                            std::span<float> sums) {
-  std::ranges::fill(sums, 0.0f);
-  const std::uint8_t* row = plane.pixels;
-  std::int64_t tap = 0;
-  for (; tap + kGroup <= rows.taps(); tap += kGroup, row += kGroup * plane.width) {
-    const float w0 = rows.weights(tap)[y];
-    const float w1 = rows.weights(tap + 1)[y];
-    const float w2 = rows.weights(tap + 2)[y];
-    const float w3 = rows.weights(tap + 3)[y];
-    const std::uint8_t* const row1 = row + plane.width;
-    const std::uint8_t* const row2 = row1 + plane.width;
-    const std::uint8_t* const row3 = row2 + plane.width;
-    for (std::size_t x = 0; x < sums.size(); ++x) {
-      sums[x] += w0 * static_cast<float>(row[x]) + w1 * static_cast<float>(row1[x]) + w2 * static_cast<float>(row2[x]) +
-                 w3 * static_cast<float>(row3[x]);
+[[gnu::always_inline]] inline void transpose(Tile& tile) {
+  std::array<std::array<Half, 2>, kLanes> halves;
+  std::memcpy(halves.data(), tile.data(), sizeof(tile));
+  for (std::size_t at = 0; at < kLanes; at += 4) {
+    for (std::size_t half = 0; half < 2; ++half) {
+      _MM_TRANSPOSE4_PS(halves[at][half], halves[at + 1][half], halves[at + 2][half], halves[at + 3][half]);
     }
   }
-  for (; tap < rows.taps(); ++tap, row += plane.width) {
-    const float weight = rows.weights(tap)[y];
-    for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += weight * static_cast<float>(row[x]);
-  }
+  for (std::size_t i = 0; i < 4; ++i) std::swap(halves[i][1], halves[i + 4][0]);
+  std::memcpy(tile.data(), halves.data(), sizeof(tile));
 }
 
-[[gnu::always_inline]] inline void add_columns(const AxisWeights& columns, const float* row, std::span<float> sums) {
-  std::ranges::fill(sums, 0.0f);
-  const std::int64_t* const first = columns.first().data();
-  std::int64_t tap = 0;
-  for (; tap + kGroup <= columns.taps(); tap += kGroup) {
-    const float* const w0 = columns.weights(tap);
-    const float* const w1 = columns.weights(tap + 1);
-    const float* const w2 = columns.weights(tap + 2);
-    const float* const w3 = columns.weights(tap + 3);
-    for (std::size_t x = 0; x < sums.size(); ++x) {
-      const float* const from = row + first[x] + tap;
-      sums[x] += w0[x] * from[0] + w1[x] * from[1] + w2[x] * from[2] + w3[x] * from[3];
+// Sums of the input rows of output row y, for `count` elements from `at` on. Compilers convert bytes one by one, hence
+// the instructions.
+[[gnu::always_inline]] inline void sum_rows(const Resampling& from, std::size_t y, std::size_t at, std::size_t count,
+                                            Lanes& sums) {
+  const RegionPixels& pixels = from.pixels;
+  const std::uint8_t* row = pixels.first + (from.rows.first()[y] - pixels.region.rows.begin) * pixels.by_row +
+                            static_cast<std::ptrdiff_t>(at);
+  const float* weight = from.rows.weights(0) + y;
+  const __m128i none = _mm_setzero_si128();
+  std::array<Half, 2> all{};
+  for (std::int64_t tap = 0; tap < from.rows.taps(); ++tap, row += pixels.by_row, weight += from.rows.first().size()) {
+    long long bytes = 0;
+    if (count == kLanes) {
+      std::memcpy(&bytes, row, kLanes);
+    } else {
+      std::memcpy(&bytes, row, count);
     }
+    const __m128i words = _mm_unpacklo_epi8(_mm_cvtsi64_si128(bytes), none);
+    all[0] += *weight * static_cast<Half>(_mm_cvtepi32_ps(_mm_unpacklo_epi16(words, none)));
+    all[1] += *weight * static_cast<Half>(_mm_cvtepi32_ps(_mm_unpackhi_epi16(words, none)));
   }
-  for (; tap < columns.taps(); ++tap) {
-    const float* const weights = columns.weights(tap);
-    for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += weights[x] * row[first[x] + tap];
-  }
+  std::memcpy(&sums, all.data(), sizeof(sums));
 }
 
-[[gnu::always_inline]] inline void gather(const Values& values) {
-  const auto& [rows, columns, plane, row, all] = values;
-  const IndexRange used = columns.used();
-  const std::span needed(row.data() + used.begin, static_cast<std::size_t>(used.size()));
-  const std::size_t width = columns.first().size();
-  for (std::size_t y = 0; y < rows.first().size(); ++y) {
-    const std::uint8_t* const first = plane.pixels + rows.first()[y] * plane.width + used.begin;
-    add_rows(rows, static_cast<std::int64_t>(y), {first, plane.width}, needed);
-    add_columns(columns, row.data(), all.subspan(y * width, width));
+// Output column x of kLanes rows: four taps at a time, then one by one. The order decides the bits.
+[[gnu::always_inline]] inline void sum_columns(const Resampling& from, const Output& output, std::size_t x,
+                                               Lanes& sums) {
+  const AxisWeights& columns = from.columns;
+  const std::ptrdiff_t step = from.pixels.by_column;
+  const auto* inputs = reinterpret_cast<const Lanes*>(from.sums) + output.channel +
+                       (columns.first()[x] - from.pixels.region.columns.begin) * step;
+  Lanes all{};
+  std::int64_t tap = 0;
+  for (; tap + kGroup <= columns.taps(); tap += kGroup, inputs += kGroup * step) {
+    all += columns.weights(tap)[x] * inputs[0] + columns.weights(tap + 1)[x] * inputs[step] +
+           columns.weights(tap + 2)[x] * inputs[2 * step] + columns.weights(tap + 3)[x] * inputs[3 * step];
+  }
+  for (; tap < columns.taps(); ++tap, inputs += step) all += columns.weights(tap)[x] * inputs[0];
+  sums = (all / 255.0f - output.normal.mean) / output.normal.deviation;
+}
+
+// The last rows and columns are computed more than once where kLanes does not divide their number.
+[[gnu::always_inline]] inline void resample_all(const Resampling& from) {
+  const std::size_t height = from.rows.first().size();
+  const std::size_t width = from.columns.first().size();
+  auto* const sums = reinterpret_cast<Lanes*>(from.sums);
+  const std::size_t last = from.elements - std::min(from.elements, kLanes);
+  const std::size_t count = std::min(from.elements, kLanes);
+  Tile tile;
+  for (std::size_t y = 0; y < height; y += kLanes) {
+    for (std::size_t x = 0; x < from.elements; x += kLanes) {
+      const std::size_t at = std::min(x, last);
+      for (std::size_t i = 0; i < kLanes; ++i) sum_rows(from, std::min(y + i, height - 1), at, count, tile[i]);
+      transpose(tile);
+      for (std::size_t i = 0; i < kLanes; ++i) sums[at + i] = tile[i];
+    }
+    for (const Output& output : from.outputs) {
+      for (std::size_t x = 0; x < width; x += kLanes) {
+        for (std::size_t i = 0; i < kLanes; ++i) sum_columns(from, output, std::min(x + i, width - 1), tile[i]);
+        transpose(tile);
+        for (std::size_t i = 0; i < std::min(kLanes, height - y); ++i) {
+          std::memcpy(output.values + (y + i) * width + x, &tile[i], std::min(kLanes, width - x) * sizeof(float));
+        }
+      }
+    }
   }
 }
 
 // The same bits with wide registers: no multiply-adds are contracted.
-[[gnu::target("avx512f,avx512dq,avx512vl")]] void gather_widely(const Values& values) { gather(values); }
+[[gnu::target("avx2")]] void resample_avx2(const Resampling& from) { resample_all(from); }
+void resample_portably(const Resampling& from) { resample_all(from); }
 
 }  // namespace
 
@@ -107,50 +143,102 @@ PixelWriter::PixelWriter(const ImageRecipe& recipe)
   }
 }
 
-void PixelWriter::write(const ImageView& image, const ImagePlan& plan, std::span<float> values) {
-  if (image.shape[0] != shape_[0] || static_cast<std::int64_t>(values.size()) != shape_.elements()) {
-    throw Error(ErrorSource::internal, fmt::format("an image of {} into {} values, expected {}", image.shape.text(),
-                                                   values.size(), shape_.text()));
-  }
+ImageRegion PixelWriter::region_of(const ImagePlan& plan) {
   rows_.plan(plan.rows);
   columns_.plan(plan.columns);
-  const bool copies = rows_.copies() && columns_.copies();
-  const std::uint8_t* pixels = image.pixels;
+  return {rows_.used(), columns_.used()};
+}
+
+void PixelWriter::write(const ImageView& image, const ImagePlan& plan, std::span<float> values) {
+  if (image.shape[0] != shape_[0]) {
+    throw Error(ErrorSource::internal,
+                fmt::format("an image of {} for inputs of {}", image.shape.text(), shape_.text()));
+  }
+  const ImageRegion used = region_of(plan);
+  const std::int64_t width = image.shape[2];
+  write({.first = image.pixels + used.rows.begin * width + used.columns.begin,
+         .by_channel = image.shape[1] * width,
+         .by_row = width,
+         .by_column = 1,
+         .region = used},
+        plan, values);
+}
+
+void PixelWriter::write(const RegionPixels& pixels, const ImagePlan& plan, std::span<float> values) {
+  if (static_cast<std::int64_t>(values.size()) != shape_.elements()) {
+    throw Error(ErrorSource::internal, fmt::format("{} values for inputs of {}", values.size(), shape_.text()));
+  }
+  region_of(plan);
+  if (!rows_.copies() || !columns_.copies()) return resample(pixels, values);
   const auto plane = static_cast<std::size_t>(shape_[1] * shape_[2]);
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
-    const Channel& channel = channels_[c];
-    const auto output = values.subspan(c * plane, plane);
-    if (copies) {
-      copy(channel, image, pixels, output);
-    } else {
-      resample(channel, image, pixels, output);
-    }
-    pixels += image.shape[1] * image.shape[2];
+  RegionPixels channel = pixels;
+  for (std::size_t c = 0; c < channels_.size(); ++c, channel.first += pixels.by_channel) {
+    copy(channels_[c], channel, values.subspan(c * plane, plane));
   }
 }
 
-void PixelWriter::copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
-                       std::span<float> values) const {
+void PixelWriter::copy(const Channel& channel, const RegionPixels& pixels, std::span<float> values) const {
   const float* const shown = columns_.weights(0);
   const std::int64_t* const from = columns_.first().data();
   const std::size_t width = columns_.first().size();
-  const std::int64_t stride = image.shape[2];
   float* output = values.data();
   for (std::size_t y = 0; y < rows_.first().size(); ++y, output += width) {
-    const std::uint8_t* const row = pixels + rows_.first()[y] * stride;
+    const std::uint8_t* const row = pixels.first + (rows_.first()[y] - pixels.region.rows.begin) * pixels.by_row;
     const bool row_shown = rows_.weights(0)[y] != 0;
     for (std::size_t x = 0; x < width; ++x) {
-      output[x] = channel.values[row_shown && shown[x] != 0 ? row[from[x]] : 0];
+      const std::ptrdiff_t column = from[x] - pixels.region.columns.begin;
+      output[x] = channel.values[row_shown && shown[x] != 0 ? row[column * pixels.by_column] : 0];
     }
   }
 }
 
-void PixelWriter::resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
-                           std::span<float> values) {
-  row_.resize(static_cast<std::size_t>(image.shape[2]));
-  (has_avx512() ? gather_widely : gather)({rows_, columns_, {pixels, image.shape[2]}, row_, values});
-  const Normal normal = channel.normal;  // a copy, which stores to values cannot alias
-  for (float& value : values) value = normal.value(value);
+void PixelWriter::resample(const RegionPixels& pixels, std::span<float> values) {
+  const auto channels = static_cast<std::ptrdiff_t>(channels_.size());
+  const std::int64_t width = pixels.region.columns.size();
+  RegionPixels ordered = pixels;
+  // Rows are read from left to right. Those of a file that is stored on its side are not there as such.
+  if (pixels.by_column != 1 && pixels.by_column != channels) {
+    const std::ptrdiff_t stored = pixels.by_channel == 0 ? 1 : channels;
+    upright_.resize(static_cast<std::size_t>(pixels.region.rows.size() * width * stored));
+    std::uint8_t* target = upright_.data();
+    for (std::int64_t y = 0; y < pixels.region.rows.size(); ++y) {
+      for (std::int64_t x = 0; x < width; ++x) {
+        const std::uint8_t* const pixel = pixels.first + y * pixels.by_row + x * pixels.by_column;
+        for (std::ptrdiff_t c = 0; c < stored; ++c) *target++ = pixel[c * pixels.by_channel];
+      }
+    }
+    ordered = {.first = upright_.data(),
+               .by_channel = pixels.by_channel == 0 ? 0 : 1,
+               .by_row = width * stored,
+               .by_column = stored,
+               .region = pixels.region};
+  }
+  const auto elements = static_cast<std::size_t>(width * ordered.by_column);
+  const auto plane = static_cast<std::size_t>(shape_[1] * shape_[2]);
+  std::vector<Output> outputs;
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    outputs.push_back({.channel = static_cast<std::ptrdiff_t>(c) * ordered.by_channel,
+                       .normal = channels_[c].normal,
+                       .values = values.data() + c * plane});
+  }
+  sums_.resize(std::max(sums_.size(), kLanes * std::max(elements, kLanes) + kLanes));
+  void* aligned = sums_.data();
+  std::size_t room = sums_.size() * sizeof(float);
+  Resampling from{.rows = rows_,
+                  .columns = columns_,
+                  .pixels = ordered,
+                  .elements = elements,
+                  .outputs = outputs,
+                  .sums = static_cast<float*>(std::align(sizeof(Lanes), sizeof(Lanes), aligned, room))};
+  const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  const auto run = has_avx2 ? resample_avx2 : resample_portably;
+  // A pixel's channels are neighbors, or all in the same bytes: one pass over the rows. Otherwise, one per channel.
+  if (ordered.by_channel < ordered.by_column) return run(from);
+  for (Output& output : outputs) {
+    from.outputs = {&output, 1};
+    from.pixels.first = ordered.first + std::exchange(output.channel, 0);
+    run(from);
+  }
 }
 
 }  // namespace tutti

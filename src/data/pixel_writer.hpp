@@ -15,33 +15,40 @@
 
 namespace tutti {
 
+// How pixels become values.
+struct Normal {
+  float mean = 0;
+  float deviation = 1;
+
+  float value(float pixel) const { return (pixel / 255.0f - mean) / deviation; }
+};
+
 class PixelWriter {
  public:
   explicit PixelWriter(const ImageRecipe& recipe);
 
   // `values` have the recipe's shape C, H, W.
   void write(const ImageView& image, const ImagePlan& plan, std::span<float> values);
+  // From pixels of region_of(plan).
+  void write(const RegionPixels& pixels, const ImagePlan& plan, std::span<float> values);
+  // The part of the image that the plan uses.
+  ImageRegion region_of(const ImagePlan& plan);
 
  private:
-  struct Normal {
-    float mean = 0;
-    float deviation = 1;
-
-    float value(float pixel) const { return (pixel / 255.0f - mean) / deviation; }
-  };
   struct Channel {
     Normal normal;
     std::array<float, 256> values{};  // by pixel
   };
 
-  void copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, std::span<float> values) const;
-  void resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, std::span<float> values);
+  void copy(const Channel& channel, const RegionPixels& pixels, std::span<float> values) const;
+  void resample(const RegionPixels& pixels, std::span<float> values);
 
   Shape shape_;
   std::vector<Channel> channels_;
   AxisWeights rows_;
   AxisWeights columns_;
-  std::vector<float> row_;  // one output row before its columns are resampled
+  std::vector<std::uint8_t> upright_;  // pixels that were stored in another order
+  std::vector<float> sums_;            // a few output rows before their columns are resampled
 };
 
 }  // namespace tutti
