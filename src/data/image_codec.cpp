@@ -181,15 +181,15 @@ class JpegDecoder {
       if (decoded.rows.begin > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(decoded.rows.begin));
     });
     const auto row_bytes = static_cast<std::size_t>(width * channels);
-    const std::size_t needed = row_bytes * static_cast<std::size_t>(decoded.rows.size());
+    const auto num_rows = static_cast<std::size_t>(decoded.rows.size());
+    const std::size_t needed = row_bytes * (num_rows + 1);  // one for the rows below
     if (memory.size() < needed) memory.resize(needed);
     ink_.resize(is_cmyk ? 4 * std::size_t{width} : 0);
     const auto last_row = static_cast<JDIMENSION>(has_end_marker() ? decoded.rows.end : shape()[1]);
     perform(file_, trap_, [&] {
       while (info_.output_scanline < last_row) {
-        const std::size_t row = std::min(static_cast<std::size_t>(info_.output_scanline - decoded.rows.begin),
-                                         static_cast<std::size_t>(decoded.rows.size() - 1));
-        std::uint8_t* pixels = memory.data() + row_bytes * row;
+        const auto row = static_cast<std::size_t>(info_.output_scanline - decoded.rows.begin);
+        std::uint8_t* pixels = memory.data() + row_bytes * std::min(row, num_rows);
         std::uint8_t* target = is_cmyk ? ink_.data() : pixels;
         jpeg_read_scanlines(&info_, &target, 1);
         if (is_cmyk) cmyk_to_rgb(ink_, pixels);

@@ -23,7 +23,7 @@ static_assert(kGroup == 4);
 constexpr std::size_t kLanes = 8;
 using Lanes [[gnu::vector_size(sizeof(float) * kLanes)]] = float;
 using Half [[gnu::vector_size(sizeof(float) * 4)]] = float;
-using Tile = std::array<Lanes, kLanes>;
+using Tile = std::array<std::array<Half, 2>, kLanes>;
 
 struct Output {
   std::ptrdiff_t channel = 0;  // bytes from the pixel's first
@@ -40,22 +40,28 @@ struct Resampling {
   float* sums;  // kLanes rows of elements, by element
 };
 
-[[gnu::always_inline]] inline void transpose(Tile& tile) {
-  std::array<std::array<Half, 2>, kLanes> halves;
-  std::memcpy(halves.data(), tile.data(), sizeof(tile));
-  for (std::size_t at = 0; at < kLanes; at += 4) {
+// Writes a tile of kLanes x kLanes with rows and columns exchanged.
+[[gnu::always_inline]] inline void write_transposed(const Tile& tile, float* target, std::size_t row_length) {
+  for (std::size_t row = 0; row < kLanes; row += 4) {
     for (std::size_t half = 0; half < 2; ++half) {
-      _MM_TRANSPOSE4_PS(halves[at][half], halves[at + 1][half], halves[at + 2][half], halves[at + 3][half]);
+      Half a = tile[row][half];
+      Half b = tile[row + 1][half];
+      Half c = tile[row + 2][half];
+      Half d = tile[row + 3][half];
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      float* const to = target + half * 4 * row_length + row;
+      _mm_storeu_ps(to, a);
+      _mm_storeu_ps(to + row_length, b);
+      _mm_storeu_ps(to + 2 * row_length, c);
+      _mm_storeu_ps(to + 3 * row_length, d);
     }
   }
-  for (std::size_t i = 0; i < 4; ++i) std::swap(halves[i][1], halves[i + 4][0]);
-  std::memcpy(tile.data(), halves.data(), sizeof(tile));
 }
 
 // Sums of the input rows of output row y, for `count` elements from `at` on. Compilers convert bytes one by one, hence
 // the instructions.
 [[gnu::always_inline]] inline void sum_rows(const Resampling& from, std::size_t y, std::size_t at, std::size_t count,
-                                            Lanes& sums) {
+                                            std::array<Half, 2>& sums) {
   const RegionPixels& pixels = from.pixels;
   const std::uint8_t* row = pixels.first + (from.rows.first()[y] - pixels.region.rows.begin) * pixels.by_row +
                             static_cast<std::ptrdiff_t>(at);
@@ -73,12 +79,12 @@ struct Resampling {
     all[0] += *weight * static_cast<Half>(_mm_cvtepi32_ps(_mm_unpacklo_epi16(words, none)));
     all[1] += *weight * static_cast<Half>(_mm_cvtepi32_ps(_mm_unpackhi_epi16(words, none)));
   }
-  std::memcpy(&sums, all.data(), sizeof(sums));
+  sums = all;
 }
 
 // Output column x of kLanes rows: four taps at a time, then one by one. The order decides the bits.
 [[gnu::always_inline]] inline void sum_columns(const Resampling& from, const Output& output, std::size_t x,
-                                               Lanes& sums) {
+                                               std::array<Half, 2>& sums) {
   const AxisWeights& columns = from.columns;
   const std::ptrdiff_t step = from.pixels.by_column;
   const auto* inputs = reinterpret_cast<const Lanes*>(from.sums) + output.channel +
@@ -90,30 +96,34 @@ struct Resampling {
            columns.weights(tap + 2)[x] * inputs[2 * step] + columns.weights(tap + 3)[x] * inputs[3 * step];
   }
   for (; tap < columns.taps(); ++tap, inputs += step) all += columns.weights(tap)[x] * inputs[0];
-  sums = (all / 255.0f - output.normal.mean) / output.normal.deviation;
+  all = (all / 255.0f - output.normal.mean) / output.normal.deviation;
+  std::memcpy(sums.data(), &all, sizeof(all));
 }
 
 // The last rows and columns are computed more than once where kLanes does not divide their number.
 [[gnu::always_inline]] inline void resample_all(const Resampling& from) {
   const std::size_t height = from.rows.first().size();
   const std::size_t width = from.columns.first().size();
-  auto* const sums = reinterpret_cast<Lanes*>(from.sums);
-  const std::size_t last = from.elements - std::min(from.elements, kLanes);
   const std::size_t count = std::min(from.elements, kLanes);
   Tile tile;
   for (std::size_t y = 0; y < height; y += kLanes) {
     for (std::size_t x = 0; x < from.elements; x += kLanes) {
-      const std::size_t at = std::min(x, last);
+      const std::size_t at = std::min(x, from.elements - count);
       for (std::size_t i = 0; i < kLanes; ++i) sum_rows(from, std::min(y + i, height - 1), at, count, tile[i]);
-      transpose(tile);
-      for (std::size_t i = 0; i < kLanes; ++i) sums[at + i] = tile[i];
+      write_transposed(tile, from.sums + at * kLanes, kLanes);
     }
     for (const Output& output : from.outputs) {
       for (std::size_t x = 0; x < width; x += kLanes) {
         for (std::size_t i = 0; i < kLanes; ++i) sum_columns(from, output, std::min(x + i, width - 1), tile[i]);
-        transpose(tile);
-        for (std::size_t i = 0; i < std::min(kLanes, height - y); ++i) {
-          std::memcpy(output.values + (y + i) * width + x, &tile[i], std::min(kLanes, width - x) * sizeof(float));
+        float* const target = output.values + y * width + x;
+        if (y + kLanes <= height && x + kLanes <= width) {
+          write_transposed(tile, target, width);
+        } else {
+          std::array<float, kLanes * kLanes> edge;
+          write_transposed(tile, edge.data(), kLanes);
+          for (std::size_t i = 0; i < std::min(kLanes, height - y); ++i) {
+            std::copy_n(edge.data() + i * kLanes, std::min(kLanes, width - x), target + i * width);
+          }
         }
       }
     }

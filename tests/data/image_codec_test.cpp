@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 
 namespace tutti {
@@ -21,6 +22,7 @@ using ::testing::HasSubstr;
 using testing_support::Bytes;
 using testing_support::gradient;
 using testing_support::jpeg_of;
+using testing_support::noise;
 using testing_support::Picture;
 using testing_support::png_of;
 using testing_support::PngForm;
@@ -200,6 +202,154 @@ TEST(ImageCodec, RefusesAFileCutShortAnywhere) {
       refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
     }
   }
+}
+
+// A file, and its pixels from a whole decode.
+struct Whole {
+  explicit Whole(Bytes bytes) : file(std::move(bytes)), decoded(decode(file)) {}
+
+  // The pixels of a region, decoded alone, are those of the whole.
+  void expect_same(const ImageRegion& region) {
+    const RegionPixels found = decode_region(
+        {file, "a/b.jpg"}, 3,
+        [&](const Shape& shape) {
+          EXPECT_EQ(shape, decoded.shape);
+          return region;
+        },
+        memory);
+    EXPECT_EQ(found.region.rows, region.rows);
+    EXPECT_EQ(found.region.columns, region.columns);
+    const std::int64_t width = decoded.shape[2];
+    for (std::int64_t c = 0; c < 3; ++c) {
+      for (std::int64_t row = region.rows.begin; row < region.rows.end; ++row) {
+        const std::uint8_t* const expected = decoded.planes.data() + (c * decoded.shape[1] + row) * width;
+        const std::uint8_t* pixel = found.first + c * found.by_channel + (row - region.rows.begin) * found.by_row;
+        for (std::int64_t column = region.columns.begin; column < region.columns.end; ++column) {
+          ASSERT_EQ(*pixel, expected[column])
+              << row << ", " << column << " of rows " << region.rows.begin << " to " << region.rows.end << ", columns "
+              << region.columns.begin << " to " << region.columns.end;
+          pixel += found.by_column;
+        }
+      }
+    }
+  }
+
+  // All ranges of rows with a few of columns, and the other way round.
+  void expect_same_in_all_regions() {
+    const IndexRange some[] = {{0, 1}, {0, 25}, {16, 17}, {15, 33}, {17, 31}};
+    for (const bool turned : {false, true}) {
+      const std::int64_t length = decoded.shape[turned ? 2 : 1];
+      const std::int64_t other = decoded.shape[turned ? 1 : 2];
+      for (std::int64_t begin = 0; begin < length; ++begin) {
+        for (std::int64_t end = begin + 1; end <= length; end += 1 + (end - begin) % 7) {
+          IndexRange across = some[static_cast<std::size_t>(begin + end) % std::size(some)];
+          if ((begin + end) % 4 == 0) across = {across.begin, other};
+          const IndexRange along{begin, end};
+          expect_same(turned ? ImageRegion{across, along} : ImageRegion{along, across});
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+
+  Bytes file;
+  Decoded decoded;
+  Bytes memory;
+};
+
+// The sampling factors of the first component; those of the others are 1.
+struct Sampling {
+  int across;
+  int down;
+};
+
+std::function<void(jpeg_compress_struct&)> sampled(const Sampling& sampling,
+                                                   const std::function<void(jpeg_compress_struct&)>& more = {}) {
+  return [=](jpeg_compress_struct& info) {
+    info.comp_info[0].h_samp_factor = sampling.across;
+    info.comp_info[0].v_samp_factor = sampling.down;
+    if (more) more(info);
+  };
+}
+
+TEST(ImageCodec, DecodesARegionToTheBitsOfTheWholeImage) {
+  const auto progressive = [](jpeg_compress_struct& info) { jpeg_simple_progression(&info); };
+  const auto restarts = [](jpeg_compress_struct& info) { info.restart_interval = 3; };
+  static constexpr std::array<jpeg_scan_info, 3> kScans{
+      {{1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}}};
+  const auto one_by_one = [](jpeg_compress_struct& info) {
+    info.scan_info = kScans.data();
+    info.num_scans = static_cast<int>(kScans.size());
+  };
+  const Picture picture = noise(3, 53, 61);
+  for (const Sampling& sampling : {Sampling{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {4, 2}}) {
+    SCOPED_TRACE(sampling.across * 10 + sampling.down);
+    Whole(jpeg_of(picture, sampled(sampling))).expect_same_in_all_regions();
+    Whole(jpeg_of(picture, sampled(sampling, progressive))).expect_same_in_all_regions();
+    Whole(jpeg_of(picture, sampled(sampling, restarts))).expect_same_in_all_regions();
+    Whole(jpeg_of(picture, sampled(sampling, one_by_one))).expect_same_in_all_regions();
+  }
+  for (const int width : {33, 34, 35, 48}) Whole(jpeg_of(noise(3, 34, width))).expect_same_in_all_regions();
+  const auto as_ycck = [](jpeg_compress_struct& info) { jpeg_set_colorspace(&info, JCS_YCCK); };
+  Whole(jpeg_of(noise(4, 53, 61))).expect_same_in_all_regions();
+  Whole(jpeg_of(noise(4, 53, 61), as_ycck)).expect_same_in_all_regions();
+  Whole(jpeg_of(noise(1, 53, 61))).expect_same_in_all_regions();
+  Whole(png_of(noise(1, 53, 61))).expect_same_in_all_regions();
+  Whole(png_of(picture)).expect_same_in_all_regions();
+}
+
+TEST(ImageCodec, DecodesARegionOfTheUprightImage) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    SCOPED_TRACE(orientation);
+    Whole(turned(jpeg_of(noise(3, 49, 61)), orientation)).expect_same_in_all_regions();
+  }
+}
+
+TEST(ImageCodec, DecodesARegionOfAProgressiveFileThatEndsEarlyToTheBitsOfTheWholeImage) {
+  Bytes file = jpeg_of(gradient(3, 90, 100), [](auto& info) { jpeg_simple_progression(&info); });
+  const Bytes scan{0xFF, 0xDA};
+  auto second = std::search(file.begin(), file.end(), scan.begin(), scan.end());
+  second = std::search(second + 2, file.end(), scan.begin(), scan.end());
+  file.erase(second, file.end() - 2);
+  Whole(file).expect_same_in_all_regions();
+}
+
+// The first rows and columns.
+ImageRegion corner(const Shape& /*image*/) { return {{0, 4}, {0, 4}}; }
+
+TEST(ImageCodec, RefusesAFileCutShortAnywhereBelowTheRegion) {
+  Bytes memory;
+  for (const Bytes& whole : {jpeg_of(noise(3, 40, 20)), png_of(noise(3, 40, 20)),
+                             jpeg_of(noise(3, 40, 20), [](auto& info) { jpeg_simple_progression(&info); })}) {
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+      const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+      const Error error = thrown_by([&] { decode_region({cut, "a/b.jpg"}, 3, corner, memory); });
+      EXPECT_THAT(error.what(), HasSubstr("the image 'a/b.jpg' cannot be decoded: "));
+    }
+  }
+}
+
+TEST(ImageCodec, DecodesNoRowsBelowTheRegion) {
+  Bytes file = jpeg_of(noise(3, 160, 40));
+  Whole whole(file);
+  const std::size_t at = file.size() * 3 / 4;
+  file[at] = 0xFF;
+  file[at + 1] = 0xD9;  // the end marker
+  EXPECT_THAT(refusal(file), HasSubstr("premature end"));
+  whole.file = file;
+  whole.expect_same({{0, 70}, {0, 40}});
+  Bytes memory;
+  const auto last_rows = [](const Shape&) { return ImageRegion{{150, 160}, {0, 40}}; };
+  EXPECT_THAT(thrown_by([&] {
+                decode_region({file, "a/b.jpg"}, 3, last_rows, memory);
+              }).what(),
+              HasSubstr("premature end"));
+}
+
+TEST(ImageCodec, DecodesAFileToItsEndIfSomethingFollowsIt) {
+  Bytes file = jpeg_of(noise(3, 53, 61));
+  file.insert(file.end(), 100, 7);
+  Whole(file).expect_same_in_all_regions();
 }
 
 TEST(ImageCodec, RefusesDimensionsThatTheFileCannotHold) {

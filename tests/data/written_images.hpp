@@ -31,6 +31,17 @@ inline Picture gradient(int channels, int height, int width, int first = 0) {
   return picture;
 }
 
+// Without any regularity.
+inline Picture noise(int channels, int height, int width) {
+  Picture picture{channels, height, width, Bytes(static_cast<std::size_t>(channels * height * width))};
+  std::uint32_t state = 1;
+  for (std::uint8_t& pixel : picture.pixels) {
+    state = state * 1664525 + 1013904223;
+    pixel = static_cast<std::uint8_t>(state >> 24);
+  }
+  return picture;
+}
+
 // The JPEG file with EXIF data that give it this orientation, in bytes of either order.
 inline Bytes turned(const Bytes& jpeg, int orientation, bool little = true, int type = 3) {
   const auto number = [&](int value) {

@@ -29,6 +29,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::takes({ErrorSource::input}, [&] {
     const Shape image = decode_image({file, "a.jpg"}, 3, pixels);
     if (image_shape({file, "a.jpg"}).without_first() != image.without_first()) fuzz::report("of two shapes");
+    // The region depends on the file. Its first pixel has the bits of the whole image.
+    std::vector<std::uint8_t> memory;
+    const std::int64_t row = static_cast<std::int64_t>(file[size / 2]) % image[1];
+    const std::int64_t column = static_cast<std::int64_t>(file[size / 3]) % image[2];
+    const auto region_of = [&](const Shape&) {
+      return ImageRegion{{row, row + (image[1] - row + 1) / 2}, {column, column + (image[2] - column + 1) / 2}};
+    };
+    const RegionPixels region = decode_region({file, "a.jpg"}, 3, region_of, memory);
+    if (*region.first != pixels[static_cast<std::size_t>(row * image[2] + column)]) fuzz::report("of two pixels");
     const Shape stored = decode_image({file, "a.jpg", false}, 3, pixels);
     if (stored.elements() != image.elements()) fuzz::report("pixels are lost in turning");
   });
