@@ -1,0 +1,149 @@
+// Readers decode of image files only what they need, to the batches that whole images give.
+
+#include "tutti/data/batch_loader.hpp"
+#include "tutti/data/open_data.hpp"
+
+#include "data/written_images.hpp"
+#include "support/late_device.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing_support::Bytes;
+using testing_support::jpeg_of;
+using testing_support::MemoryBackend;
+using testing_support::noise;
+using testing_support::open_named;
+using testing_support::png_of;
+using testing_support::TemporaryFolder;
+using testing_support::turned;
+
+// Passes on one of the two ways to read a set of image files, and fails in the other.
+class OneWay : public Dataset {
+ public:
+  OneWay(const Dataset& files, bool is_encoded) : files_(files), is_encoded_(is_encoded) {}
+
+  const DatasetInfo& info() const override { return files_.info(); }
+  bool is_encoded() const override { return is_encoded_; }
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
+    if (is_encoded_) throw std::logic_error("whole images are read");
+    files_.read(samples, batch);
+  }
+  ImageFile image_file(std::int64_t sample, std::vector<std::byte>& buffer) const override {
+    if (!is_encoded_) throw std::logic_error("files are read");
+    return files_.image_file(sample, buffer);
+  }
+  std::span<const std::int32_t> labels() const override { return files_.labels(); }
+  std::size_t resident_bytes() const override { return 0; }
+  std::uint64_t digest() const override { return 0; }
+
+ private:
+  const Dataset& files_;
+  bool is_encoded_;
+};
+
+// Files of every kind and of many sizes.
+class EncodedImages : public ::testing::Test {
+ protected:
+  EncodedImages() {
+    for (int i = 0; i < 12; ++i) {
+      const int height = 40 + 7 * i;
+      const int width = 110 - 5 * i;
+      const std::string name = "class" + std::to_string(i % 3) + "/" + std::to_string(i);
+      folder.write(name + "a.jpg", jpeg_of(noise(3, height, width)));
+      folder.write(name + "b.jpg", turned(jpeg_of(noise(3, width, height)), 1 + i % 8));
+      folder.write(name + "c.jpg", turned(jpeg_of(noise(1, height, width)), 1 + i % 8));
+      folder.write(name + "d.png", png_of(noise(i % 2 == 0 ? 1 : 3, height, width)));
+    }
+  }
+
+  LoaderPlan plan(const std::string& augment) const {
+    const OwnedData data = open_named(folder.text());
+    LoaderPlan plan;
+    plan.batch_size = 48;
+    plan.num_parts = 2;
+    plan.parts = {0, 2};
+    plan.order = {Shuffle::global, 5};
+    plan.recipe = make_recipe({.augment = parse_augment(augment), .normalize = "0.4/0.3", .image_size = 32, .seed = 7},
+                              data.pair.train->info());
+    return plan;
+  }
+
+  // The values and labels of two epochs.
+  static std::vector<float> read_all(const Dataset& data, const LoaderPlan& plan) {
+    MemoryBackend backend;
+    BatchLoader loader(data, backend, plan);
+    const auto stream = backend.make_stream();
+    std::vector<float> all;
+    for (int step = 0; step < 2; ++step) {
+      for (const Batch& batch : loader.next(*stream).batches) {
+        const auto* values = static_cast<const float*>(batch.images.data);
+        all.insert(all.end(), values, values + batch.images.shape.elements());
+        const auto* labels = static_cast<const std::int32_t*>(batch.labels.data);
+        std::copy_n(labels, batch.samples, std::back_inserter(all));
+      }
+    }
+    return all;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(EncodedImages, GiveTheBatchesThatWholeImagesGive) {
+  const OwnedData data = open_named(folder.text());
+  const Dataset& files = *data.pair.train;
+  ASSERT_TRUE(files.is_encoded());
+  for (const std::string augment : {"none", "none,flip", "crop-flip", "pad-crop-flip", "resized-crop", "shift:3",
+                                    "resized-crop,trivial,erase:0.5", "resized-crop,mixup:0.2,cutmix:1"}) {
+    const LoaderPlan of = plan(augment);
+    EXPECT_EQ(read_all(OneWay(files, true), of), read_all(OneWay(files, false), of)) << augment;
+  }
+}
+
+TEST_F(EncodedImages, GiveTheSameBatchesToAnyNumberOfReaders) {
+  const OwnedData data = open_named(folder.text());
+  LoaderPlan of = plan("resized-crop,erase:0.3");
+  const std::vector<float> expected = read_all(*data.pair.train, of);
+  for (const int readers : {1, 2, 5}) {
+    of.steps_ahead = 2;
+    of.readers = readers;
+    EXPECT_EQ(read_all(*data.pair.train, of), expected) << readers;
+  }
+}
+
+TEST_F(EncodedImages, AreRefusedByNameAndRemedyIfTheyChange) {
+  const OwnedData data = open_named(folder.text());
+  folder.write("class1/7a.jpg", Bytes(100, 3));
+  const Error damaged = thrown_by([&] { read_all(*data.pair.train, plan("none")); });
+  EXPECT_EQ(damaged.source(), ErrorSource::input);
+  EXPECT_THAT(damaged.what(), ::testing::HasSubstr("class1/7a.jpg' cannot be decoded: it is neither a JPEG nor a PNG "
+                                                   "file; --skip-bad-images leaves such files out"));
+}
+
+TEST(EncodedImagesOfOneSize, AreRefusedIfOneHasAnotherSizeNow) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"a/1.jpg", "a/2.jpg", "b/3.jpg"}) folder.write(name, jpeg_of(noise(3, 16, 16)));
+  const OwnedData data = open_named(folder.text());
+  folder.write("a/2.jpg", jpeg_of(noise(3, 16, 17)));
+  LoaderPlan plan;
+  plan.batch_size = 3;
+  plan.parts = {0, 1};
+  plan.recipe = make_recipe({.normalize = "none"}, data.pair.train->info());
+  MemoryBackend backend;
+  BatchLoader loader(*data.pair.train, backend, plan);
+  const auto stream = backend.make_stream();
+  EXPECT_THAT(thrown_by([&] { loader.next(*stream); }).what(),
+              ::testing::HasSubstr("a/2.jpg' is 3x16x17 now, but was 3x16x16 when the set was opened"));
+}
+
+}  // namespace
+}  // namespace tutti
