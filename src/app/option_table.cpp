@@ -69,7 +69,9 @@ std::vector<Option> data_options(RunConfig& c) {
        whole(c.recipe.image_size, 0, 65536)},
       {"augment", data,
        "augmentation of training images: none, or some of crop-flip, pad-crop-flip, resized-crop or shift:N (reflected "
-       "edges); flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A, separated by commas",
+       "edges); flip or alternate-flip; vertical-flip; rotate:DEGREES; jitter:BRIGHTNESS/CONTRAST/SATURATION/HUE; "
+       "trivial "
+       "or randaugment:N/MAGNITUDE; erase:P; mixup:A; cutmix:A, separated by commas",
        fixed, kBatching, parsed(c.texts.augment, c.recipe.augment, parse_augment)},
       {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed, kBatching,
        text(c.recipe.normalize)},

@@ -193,11 +193,13 @@ void BatchWriter::write_encoded(std::int64_t sample, const SampleKey& key, const
 }
 
 void BatchWriter::augment(const SampleKey& key, std::span<float> values) {
-  if (recipe_.augment.trivial) {
+  if (recipe_.augment.changes_bytes()) {
     pixels_.resize(values.size());
     std::ranges::transform(values, pixels_.begin(),
                            [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
-    apply(draw_operation(recipe_.seed, key), recipe_.image, pixels_);
+    for (const ImageOperation& operation : draw_operations(recipe_.augment, recipe_.seed, key, recipe_.image)) {
+      apply(operation, recipe_.image, pixels_);
+    }
     const ImageView changed{pixels_.data(), recipe_.image};
     images_.write(changed, plan_image(whole_, recipe_.image, key), values);
   }

@@ -82,7 +82,7 @@ class BatchWriter {
   // Mixes each sample in an even row with the next.
   void mix(const BatchRows& rows, const ImageGather& batch);
   // Writes the planned pixels: those that augment() changes before they are normalized, or all that is to be done.
-  PixelWriter& resampler() { return recipe_.augment.trivial ? scaled_ : images_; }
+  PixelWriter& resampler() { return recipe_.augment.changes_bytes() ? scaled_ : images_; }
   void augment(const SampleKey& key, std::span<float> values);
 
   const Dataset& data_;

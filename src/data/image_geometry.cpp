@@ -138,6 +138,15 @@ bool draw_flip(const ImageRecipe& recipe, const SampleKey& key, RandomSequence& 
   return (own[0] >> 31 != 0) == (key.epoch % 2 == 0);
 }
 
+bool draw_vertical_flip(const ImageRecipe& recipe, const SampleKey& key) {
+  if (!recipe.augment.vertical_flip) return false;
+  return philox(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
+                              .when = static_cast<std::uint32_t>(key.epoch),
+                              .purpose = random_purpose("vertical flip")})[0] >>
+             31 !=
+         0;
+}
+
 // The crop with the most taps of an axis that is cropped to any size up to its own. A crop of the output's size needs
 // fewer taps than a smaller one.
 AxisPlan widest_crop(std::int64_t size, std::int64_t output) {
@@ -252,8 +261,11 @@ void AxisWeights::gather(std::size_t output, std::size_t index) {
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
+  const bool is_turned = draw_vertical_flip(recipe, key);
   if (recipe.augment.crop == Crop::none && recipe.augment.flip == Flip::none) {
-    return fit(from, wanted, recipe.keeps_short_side);
+    ImagePlan fitted = fit(from, wanted, recipe.keeps_short_side);
+    fitted.rows.mirrored = is_turned;
+    return fitted;
   }
   RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
                                       .when = static_cast<std::uint32_t>(key.epoch),
@@ -261,6 +273,7 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
   const bool flipped = draw_flip(recipe, key, random);
   ImagePlan plan = draw_crop(recipe, from, wanted, random);
   plan.columns.mirrored = flipped;
+  plan.rows.mirrored = is_turned;
   return plan;
 }
 

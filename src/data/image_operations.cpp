@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -134,6 +135,73 @@ void equalize(Bytes channel) {
           channel);
 }
 
+// The hue, saturation and value of a color, as bytes.
+struct Hsv {
+  std::uint8_t hue = 0;
+  std::uint8_t saturation = 0;
+  std::uint8_t value = 0;
+};
+
+Hsv hsv_of(std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
+  const std::uint8_t most = std::max({red, green, blue});
+  const std::uint8_t least = std::min({red, green, blue});
+  if (most == least) return {.value = most};
+  const auto range = static_cast<float>(most - least);
+  const auto below = [&](std::uint8_t channel) { return static_cast<float>(most - channel) / range; };
+  float sixths = 0;
+  if (red == most) {
+    sixths = below(blue) - below(green);
+  } else if (green == most) {
+    sixths = static_cast<float>(2.0 + below(red) - below(blue));
+  } else {
+    sixths = static_cast<float>(4.0 + below(green) - below(red));
+  }
+  const auto circle = static_cast<float>(std::fmod(sixths / 6.0 + 1.0, 1.0));
+  return {.hue = static_cast<std::uint8_t>(circle * 255.0),
+          .saturation = static_cast<std::uint8_t>(range / static_cast<float>(most) * 255.0),
+          .value = most};
+}
+
+std::array<std::uint8_t, 3> rgb_of(const Hsv& color) {
+  const std::uint8_t v = color.value;
+  if (color.saturation == 0) return {v, v, v};
+  const double sixths = static_cast<float>(color.hue) * 6.0 / 255.0;
+  const int sector = static_cast<int>(sixths);
+  const auto within = static_cast<float>(sixths - sector);
+  const float saturation = static_cast<float>(color.saturation) / 255.0f;
+  const auto darker = [&](double by) { return clamped(std::round(v * (1.0 - by))); };
+  const std::uint8_t p = darker(saturation);
+  const std::uint8_t q = darker(saturation * within);
+  const std::uint8_t t = darker(saturation * (1.0 - within));
+  switch (sector % 6) {
+    case 0:
+      return {v, t, p};
+    case 1:
+      return {q, v, p};
+    case 2:
+      return {p, v, t};
+    case 3:
+      return {p, q, v};
+    case 4:
+      return {t, p, v};
+    default:
+      return {v, p, q};
+  }
+}
+
+// Turns the hue by a share of the circle.
+void turn_hue(double share, const Shape& image, Bytes pixels) {
+  if (image[0] != 3) return;
+  const auto by = static_cast<int>(share * 255);
+  const std::size_t plane = pixels.size() / 3;
+  for (std::size_t i = 0; i < plane; ++i) {
+    Hsv color = hsv_of(pixels[i], pixels[plane + i], pixels[2 * plane + i]);
+    color.hue = static_cast<std::uint8_t>(color.hue + by);
+    const auto rgb = rgb_of(color);
+    for (std::size_t c = 0; c < 3; ++c) pixels[c * plane + i] = rgb[c];
+  }
+}
+
 // As torch.linspace(from, to, 31) in f32, whose products are not rounded before they are added.
 double spaced(double from, double to, int bin) {
   const double step = static_cast<float>(to - from) / 30.0f;
@@ -142,40 +210,89 @@ double spaced(double from, double to, int bin) {
 
 }  // namespace
 
-ImageOperation operation_of(Operation kind, int bin, bool negative) {
+ImageOperation operation_of(Operation kind, int bin, bool negative, Magnitudes range, const Shape& image) {
+  const bool is_wide = range == Magnitudes::wide;
   const double sign = negative ? -1 : 1;
+  const auto shift = [&](std::int64_t length) {
+    const double most = is_wide ? 32 : 150.0 / 331.0 * static_cast<double>(length);
+    return sign * std::trunc(spaced(0, most, bin));
+  };
   switch (kind) {
     case Operation::identity:
     case Operation::auto_contrast:
     case Operation::equalize:
+    case Operation::hue:
       return {kind};
     case Operation::translate_x:
+      return {kind, shift(image[2])};
     case Operation::translate_y:
-      return {kind, sign * std::trunc(spaced(0, 32, bin))};
+      return {kind, shift(image[1])};
     case Operation::rotate:
-      return {kind, sign * spaced(0, 135, bin)};
+      return {kind, sign * spaced(0, is_wide ? 135 : 30, bin)};
     case Operation::posterize:
-      return {kind, static_cast<double>(8 - (2 * bin + 5) / 10)};
+      return {kind, 8 - std::floor((is_wide ? bin / 5.0 : bin / 7.5) + 0.5)};
     case Operation::solarize:
       return {kind, spaced(255, 0, bin)};
     case Operation::shear_x:
     case Operation::shear_y:
+      return {kind, sign * spaced(0, is_wide ? 0.99f : 0.3f, bin)};
     case Operation::brightness:
     case Operation::color:
     case Operation::contrast:
     case Operation::sharpness:
       break;
   }
-  return {kind, sign * spaced(0, 0.99f, bin)};
+  return {kind, sign * spaced(0, is_wide ? 0.99f : 0.9f, bin)};
 }
 
-ImageOperation draw_operation(std::uint64_t seed, const SampleKey& key) {
-  RandomSequence random(seed, {.item = static_cast<std::uint32_t>(key.item),
+namespace {
+
+RandomSequence random_of(const char* purpose, std::uint64_t seed, const SampleKey& key) {
+  return RandomSequence(seed, {.item = static_cast<std::uint32_t>(key.item),
                                .when = static_cast<std::uint32_t>(key.epoch),
-                               .purpose = random_purpose("trivial augment")});
-  const auto kind = static_cast<Operation>(random.below(enum_names(Operation{}).size()));
-  const auto bin = static_cast<int>(random.below(31));
-  return operation_of(kind, bin, random.below(2) != 0);
+                               .purpose = random_purpose(purpose)});
+}
+
+constexpr std::uint32_t kDrawn = static_cast<std::uint32_t>(Operation::hue);  // operations of trivial and randaugment
+
+void draw_jitter(const ColorJitter& jitter, RandomSequence random, std::vector<ImageOperation>& operations) {
+  std::array<ImageOperation, 4> drawn{};
+  const std::array<std::pair<Operation, double>, 4> ranges{{{Operation::brightness, jitter.brightness},
+                                                            {Operation::contrast, jitter.contrast},
+                                                            {Operation::color, jitter.saturation},
+                                                            {Operation::hue, jitter.hue}}};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto& [kind, most] = ranges[i];
+    const double least = kind == Operation::hue ? -most : std::max(-1.0, -most);
+    drawn[i] = {most > 0 ? kind : Operation::identity, least + (most - least) * random.uniform()};
+  }
+  for (std::uint32_t left = drawn.size(); left > 1; --left) std::swap(drawn[left - 1], drawn[random.below(left)]);
+  operations.insert(operations.end(), drawn.begin(), drawn.end());
+}
+
+}  // namespace
+
+std::vector<ImageOperation> draw_operations(const Augment& augment, std::uint64_t seed, const SampleKey& key,
+                                            const Shape& image) {
+  std::vector<ImageOperation> operations;
+  if (augment.rotate > 0) {
+    const double turn = 2 * random_of("rotate", seed, key).uniform() - 1;
+    operations.push_back({Operation::rotate, augment.rotate * turn});
+  }
+  if (augment.jitter != ColorJitter{}) draw_jitter(augment.jitter, random_of("color jitter", seed, key), operations);
+  if (augment.trivial) {
+    RandomSequence random = random_of("trivial augment", seed, key);
+    const auto kind = static_cast<Operation>(random.below(kDrawn));
+    const auto bin = static_cast<int>(random.below(31));
+    operations.push_back(operation_of(kind, bin, random.below(2) != 0, Magnitudes::wide, image));
+  }
+  RandomSequence random = random_of("rand augment", seed, key);
+  for (int i = 0; i < augment.rand_augment.operations; ++i) {
+    const auto kind = static_cast<Operation>(random.below(kDrawn));
+    operations.push_back(
+        operation_of(kind, augment.rand_augment.magnitude, random.below(2) != 0, Magnitudes::rand_augment, image));
+  }
+  return operations;
 }
 
 void apply(const ImageOperation& operation, const Shape& image, std::span<std::uint8_t> pixels) {
@@ -216,6 +333,8 @@ void apply(const ImageOperation& operation, const Shape& image, std::span<std::u
       return each_channel(auto_contrast);
     case Operation::equalize:
       return each_channel(equalize);
+    case Operation::hue:
+      return turn_hue(magnitude, image, pixels);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The operations of TrivialAugmentWide on the bytes of an image, with torchvision's ranges and Pillow's arithmetic.
+// Operations on the bytes of an image: torchvision's RandomRotation, ColorJitter, TrivialAugmentWide and RandAugment,
+// with their ranges and Pillow's arithmetic.
 
 #include "tutti/base/enum_names.hpp"
 #include "tutti/base/shape.hpp"
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace tutti {
 
@@ -25,11 +27,12 @@ enum class Operation {
   posterize,
   solarize,
   auto_contrast,
-  equalize
+  equalize,
+  hue  // of ColorJitter alone
 };
-constexpr std::array<std::string_view, 14> enum_names(Operation) {
-  return {"Identity", "ShearX",   "ShearY",    "TranslateX", "TranslateY", "Rotate",       "Brightness",
-          "Color",    "Contrast", "Sharpness", "Posterize",  "Solarize",   "AutoContrast", "Equalize"};
+constexpr std::array<std::string_view, 15> enum_names(Operation) {
+  return {"Identity", "ShearX",    "ShearY",    "TranslateX", "TranslateY",   "Rotate",   "Brightness", "Color",
+          "Contrast", "Sharpness", "Posterize", "Solarize",   "AutoContrast", "Equalize", "Hue"};
 }
 
 struct ImageOperation {
@@ -37,10 +40,14 @@ struct ImageOperation {
   double magnitude = 0;
 };
 
+// The ranges of magnitudes of TrivialAugmentWide, and those of RandAugment for images of this width and height.
+enum class Magnitudes { wide, rand_augment };
 // With the magnitude `bin` of 0 .. 30, negative if the operation has a sign and this is wanted.
-ImageOperation operation_of(Operation kind, int bin, bool negative);
-// One of all operations, magnitudes and signs, with equal probability.
-ImageOperation draw_operation(std::uint64_t seed, const SampleKey& key);
+ImageOperation operation_of(Operation kind, int bin, bool negative, Magnitudes range, const Shape& image);
+// What --augment does to the bytes of a sample of this shape: the rotation, the jitter in random order, and the
+// operations of trivial or randaugment.
+std::vector<ImageOperation> draw_operations(const Augment& augment, std::uint64_t seed, const SampleKey& key,
+                                            const Shape& image);
 
 // `image` is C, H, W, with 1 or 3 channels.
 void apply(const ImageOperation& operation, const Shape& image, std::span<std::uint8_t> pixels);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -85,39 +86,77 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
 
 }  // namespace
 
+namespace {
+
+// Takes the step `name` with what follows its colon. Returns whether that is valid.
+bool take_step(Augment& augment, const std::string& name, const std::string& text) {
+  std::vector<double> numbers;
+  for (const std::string& number : split(text, '/')) {
+    numbers.push_back(parse_number<double>(number).value_or(std::numeric_limits<double>::quiet_NaN()));
+  }
+  const auto take = [&](double& field, double least, double most) {
+    if (numbers.size() != 1 || !(numbers[0] >= least && numbers[0] <= most)) return false;
+    field = numbers[0];
+    return true;
+  };
+  if (const auto crop = value_named<Crop>(name)) {
+    augment.crop = *crop;
+    if (augment.flip == Flip::none) augment.flip = Augment(*crop).flip;
+    if (*crop != Crop::shift) return text.empty();
+    augment.shift = parse_number<std::int64_t>(text).value_or(0);
+    return augment.shift > 0;
+  }
+  if (name == "erase") return take(augment.erase, 0.001, 1);
+  if (name == "mixup") return take(augment.mixup, 0.001, 1000);
+  if (name == "cutmix") return take(augment.cutmix, 0.001, 1000);
+  if (name == "rotate") return take(augment.rotate, 0.001, 180);
+  if (name == "jitter") {
+    auto& [brightness, contrast, saturation, hue] = augment.jitter;
+    const std::array<double*, 4> fields{&brightness, &contrast, &saturation, &hue};
+    if (numbers.empty() || numbers.size() > fields.size()) return false;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (!(numbers[i] >= 0 && numbers[i] <= (fields[i] == &hue ? 0.5 : 100))) return false;
+      *fields[i] = numbers[i];
+    }
+    return augment.jitter != ColorJitter{};
+  }
+  if (name == "randaugment") {
+    if (numbers.size() != 2) return false;
+    augment.rand_augment = {.operations = static_cast<int>(std::clamp(numbers[0], 0.0, 100.0)),
+                            .magnitude = static_cast<int>(std::clamp(numbers[1], 0.0, 100.0))};
+    const auto& [operations, magnitude] = augment.rand_augment;
+    return operations == numbers[0] && operations > 0 && magnitude == numbers[1] && magnitude <= 30;
+  }
+  if (name == "flip") augment.flip = Flip::random;
+  if (name == "alternate-flip") augment.flip = Flip::alternate;
+  augment.vertical_flip = augment.vertical_flip || name == "vertical-flip";
+  augment.trivial = augment.trivial || name == "trivial";
+  return text.empty() && (name == "flip" || name == "alternate-flip" || name == "vertical-flip" || name == "trivial");
+}
+
+}  // namespace
+
 Augment parse_augment(const std::string& text) {
   Augment augment;
   std::set<std::string> steps;
   const auto take = [&](const std::string& word) {
     const std::size_t colon = word.find(':');
     const std::string name = word.substr(0, colon);
-    const std::string number = colon == std::string::npos ? "" : word.substr(colon + 1);
-    const auto crop = value_named<Crop>(name);
-    const bool is_flip = name == "flip" || name == "alternate-flip";
-    double* const amount = name == "erase"    ? &augment.erase
-                           : name == "mixup"  ? &augment.mixup
-                           : name == "cutmix" ? &augment.cutmix
-                                              : nullptr;
-    const bool is_new = steps.insert(crop ? "crop" : is_flip ? "flip" : name).second;
-    if (is_flip) augment.flip = name == "flip" ? Flip::random : Flip::alternate;
-    if (crop) augment.crop = *crop;
-    if (crop && augment.flip == Flip::none) augment.flip = Augment(*crop).flip;
-    if (crop == Crop::shift) {
-      augment.shift = parse_number<std::int64_t>(number).value_or(0);
-      return is_new && augment.shift > 0;
-    }
-    if (amount != nullptr) {
-      *amount = parse_number<double>(number).value_or(0);
-      return is_new && *amount >= 0.001 && *amount <= (name == "erase" ? 1 : 1000);
-    }
-    augment.trivial = augment.trivial || name == "trivial";
-    return is_new && (crop || is_flip || name == "trivial") && colon == std::string::npos;
+    const std::string text_after = colon == std::string::npos ? "" : word.substr(colon + 1);
+    if (colon != std::string::npos && text_after.empty()) return false;
+    const std::string kind = value_named<Crop>(name)    ? "crop"
+                             : name == "alternate-flip" ? "flip"
+                             : name == "randaugment"    ? "trivial"
+                                                        : name;
+    return steps.insert(kind).second && take_step(augment, name, text_after);
   };
   const std::vector<std::string> words = split(text, ',');
   if (!words.empty() && !text.ends_with(',') && std::ranges::all_of(words, take)) return augment;
   throw Error(ErrorSource::usage,
               fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, pad-crop-flip, "
-                          "resized-crop or shift:N; flip or alternate-flip; trivial; erase:P; mixup:A; cutmix:A",
+                          "resized-crop or shift:N; flip or alternate-flip; vertical-flip; rotate:DEGREES; "
+                          "jitter:BRIGHTNESS/CONTRAST/SATURATION/HUE; trivial or randaugment:N/MAGNITUDE; erase:P; "
+                          "mixup:A; cutmix:A",
                           text));
 }
 
@@ -128,10 +167,13 @@ ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
                                                 "pixels",
                                                 request.augment.shift, image[1], image[2], image[1] - 1));
   }
-  if (request.augment.trivial && image[0] != 1 && image[0] != 3) {
-    throw Error(ErrorSource::usage, fmt::format("--augment trivial is for images of 1 or 3 channels, and those of {} "
-                                                "have {}",
-                                                data.name, image[0]));
+  if (request.augment.changes_colors() && image[0] != 1 && image[0] != 3) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--augment {} is for images of 1 or 3 channels, and those of {} have {}",
+                            request.augment.trivial                       ? "trivial"
+                            : request.augment.rand_augment.operations > 0 ? "randaugment"
+                                                                          : "jitter",
+                            data.name, image[0]));
   }
   return {.augment = request.augment,
           .image = image,

@@ -14,17 +14,29 @@ namespace {
 using Words = std::vector<std::string>;
 
 Words run_words(const std::string& out, const Words& more) {
-  Words words{"--data",          "synthetic:500x1x12x12:4",
-              "--model",         "mlp",
-              "--batch-size",    "64",
-              "--seed",          "7",
-              "--last-batch",    "rollover",
-              "--schedule",      "step",
-              "--lr-period",     "1",
-              "--augment",       "shift:2,alternate-flip,trivial,erase:0.5,mixup:0.2,cutmix:1",
-              "--class-weights", "1,2,1,3",
-              "--normalize",     "auto",
-              "--out",           out};
+  Words words{
+      "--data",
+      "synthetic:500x1x12x12:4",
+      "--model",
+      "mlp",
+      "--batch-size",
+      "64",
+      "--seed",
+      "7",
+      "--last-batch",
+      "rollover",
+      "--schedule",
+      "step",
+      "--lr-period",
+      "1",
+      "--augment",
+      "shift:2,alternate-flip,vertical-flip,rotate:9,jitter:0.4/0.4/0.4/0.1,trivial,erase:0.5,mixup:0.2,cutmix:1",
+      "--class-weights",
+      "1,2,1,3",
+      "--normalize",
+      "auto",
+      "--out",
+      out};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

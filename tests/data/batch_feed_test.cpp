@@ -276,7 +276,7 @@ TEST(BatchFeedReader, MovesAndMirrorsImagesAndReflectsThemAtTheEdges) {
 TEST(BatchFeed, PreparesOnTheHostWhatADeviceThatStoresTheDataSetCannot) {
   const Noise noise(40, Shape{3, 8, 8});
   ImageRecipe recipe = recipe_of(Crop::none, Shape{3, 8, 8});
-  for (const char* const augment : {"trivial", "erase:0.5", "mixup:0.2", "cutmix:1"}) {
+  for (const char* const augment : {"trivial", "rotate:30", "jitter:0.4", "erase:0.5", "mixup:0.2", "cutmix:1"}) {
     recipe.augment = parse_augment(augment);
     EXPECT_EQ(wrong_batches(noise.data(), recipe, {.holds = true}), 0) << augment;
   }

@@ -185,6 +185,27 @@ TEST(Augmentation, FlipsOneImageInTwo) {
   }
 }
 
+TEST(Augmentation, FlipsVerticallyWithoutChangingWhatElseIsDrawn) {
+  for (const char* const with : {"none", "resized-crop", "flip"}) {
+    ImageRecipe recipe{.augment = parse_augment(with), .image = Shape{1, 8, 8}, .statistics = {}, .seed = 3};
+    ImageRecipe turned = recipe;
+    turned.augment.vertical_flip = true;
+    int both = 0;
+    int flipped = 0;
+    for (std::int64_t sample = 0; sample < 2000; ++sample) {
+      const SampleKey key{.sample = sample, .epoch = 1};
+      const ImagePlan plan = plan_image(recipe, recipe.image, key);
+      ImagePlan other = plan_image(turned, recipe.image, key);
+      flipped += other.rows.mirrored ? 1 : 0;
+      both += other.rows.mirrored && other.columns.mirrored ? 1 : 0;
+      other.rows.mirrored = false;
+      ASSERT_TRUE(other.rows == plan.rows && other.columns == plan.columns) << with;
+    }
+    EXPECT_NEAR(flipped, 1000, 100) << with;
+    EXPECT_NEAR(both, recipe.augment.flip == Flip::random ? 500 : 0, 80) << with;
+  }
+}
+
 TEST(Augmentation, FlipsARandomHalfOfTheImagesInOneEpochAndTheOthersInTheNext) {
   ImageRecipe recipe = recipe_of(Crop::shift, 1, 32);
   const auto is_flipped = [&](std::int64_t sample, std::int64_t epoch) {

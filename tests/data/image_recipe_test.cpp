@@ -51,11 +51,14 @@ TEST(ImageRecipe, RefusesToShiftAnImageOutOfItself) {
             std::string::npos);
 }
 
-TEST(ImageRecipe, RefusesTrivialAugmentForImagesThatAreNeitherGrayNorColored) {
+TEST(ImageRecipe, RefusesToChangeColorsOfImagesThatAreNeitherGrayNorColored) {
   DatasetInfo data = photographs(8, 8);
   data.image = Shape{2, 8, 8};
-  EXPECT_NE(refusal({.augment = parse_augment("trivial"), .normalize = "none"}, data).find("1 or 3 channels"),
-            std::string::npos);
+  for (const char* const augment : {"trivial", "jitter:0.4", "randaugment:2/9"}) {
+    EXPECT_NE(refusal({.augment = parse_augment(augment), .normalize = "none"}, data).find("1 or 3 channels"),
+              std::string::npos)
+        << augment;
+  }
 }
 
 TEST(ImageRecipe, ReadsStepsOfAnAugmentationInAnyOrder) {
@@ -73,6 +76,11 @@ TEST(ImageRecipe, ReadsStepsOfAnAugmentationInAnyOrder) {
   const Augment all = parse_augment("trivial,erase:0.25,mixup:0.2,cutmix:1");
   EXPECT_TRUE(all.trivial && all.erase == 0.25 && all.crop == Crop::none && all.flip == Flip::none);
   EXPECT_TRUE(all.mixup == 0.2 && all.cutmix == 1);
+  const Augment more = parse_augment("vertical-flip,rotate:30,jitter:0.4/0.3/0.2/0.1,randaugment:2/9");
+  EXPECT_TRUE(more.vertical_flip && more.rotate == 30 && more.jitter == (ColorJitter{0.4, 0.3, 0.2, 0.1}));
+  EXPECT_TRUE(more.rand_augment.operations == 2 && more.rand_augment.magnitude == 9);
+  EXPECT_TRUE(parse_augment("vertical-flip").only_resamples());
+  EXPECT_FALSE(parse_augment("rotate:1").only_resamples());
   for (const char* wrong : {"",
                             "crop",
                             "flip,",
@@ -88,6 +96,19 @@ TEST(ImageRecipe, ReadsStepsOfAnAugmentationInAnyOrder) {
                             "none:2",
                             "none,none",
                             "trivial:1",
+                            "trivial,randaugment:1/1",
+                            "randaugment",
+                            "randaugment:0/9",
+                            "randaugment:2/31",
+                            "randaugment:2.5/9",
+                            "rotate:0",
+                            "rotate:181",
+                            "jitter",
+                            "jitter:0",
+                            "jitter:x",
+                            "jitter:0.1/0.1/0.1/0.6",
+                            "jitter:1/1/1/0/1",
+                            "vertical-flip:1",
                             "erase",
                             "erase:0",
                             "erase:1.1",

@@ -32,12 +32,31 @@ constexpr std::array<std::string_view, 5> enum_names(Crop) {
 // Horizontal flips: with probability 1/2, or in every other epoch. The first epoch flips a random half of the images.
 enum class Flip { none, random, alternate };
 
+// torchvision's ColorJitter: the largest change of each, a share; of the hue, a share of the circle. 0: none.
+struct ColorJitter {
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  double hue = 0;
+  friend bool operator==(const ColorJitter&, const ColorJitter&) = default;
+};
+
+// torchvision's RandAugment: so many operations, of a magnitude of 0 to 30.
+struct RandAugment {
+  int operations = 0;
+  int magnitude = 9;
+};
+
 struct Augment {
   Crop crop;
   std::int64_t shift = 0;  // pixels
   Flip flip;
+  bool vertical_flip = false;  // with probability 1/2
+  double rotate = 0;           // by at most so many degrees, as by torchvision's RandomRotation
+  ColorJitter jitter{};
   bool trivial = false;  // one of torchvision's TrivialAugmentWide operations
-  double erase = 0;      // the probability that a random rectangle is erased, as by torchvision's RandomErasing
+  RandAugment rand_augment{};
+  double erase = 0;  // the probability that a random rectangle is erased, as by torchvision's RandomErasing
   // Parameters of the beta distributions of mixup and cutmix; 0: off. With both, a fair coin chooses for each step.
   double mixup = 0;
   double cutmix = 0;
@@ -45,12 +64,15 @@ struct Augment {
   // The first three crops imply random flips.
   Augment(Crop of = Crop::none) : crop(of), flip(of == Crop::none || of == Crop::shift ? Flip::none : Flip::random) {}
 
+  // Whether it changes colors, and whether it changes any bytes of the image before they are normalized.
+  bool changes_colors() const { return jitter != ColorJitter{} || trivial || rand_augment.operations > 0; }
+  bool changes_bytes() const { return changes_colors() || rotate > 0; }
   // Whether it only resamples the axes of an image, which a GPU can do.
-  bool only_resamples() const { return !trivial && erase == 0 && !mixes(); }
+  bool only_resamples() const { return !changes_bytes() && erase == 0 && !mixes(); }
   bool mixes() const { return mixup > 0 || cutmix > 0; }
 };
-// The value of "--augment": a crop (shift:N), flip or alternate-flip, trivial, erase:P, mixup:A and cutmix:A, separated
-// by commas. Throws a usage error.
+// The value of "--augment": a crop (shift:N), flip or alternate-flip, vertical-flip, rotate:D, jitter:B/C/S/H, trivial
+// or randaugment:N/M, erase:P, mixup:A and cutmix:A, separated by commas. Throws a usage error.
 Augment parse_augment(const std::string& text);
 
 struct ImageRecipe {
