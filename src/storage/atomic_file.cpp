@@ -114,18 +114,6 @@ Output find_output(const std::string& path) {
   return output;
 }
 
-// Renames the temporary file durably. Never replaces anything but a regular file.
-void rename_durably(const std::string& temporary, const std::string& path) {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    fail_saving(path, "renaming", EEXIST);
-  }
-  if (retry_on_eintr([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
-    fail_saving(path, "renaming", errno);
-  }
-  flush_folder(path);
-}
-
 [[noreturn]] void fail_reading(const std::string& path, int error) {
   throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
 }
@@ -147,6 +135,17 @@ void fail_saving(const std::string& path, std::string_view action, int error) {
       fmt::format("cannot save '{}': {}: {}; {}", path, action, std::generic_category().message(error), remedy(error));
   if (error == ENOSPC || error == EDQUOT) throw DiskFull(text);
   throw Error(ErrorSource::save, text);
+}
+
+void rename_durably(const std::string& temporary, const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    fail_saving(path, "renaming", EEXIST);
+  }
+  if (retry_on_eintr([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
+    fail_saving(path, "renaming", errno);
+  }
+  flush_folder(path);
 }
 
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes) {

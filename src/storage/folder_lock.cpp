@@ -106,9 +106,10 @@ std::string holder_of(const std::string& text) {
 
 std::string read_holder(int descriptor) { return holder_of(read_text(descriptor)); }
 
-[[noreturn]] void fail_held(const std::string& folder, const std::string& holder) {
+[[noreturn]] void fail_held(const std::string& folder, const std::string& holder,
+                            const char* remedy = "choose another --out") {
   throw Error(ErrorSource::input,
-              fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
+              fmt::format("'{}' is in use by {}: wait for it, end it, or {}", folder, holder, remedy));
 }
 
 // Distinguishes this lock from that of an earlier process with the same process ID.
@@ -119,7 +120,7 @@ std::string new_token() {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log& log) {
+FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log& log, const char* remedy) {
   const std::string path = lock_file(folder);
   descriptor_ = open_lock(path);
   const std::string own = holder_text();
@@ -134,7 +135,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
     error = try_lock_until(descriptor_.get(), {});
     holder = read_holder(descriptor_.get());
   }
-  if (is_held(error)) fail_held(folder, holder);
+  if (is_held(error)) fail_held(folder, holder, remedy);
   if (error != 0) {
     log.warn(fmt::format("'{}' cannot be locked ({}): make sure that no other run writes there", folder,
                          std::generic_category().message(error)));

@@ -16,6 +16,7 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <thread>
@@ -71,6 +72,48 @@ TEST(RowFile, GivesBackItsRowsAndSmallArrays) {
     std::vector<std::uint8_t> rows(static_cast<std::size_t>(count) * 6);
     file.read_rows("/train/images", first, count, rows);
     EXPECT_TRUE(std::equal(rows.begin(), rows.end(), all.begin() + first * 6)) << first;
+  }
+}
+
+// Bytes of two arrays, as a conversion appends them, and what an unfinished finish has left.
+void write_raw(const std::string& path, std::size_t bytes, std::string_view rest) {
+  std::vector<std::uint8_t> raw(static_cast<std::size_t>(RawFileWriter::kAlignment), 77);
+  const auto values = numbered(bytes);
+  raw.insert(raw.end(), values.begin(), values.end());
+  raw.insert(raw.end(), rest.begin(), rest.end());
+  write_fast(path, std::as_bytes(std::span(raw)));
+}
+
+TEST(RawFile, BecomesAnHdf5FileWhoseArraysAreWhereTheyWere) {
+  const ScratchFolder folder;
+  const std::int64_t unit = RawFileWriter::kAlignment;
+  std::vector<std::byte> first;
+  for (const std::string_view rest : {"", "the rest of an earlier try"}) {
+    const std::string raw = folder.file("raw");
+    const std::string path = folder.file("f.h5");
+    write_raw(raw, static_cast<std::size_t>(5 * unit), rest);
+    const std::array<RawFileWriter::Array, 2> arrays{{{"/train/files", 4 * unit}, {"/test/files", unit}}};
+    RawFileWriter file(raw, arrays);
+    const std::vector<std::int64_t> ends(100'000, 7);
+    file.add_text("/format", "sample");
+    file.add("/train/ends", Shape{std::ssize(ends)}, ends);
+    EXPECT_FALSE(std::filesystem::exists(path));
+    file.commit(path);
+    EXPECT_EQ(folder.entries(), 1u);
+    check_seal(path);
+    const ArrayFile read(path);
+    EXPECT_EQ(read.read_text("/format"), "sample");
+    EXPECT_EQ(read.offset("/train/files"), unit);
+    EXPECT_EQ(read.offset("/test/files"), 5 * unit);
+    EXPECT_EQ(read.shape("/train/files"), Shape{4 * unit});
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(5 * unit));
+    read.read_rows("/train/files", 0, 4 * unit, std::span(bytes).first(static_cast<std::size_t>(4 * unit)));
+    read.read_rows("/test/files", 0, unit, std::span(bytes).last(static_cast<std::size_t>(unit)));
+    EXPECT_TRUE(bytes == numbered(bytes.size()));
+    EXPECT_THAT(thrown_by([&] { static_cast<void>(read.offset("/train/ends")); }).what(), HasSubstr("not of type u8"));
+    if (first.empty()) first = read_file_bytes(path);
+    EXPECT_TRUE(first == read_file_bytes(path));
+    std::filesystem::remove(path);
   }
 }
 

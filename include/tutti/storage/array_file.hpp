@@ -69,6 +69,24 @@ class RowFileWriter final : public ArrayWriter {
   void commit();
 };
 
+// Makes an HDF5 file of a file of raw bytes without copying them: the bytes become u8 arrays where they are. Until then
+// they can be appended by several processes, one after another. All functions throw save errors that name the file.
+class RawFileWriter final : public ArrayWriter {
+ public:
+  // The bytes of the first array begin here, and the length of each array is a multiple of it.
+  static constexpr std::int64_t kAlignment = std::int64_t{1} << 16;
+  struct Array {
+    std::string name;
+    std::int64_t bytes = 0;
+  };
+  // Overwrites the first kAlignment bytes of the file at `path`, and all that follows the arrays. If the process ends
+  // before commit(), the arrays are still there.
+  RawFileWriter(const std::string& path, std::span<const Array> arrays);
+
+  // Gives the finished file this name.
+  void commit(const std::string& target);
+};
+
 // A file opened read-only and without file locks. All read functions check name, element type and shape, and throw an
 // input error that names the file and the array.
 class ArrayFile {
@@ -92,6 +110,8 @@ class ArrayFile {
   // Reads rows first .. first + count - 1 (slices along the first dimension) of an uncompressed array.
   void read_rows(const std::string& name, std::int64_t first, std::int64_t count, std::span<std::uint8_t> values) const;
   std::string read_text(const std::string& name) const;
+  // The position in the file of a u8 array that is stored in one piece.
+  std::int64_t offset(const std::string& name) const;
 
  private:
   template <class T>

@@ -14,8 +14,9 @@ class FolderLock {
  public:
   // Locks folder/lock and writes the holder into it: host, process and, under Slurm, job and restart. Waits up to
   // `wait_seconds` for the lock. If the holder is an earlier start of the same Slurm job, takes the folder over.
-  // Throws an input error that names the holder, or a save error if the file cannot be created.
-  FolderLock(const std::string& folder, double wait_seconds, const Log& log);
+  // Throws an input error that names the holder and the remedy, or a save error if the file cannot be created.
+  FolderLock(const std::string& folder, double wait_seconds, const Log& log,
+             const char* remedy = "choose another --out");
 
   // The contents of the lock file, which identify this lock.
   const std::string& text() const { return text_; }

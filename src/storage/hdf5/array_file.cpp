@@ -347,6 +347,16 @@ void ArrayFile::read_rows(const std::string& name, std::int64_t first, std::int6
   });
 }
 
+std::int64_t ArrayFile::offset(const std::string& name) const {
+  return file_->reading(name, [&] {
+    const ObjectHandle dataset = file_->open(name);
+    require_type(dataset.get(), element_of(std::uint8_t{}));
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    if (offset > file_->bytes()) throw fault("it is not stored in one piece");
+    return static_cast<std::int64_t>(offset);
+  });
+}
+
 std::string ArrayFile::read_text(const std::string& name) const {
   return file_->reading(name, [&] {
     const ObjectHandle dataset = file_->open(name);

@@ -5,10 +5,14 @@
 
 #include "hdf5.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -37,8 +41,12 @@ void* grow(void* buffer, std::size_t bytes) {
   }
 }
 
-FileHandle create(const std::string& name, const PropertiesHandle& access) {
+void allow_versions(const PropertiesHandle& access) {
   check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));
+}
+
+FileHandle create(const std::string& name, const PropertiesHandle& access) {
+  allow_versions(access);
   return FileHandle(check(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
 }
 
@@ -166,7 +174,7 @@ struct ArrayWriter::File {
     try {
       action();
     } catch (const Error& error) {
-      if (error.source() != ErrorSource::hdf5 || !whole) throw;
+      if (error.source() != ErrorSource::hdf5 || path.empty()) throw;
       throw Error(ErrorSource::save, fmt::format("cannot save '{}': HDF5: {}; check the space left on this file system "
                                                  "and your quota, or choose another folder",
                                                  path, error.what()));
@@ -287,6 +295,69 @@ void RowFileWriter::commit() {
   });
   file_->whole->append(seal_for(file_->whole->temporary(), std::move(file_->uncovered)));
   file_->whole->commit();
+}
+
+namespace {
+
+// The first bytes of an HDF5 file without arrays.
+std::vector<std::byte> empty_head() {
+  std::vector<std::byte> head = MemoryFileWriter().finish();
+  std::uint64_t length = 0;  // without the seal
+  std::memcpy(&length, head.data() + kLengthAt, sizeof length);
+  head.resize(static_cast<std::size_t>(length));
+  head.resize(static_cast<std::size_t>(RawFileWriter::kAlignment));
+  return head;
+}
+
+// Makes the raw file begin with these bytes and have this length.
+void begin_raw_file(const std::string& path, std::span<const std::byte> head, std::int64_t length) {
+  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
+  if (!file) fail_saving(path, "opening", errno);
+  if (!write_all(file.get(), head).empty()) fail_saving(path, "writing", errno);
+  if (retry_on_eintr([&] { return ::ftruncate(file.get(), length); }) != 0) fail_saving(path, "truncating", errno);
+}
+
+void append_durably(const std::string& path, std::span<const std::byte> bytes) {
+  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC); }));
+  if (!file) fail_saving(path, "opening", errno);
+  if (!write_all(file.get(), bytes).empty()) fail_saving(path, "writing", errno);
+  if (retry_on_eintr([&] { return ::fsync(file.get()); }) != 0) fail_saving(path, "flushing to the disk", errno);
+}
+
+}  // namespace
+
+// HDF5 allocates the arrays one after another: it opens a file that ends, by its superblock, before the first of them.
+RawFileWriter::RawFileWriter(const std::string& path, std::span<const Array> arrays) {
+  file_->path = path;
+  std::int64_t length = kAlignment;
+  for (const Array& array : arrays) length += array.bytes;
+  begin_raw_file(path, empty_head(), length);
+  file_->writing([&] {
+    const PropertiesHandle access = access_without_locks();
+    allow_versions(access);
+    check(H5Pset_alignment(access.get(), kAlignment, kAlignment));
+    check(H5Pset_meta_block_size(access.get(), kAlignment / 2));  // so that all structures come before the arrays
+    file_->begin(FileHandle(check(H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get()))));
+    const PropertiesHandle layout = layout_without_times();
+    check(H5Pset_layout(layout.get(), H5D_CONTIGUOUS));
+    check(H5Pset_alloc_time(layout.get(), H5D_ALLOC_TIME_EARLY));
+    haddr_t expected = kAlignment;
+    for (const Array& array : arrays) {
+      const DatasetHandle dataset =
+          file_->make(array.name, element_of(std::uint8_t{}).stored, Shape{array.bytes}, layout);
+      if (H5Dget_offset(dataset.get()) != expected) {
+        throw Error(ErrorSource::hdf5, fmt::format("'{}' is not allocated at {}", array.name, expected));
+      }
+      file_->uncovered.push_back({expected, static_cast<std::uint64_t>(array.bytes)});
+      expected += static_cast<haddr_t>(array.bytes);
+    }
+  });
+}
+
+void RawFileWriter::commit(const std::string& target) {
+  file_->writing([&] { file_->close(); });
+  append_durably(file_->path, seal_for(file_->path, std::move(file_->uncovered)));
+  rename_durably(file_->path, target);
 }
 
 }  // namespace tutti
