@@ -94,6 +94,17 @@ struct TourRequest {
   bool pause = false;  // for a key after each station
 };
 
+struct EncodeRequest {
+  bool encoded = false;  // keep image files as they are
+  std::int64_t short_side = 0;
+  std::int64_t long_side = 0;
+  std::int64_t quality = 90;
+  std::string shard_size;  // as given; empty: one file
+  std::int64_t shard_bytes = 0;
+};
+// Parses --shard-size, such as 4GiB. Throws a usage error.
+std::int64_t parse_shard_size(const std::string& text);
+
 struct ShowRequest {
   std::int64_t count = 32;
   std::int64_t epoch = 1;
@@ -113,6 +124,7 @@ struct Invocation {
   std::string json;    // bench, check, eval, inspect, predict: file for the results as JSON
   std::string target;  // data convert, data show: the file to write
   std::int64_t threads = 0;  // data convert: decoding threads; 0: one per core of this process
+  EncodeRequest encode;
   ShowRequest show;
   EvalRequest eval;
   std::optional<SavedWeights> weights;  // eval, predict; empty: the average if there is one

@@ -184,10 +184,24 @@ Options info_options(Invocation& invocation) {
 }
 
 Options convert_options(Invocation& invocation) {
+  EncodeRequest& encode = invocation.encode;
+  const char* const encoded = "Encoded images";
+  constexpr std::int64_t kMaxSide = 65536;
   return {
-      source_operand(invocation), operand("target", "the file to write, DST.h5 (or .hdf5)", text(invocation.target)),
+      source_operand(invocation),
+      operand("target", "the file to write, DST.h5 (or .hdf5)", text(invocation.target)),
       own_option("threads", "Data", "threads that read and decode; 0: one per core; the result does not depend on it",
-                 whole(invocation.threads, 0, 4096))};
+                 whole(invocation.threads, 0, 4096)),
+      own_option("encoded", encoded,
+                 "keep JPEG and PNG files as they are; the source may also be tar archives (train-{000..146}.tar)",
+                 flag(encode.encoded)),
+      own_option("short-side", encoded, "resize larger images to this short side; 0: do not",
+                 whole(encode.short_side, 0, kMaxSide)),
+      own_option("long-side", encoded, "resize larger images to this long side; 0: do not",
+                 whole(encode.long_side, 0, kMaxSide)),
+      own_option("quality", encoded, "of JPEG images that are resized", whole(encode.quality, 1, 100)),
+      own_option("shard-size", encoded, "begin another HDF5 file before one has more than this, such as 4GiB",
+                 parsed(encode.shard_size, encode.shard_bytes, parse_shard_size))};
 }
 
 Options show_options(Invocation& invocation) {

@@ -20,6 +20,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
@@ -59,13 +60,15 @@ std::string set_line(const char* which, const Dataset& set) {
 std::string verified_text(const DataPair& data) {
   std::int64_t files = 0;
   std::int64_t decoded = 0;
+  bool has_read_all = true;
   for (const auto* const set : {data.train.get(), data.test.get()}) {
     if (set == nullptr || !set->info().contents) continue;
     files += set->info().samples;
     decoded += set->info().contents->sampled_files;
+    has_read_all = has_read_all && set->info().contents->whole;
   }
   if (files == 0) return "all bytes";
-  return fmt::format("the headers of {} images; {} of them decoded", files, decoded);
+  return fmt::format("the {} of {} images; {} of them decoded", has_read_all ? "bytes" : "headers", files, decoded);
 }
 
 std::string statistic_text(const std::vector<double>& values) {
@@ -101,32 +104,114 @@ std::int64_t samples_of(const std::unique_ptr<Dataset>& set) { return set ? set-
 
 constexpr double kSecondsBetweenLines = 30;  // of progress, without a terminal
 
-// Writes the training and test sets, and shows the progress.
-void write_with_progress(const OwnedData& data, const Invocation& invocation, int threads) {
-  const std::int64_t all = samples_of(data.pair.train) + samples_of(data.pair.test);
-  const bool draws = draws_progress(invocation.run);
-  TerminalLine line;
-  const Stopwatch watch;
-  std::int64_t written = 0;
-  const bool prints = invocation.run.output.progress == ShowProgress::automatic && !invocation.run.output.quiet;
-  double next_line = kSecondsBetweenLines;
-  const auto show = [&](std::int64_t more) {
-    written += more;
-    const auto progress = [&] {
-      return fmt::format("{} of {} images, {} %, {:.0f} images/s", written, all, 100 * written / all,
-                         static_cast<double>(written) / watch.seconds());
-    };
-    if (draws) return line.draw(progress);
-    if (!prints || watch.seconds() < next_line) return;
-    write_stderr_line(progress());
-    next_line = watch.seconds() + kSecondsBetweenLines;
-  };
+// Ends a conversion because of a signal.
+struct StopRequest {};
+
+// Shows the progress of a conversion, and stops it on a signal.
+class ConversionProgress {
+ public:
+  ConversionProgress(const Invocation& invocation, const StopSignals* signals)
+      : signals_(signals),
+        draws_(draws_progress(invocation.run)),
+        prints_(invocation.run.output.progress == ShowProgress::automatic && !invocation.run.output.quiet) {}
+
+  void begin(std::int64_t before, std::int64_t all) {
+    if (signals_ != nullptr) signals_->begin_polling();
+    before_ = before;
+    all_ = all;
+  }
+  void add(std::int64_t more) {
+    written_ += more;
+    if (draws_) line_.draw([&] { return text(); });
+    if (!draws_ && prints_ && watch_.seconds() >= next_line_) {
+      write_stderr_line(text());
+      next_line_ = watch_.seconds() + kSecondsBetweenLines;
+    }
+    if (signals_ != nullptr && signals_->first() != 0) throw StopRequest{};
+  }
+  double end() {
+    line_.clear();
+    return watch_.seconds();
+  }
+
+ private:
+  std::string text() const {
+    const std::int64_t done = before_ + written_;
+    const std::string of = all_ == 0 ? "" : fmt::format(" of {}", all_);
+    const std::string share = all_ == 0 ? "" : fmt::format(", {} %", 100 * done / all_);
+    return fmt::format("{}{} images{}, {:.0f} images/s", done, of, share,
+                       static_cast<double>(written_) / watch_.seconds());
+  }
+
+  const StopSignals* signals_;
+  bool draws_;
+  bool prints_;
+  TerminalLine line_;
+  Stopwatch watch_;
+  double next_line_ = kSecondsBetweenLines;
+  std::int64_t before_ = 0;  // converted by earlier processes
+  std::int64_t written_ = 0;
+  std::int64_t all_ = 0;
+};
+
+void print_result(const Invocation& invocation, std::int64_t train, std::int64_t test, std::int64_t bytes,
+                  double seconds, int threads) {
+  fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target, train, test,
+             mebi(static_cast<std::size_t>(bytes)), seconds, plural(threads, "thread"));
+}
+
+void convert_pixels(const OwnedData& data, const Invocation& invocation, ConversionProgress& progress, int threads) {
+  const std::int64_t train = samples_of(data.pair.train);
+  const std::int64_t test = samples_of(data.pair.test);
+  progress.begin(0, train + test);
   write_data_file(data.pair, invocation.target,
-                  {.image_size = invocation.run.recipe.image_size, .threads = threads, .after_samples = show});
-  line.clear();
-  const double size = mebi(std::filesystem::file_size(invocation.target));
-  fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target,
-             samples_of(data.pair.train), samples_of(data.pair.test), size, watch.seconds(), plural(threads, "thread"));
+                  {.image_size = invocation.run.recipe.image_size,
+                   .threads = threads,
+                   .after_samples = [&](std::int64_t more) { progress.add(more); }});
+  print_result(invocation, train, test, static_cast<std::int64_t>(std::filesystem::file_size(invocation.target)),
+               progress.end(), threads);
+}
+
+void convert_encoded(const DataRequest& request, const Invocation& invocation, const Log& log,
+                     ConversionProgress& progress, int threads) {
+  const EncodeRequest& encode = invocation.encode;
+  const EncodedReport report =
+      write_encoded_file(request, invocation.target,
+                         {.short_side = encode.short_side,
+                          .long_side = encode.long_side,
+                          .quality = static_cast<int>(encode.quality),
+                          .shard_bytes = encode.shard_bytes,
+                          .threads = threads,
+                          .at_start =
+                              [&](std::int64_t before, std::int64_t all) {
+                                if (before > 0) log.info(fmt::format("continuing after the first {} images", before));
+                                progress.begin(before, all);
+                              },
+                          .after_samples = [&](std::int64_t more) { progress.add(more); }});
+  const double seconds = progress.end();
+  for (const std::string& note : report.notes) log.info(note);
+  if (report.skipped > 0) {
+    log.info(fmt::format("{} skipped: first {}", plural(static_cast<std::size_t>(report.skipped), "image"),
+                         printable(report.first_problem)));
+  }
+  print_result(invocation, report.train_samples, report.test_samples, report.bytes, seconds, threads);
+  if (report.encoded_again > 0) fmt::print("{} images were resized\n", report.encoded_again);
+  if (report.files > 1) fmt::print("{} HDF5 files: keep them in one folder\n", report.files);
+}
+
+void refuse_other_options(const Invocation& invocation) {
+  const EncodeRequest& encode = invocation.encode;
+  const bool resizes = encode.short_side > 0 || encode.long_side > 0;
+  const auto refuse = [](const char* text) { throw Error(ErrorSource::usage, text); };
+  if (encode.encoded && invocation.run.recipe.image_size > 0) {
+    refuse("--image-size crops images to one size, and --encoded keeps them whole: give --short-side");
+  }
+  if (!encode.encoded && (resizes || encode.shard_bytes > 0)) {
+    refuse("--short-side, --long-side and --shard-size are for image files that are kept: give --encoded, too");
+  }
+  if (!resizes && encode.quality != EncodeRequest().quality) {
+    refuse("--quality is for images that are resized: give --encoded and --short-side or --long-side, too");
+  }
 }
 
 void refuse_other_ending(const std::filesystem::path& target) {
@@ -205,9 +290,22 @@ void refuse_unshowable(const std::string& target, const DatasetInfo& info) {
 
 }  // namespace
 
-ExitStatus data_convert(World& world, const Invocation& invocation, CommandContext& /*context*/) {
+std::int64_t parse_shard_size(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kUnits{"KiB", "MiB", "GiB", "TiB"};
+  if (text.empty()) return 0;
+  for (std::size_t unit = 0; unit < kUnits.size(); ++unit) {
+    if (!text.ends_with(kUnits[unit])) continue;
+    const auto number = parse_number<std::int64_t>(trimmed(std::string_view(text).substr(0, text.size() - 3)));
+    if (number && *number > 0 && *number <= 1 << 20) return *number << (10 * (unit + 1));
+  }
+  throw Error(ErrorSource::usage, fmt::format("--shard-size {}: must be such as 512MiB or 4GiB", text));
+}
+
+ExitStatus data_convert(World& world, const Invocation& invocation, CommandContext& context) {
   const Cores cores = count_cores(world);
+  bool is_stopped = false;
   on_rank_0(world, [&] {
+    refuse_other_options(invocation);
     const std::string& target = invocation.target;
     refuse_other_ending(target);
     std::error_code unknown;
@@ -217,11 +315,26 @@ ExitStatus data_convert(World& world, const Invocation& invocation, CommandConte
     DataRequest request = invocation.run.data;
     if (request.most_resident_bytes == 0) request.most_resident_bytes = kMaxResidentBytes;
     request.data_file_check = DataFileCheck::without_checksums;
-    const OwnedData data = open_noted(invocation.run, request, world);
-    write_with_progress(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);
-    std::fflush(stdout);
+    const int threads = invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine;
+    try {
+      if (invocation.encode.encoded) {
+        ConversionProgress progress(invocation, context.signals);
+        convert_encoded(request, invocation, Log(world.rank(), world.host(), invocation.run.output.quiet), progress,
+                        threads);
+      } else {
+        const OwnedData data = open_noted(invocation.run, request, world);
+        ConversionProgress progress(invocation, context.signals);
+        convert_pixels(data, invocation, progress, threads);
+      }
+      std::fflush(stdout);
+    } catch (const StopRequest&) {
+      is_stopped = true;
+      context.reason =
+          fmt::format("stopped by {}; {}", signal_name(context.signals->first()),
+                      invocation.encode.encoded ? "run the same command again to continue" : "nothing is written");
+    }
   });
-  return ExitStatus::done;
+  return world.all_true(!is_stopped) ? ExitStatus::done : ExitStatus::stopped;
 }
 
 ExitStatus data_info(World& world, const Invocation& invocation, CommandContext& /*context*/) {

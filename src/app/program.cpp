@@ -70,7 +70,8 @@ StallWatch::Signals watched_signals(bool has_stop_signals) {
 // already failing: then the signal comes from the launcher, and nothing will be saved.
 class SignalNotice {
  public:
-  explicit SignalNotice(bool saves) : saves_(saves) {}
+  explicit SignalNotice(const Invocation& invocation)
+      : saves_(!invocation.run.output.folder.empty()), trains_(invocation.command_name == "train") {}
 
   // Borrowed until the next call; may be null.
   void set_watch(const StallWatch* watch) {
@@ -88,6 +89,7 @@ class SignalNotice {
 
  private:
   const char* text(int signal) const {
+    if (!trains_) return "the images in progress are finished, and the conversion stops";
     if (!saves_) return "the ranks finish their step and stop";
     // Open MPI's launcher turns Ctrl-C into SIGTERM.
     const bool may_be_killed = signal == SIGTERM && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
@@ -98,13 +100,14 @@ class SignalNotice {
   }
 
   bool saves_;
+  bool trains_;
   std::mutex mutex_;
   const StallWatch* watch_ = nullptr;
 };
 
-// Only training handles signals: it stops after a step, and saves if it has a folder.
+// Training stops after a step, and saves if it has a folder; a conversion removes or keeps what it has written.
 bool handles_signals(const Invocation& invocation) {
-  return invocation.command_name == "train" && !invocation.run.dry_run;
+  return (invocation.command_name == "train" && !invocation.run.dry_run) || invocation.command_name == "data convert";
 }
 
 void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
@@ -200,7 +203,7 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
       unblock_stop_signals();
       return print_without_mpi(invocation);
     }
-    SignalNotice signal_notice(!invocation.run.output.folder.empty());
+    SignalNotice signal_notice(invocation);
     std::optional<StopSignals> signals;  // outlives MPI, whose start and end may take long
     if (!parse_error && handles_signals(invocation)) {
       signals.emplace([&signal_notice](int signal) { signal_notice(signal); });

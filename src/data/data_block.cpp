@@ -1,6 +1,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/open_data.hpp"
 
+#include "encoded_file.hpp"
 #include "lazy_datasets.hpp"
 #include "sources.hpp"
 
@@ -30,8 +31,10 @@ inline void from_json(const nlohmann::json& from, Shape& to) { to = Shape(from.g
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SkippedImage, next_sample, name, problem);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileContents, sampled_files, sample_digest, whole);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelStatistics, mean, deviation);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileListing, bytes, modified);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EncodedShard, path, first, offset, bytes, modified);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_names, samples, statistics, labelled,
-                                   skipped, contents, has_short_side);
+                                   skipped, contents, listing, has_short_side);
 
 namespace {
 
@@ -103,6 +106,8 @@ void write_set(ListWriter& list, const LoadedSet& set) {
   if (stored != nullptr) {
     metadata.update({{"path", stored->path}, {"array", stored->array}, {"stored_digest", stored->digest}});
   }
+  const auto* encoded = std::get_if<EncodedFiles>(&set.pixels);
+  if (encoded != nullptr) metadata.update({{"shards", encoded->shards}, {"upright", encoded->applies_exif}});
   if (const auto* pixels = std::get_if<Pixels>(&set.pixels)) {
     metadata.update({{"pixels", pixels->begin}, {"bytes", pixels->size}});
   }
@@ -122,6 +127,11 @@ void write_set(ListWriter& list, const LoadedSet& set) {
     list.add(stored->rows);
     list.add(stored->checksums);
   }
+  if (encoded != nullptr) {
+    list.add(encoded->begins);
+    list.add(encoded->bytes);
+    list.add(encoded->checksums);
+  }
 }
 
 std::unique_ptr<Dataset> open_set(BlockReader& block) {
@@ -133,6 +143,13 @@ std::unique_ptr<Dataset> open_set(BlockReader& block) {
   if (metadata.contains("folder")) {
     return make_image_folder(std::move(set), {.folder = metadata.at("folder").get<std::string>(),
                                               .applies_exif = metadata.at("upright").get<bool>()});
+  }
+  if (metadata.contains("shards")) {
+    return make_encoded_files(std::move(set), {.shards = metadata.at("shards").get<std::vector<EncodedShard>>(),
+                                               .applies_exif = metadata.at("upright").get<bool>(),
+                                               .begins = block.next<std::int64_t>(),
+                                               .bytes = block.next<std::int32_t>(),
+                                               .checksums = block.next<std::int32_t>()});
   }
   if (metadata.contains("array")) {
     return make_stored_dataset(std::move(set), {.path = metadata.at("path").get<std::string>(),

@@ -9,8 +9,10 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/seal.hpp"
 
+#include "data_file_content.hpp"
 #include "image_codec.hpp"
 #include "image_geometry.hpp"
+#include "ordered_work.hpp"
 #include "pixel_writer.hpp"
 #include "sources.hpp"
 
@@ -20,16 +22,11 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <iterator>
-#include <memory>
 #include <numeric>
-#include <semaphore>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -39,20 +36,9 @@ namespace {
 constexpr const char* kFormat = "tutti data set 1";
 constexpr const char* kFit = "the whole short side, the center of the long side";
 
-void refuse_broken_names(const DatasetInfo& info) {
-  for (const std::string& name : info.class_names) {
-    const bool breaks = name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos;
-    if (!breaks && is_utf8(name)) continue;
-    throw Error(ErrorSource::input,
-                fmt::format("a class of {} has {} in its name '{}'; rename it", info.name,
-                            breaks ? "a line break or a zero byte" : "bytes that are not UTF-8", printable(name)));
-  }
-}
-
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;
 // Small enough that a few images that are slow to decode are spread over the threads, too.
 constexpr std::int64_t kMaxSlowSamples = 64;
-constexpr std::int64_t kBlocksPerThread = 2;  // finished or in progress
 
 std::int64_t samples_per_block(const Dataset& set, const Shape& image) {
   const std::int64_t fitting = std::max<std::int64_t>(1, kBlockBytes / image.elements());
@@ -107,21 +93,13 @@ void for_each_block(const Dataset& set, const ImageRecipe& recipe, int threads,
                     const std::function<void(const FittedBlock&)>& use) {
   const std::int64_t samples = set.info().samples;
   const std::int64_t per_block = samples_per_block(set, recipe.image);
-  std::counting_semaphore<> workers(threads);
-  std::deque<std::future<FittedBlock>> pending;
-  for (std::int64_t first = 0; first < samples || !pending.empty();) {
-    if (first < samples && std::ssize(pending) < kBlocksPerThread * threads) {
-      pending.push_back(std::async(std::launch::async, [&, first] {
-        workers.acquire();
-        const std::shared_ptr<void> turn(nullptr, [&](void*) { workers.release(); });
-        return make_block(set, recipe, first, std::min(per_block, samples - first));
-      }));
-      first += per_block;
-    } else {
-      use(pending.front().get());
-      pending.pop_front();
-    }
-  }
+  std::int64_t first = 0;
+  const auto next = [&]() -> std::function<FittedBlock()> {
+    if (first == samples) return {};
+    const std::int64_t count = std::min(per_block, samples - first);
+    return [&, count, begin = std::exchange(first, first + count)] { return make_block(set, recipe, begin, count); };
+  };
+  for_each_in_order<FittedBlock>(threads, next, [&](FittedBlock block) { use(block); });
 }
 
 // The name of each sample's image file, followed by a zero byte. A name that cannot be printed is escaped. Empty if the
@@ -163,30 +141,11 @@ ChannelSums write_set(RowFileWriter& file, const std::string& group, const Datas
   return sums;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-class DataFileReader {
+class DataFileReader : DataFileContent {
  public:
-  explicit DataFileReader(const std::string& path)
-      : file_(path), bytes_(static_cast<std::int64_t>(std::filesystem::file_size(path))) {
-    if (!file_.contains("/format") || file_.read_text("/format") != kFormat) {
-      refuse(fmt::format("its format is not '{}'", kFormat));
-    }
+  explicit DataFileReader(const std::string& path) : DataFileContent(path, kFormat) {
     info_.has_short_side = file_.contains("/fit") && file_.read_text("/fit") == kFit;
-    info_.name = file_.read_text("/name");
-    info_.classes = read_all<std::int32_t>("/classes", 1).front();
-    info_.class_names = lines_of(file_.read_text("/class_names"));
-    if (info_.classes < 1 || (!info_.class_names.empty() && std::ssize(info_.class_names) != info_.classes)) {
-      refuse(fmt::format("it has {} classes, but {} class names", info_.classes, info_.class_names.size()));
-    }
-    const Shape images = shape_of("/train/images");
-    info_.statistics.mean = read_all<double>("/mean", images[1]);
-    info_.statistics.deviation = read_all<double>("/deviation", images[1]);
+    read_statistics(shape_of("/train/images")[1]);
   }
 
   bool has_checksums() const { return file_.contains("/train/checksums"); }
@@ -200,7 +159,7 @@ class DataFileReader {
     set.info = info_;
     set.info.image = images.without_first();
     set.labels = read_all<std::int32_t>(group + "/labels", images[0]);
-    set.names = read_names(group + "/names", images[0]);
+    set.names = read_utf8_names(group + "/names", images[0]);
     if (block == nullptr) {
       StoredImages stored{file_.path(), group + "/images", {}, read_digest(group + "/digest")};
       if (has_checksums()) stored.checksums = read_all<std::int32_t>(group + "/checksums", images[0]);
@@ -236,12 +195,6 @@ class DataFileReader {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& reason) const {
-    throw Error(ErrorSource::input,
-                fmt::format("'{}' cannot be read: {}; recreate it from its source with {} data convert", file_.path(),
-                            reason, program_call()));
-  }
-
   void refuse_other_digest(const std::string& group, std::uint64_t images_digest,
                            std::span<const std::int32_t> labels) const {
     const std::uint64_t expected = read_digest(group + "/digest");
@@ -261,24 +214,12 @@ class DataFileReader {
   }
 
   // Early versions stored no names.
-  std::vector<std::string> read_names(const std::string& array, std::int64_t samples) const {
-    std::vector<std::string> names;
-    if (!file_.contains(array)) return names;
-    const Shape shape = file_.shape(array);
-    if (shape.ndim() != 1 || shape[0] > bytes_) refuse(fmt::format("{} is {}", array, shape.text()));
-    const auto bytes = read_all<std::uint8_t>(array, shape[0]);
-    const auto refuse_count = [&] { refuse(fmt::format("{} does not have {} names", array, samples)); };
-    for (auto begin = bytes.begin(); begin != bytes.end();) {
-      const auto end = std::find(begin, bytes.end(), 0);
-      if (end == bytes.end() || std::ssize(names) == samples) refuse_count();
-      names.emplace_back(begin, end);
-      if (!is_utf8(names.back())) {
-        refuse(fmt::format("the name of sample {} in {} is not UTF-8", names.size() - 1, array));
-      }
-      begin = end + 1;
-    }
-    if (std::ssize(names) != samples) refuse_count();
-    return names;
+  std::vector<std::string> read_utf8_names(const std::string& array, std::int64_t samples) const {
+    if (!file_.contains(array)) return {};
+    std::vector<std::string> names = read_names(array, samples);
+    const auto wrong = std::ranges::find_if_not(names, is_utf8);
+    if (wrong == names.end()) return names;
+    refuse(fmt::format("the name of sample {} in {} is not UTF-8", wrong - names.begin(), array));
   }
 
   std::uint64_t read_digest(const std::string& name) const {
@@ -286,17 +227,6 @@ class DataFileReader {
     if (const auto digest = parse_digest(text)) return *digest;
     refuse(fmt::format("{} is '{}'", name, text));
   }
-
-  template <class T>
-  std::vector<T> read_all(const std::string& name, std::int64_t count) const {
-    std::vector<T> values(static_cast<std::size_t>(count));
-    file_.read(name, Shape{count}, values);
-    return values;
-  }
-
-  ArrayFile file_;
-  std::int64_t bytes_;
-  DatasetInfo info_;
 };
 
 constexpr std::array<std::uint8_t, 8> kHdf5Signature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
@@ -320,18 +250,6 @@ void refuse_foreign_file(const std::string& path) {
 
 std::int64_t bytes_of(const Shape& image, const DatasetInfo& info) { return image.elements() * info.samples; }
 
-void refuse_scarce_disk(const std::string& path, std::int64_t bytes) {
-  constexpr double kGibi = std::int64_t{1} << 30;
-  std::error_code unknown;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const auto available = std::filesystem::space(folder.empty() ? "." : folder, unknown).available;
-  if (unknown || available >= static_cast<std::uintmax_t>(bytes)) return;
-  throw Error(ErrorSource::save,
-              fmt::format("'{}' would take {:.1f} GiB, and {:.1f} GiB are free there: choose a smaller --image-size or "
-                          "another disk",
-                          path, static_cast<double>(bytes) / kGibi, static_cast<double>(available) / kGibi));
-}
-
 }  // namespace
 
 void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options) {
@@ -339,14 +257,13 @@ void write_data_file(const DataPair& data, const std::string& path, const DataFi
   refuse_broken_names(info);
   const ImageRecipe recipe =
       make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0, .keeps_short_side = true}, info);
-  refuse_scarce_disk(path, bytes_of(recipe.image, info) + (data.test ? bytes_of(recipe.image, data.test->info()) : 0));
+  refuse_scarce_disk(path, bytes_of(recipe.image, info) + (data.test ? bytes_of(recipe.image, data.test->info()) : 0),
+                     "choose a smaller --image-size or another disk");
   RowFileWriter file(path);
   file.add_text("/format", kFormat);
   // A set that an earlier version has cropped stays cropped.
   if (info.has_short_side.value_or(true)) file.add_text("/fit", kFit);
-  file.add_text("/name", info.name);
-  file.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
-  file.add("/classes", Shape{1}, std::array<std::int32_t, 1>{info.classes});
+  write_description(file, info);
   const ChannelStatistics statistics = write_set(file, "/train", *data.train, recipe, options).statistics();
   if (data.test) write_set(file, "/test", *data.test, recipe, options);
   const Shape channels{recipe.image[0]};
@@ -374,6 +291,7 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request, D
     refuse_foreign_file(path);
     throw Error(error.source(), fmt::format("{}; {} data convert writes data files", error.what(), program_call()));
   }
+  if (is_encoded_file(path)) return read_encoded_file(path, request, sets);
   const DataFileReader file(path);
   const std::int64_t bytes = file.bytes_of("/train") + (file.has_test() ? file.bytes_of("/test") : 0);
   const std::size_t most = request.most_resident_bytes == 0 ? quarter_of_memory() : request.most_resident_bytes;

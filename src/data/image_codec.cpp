@@ -14,7 +14,9 @@
 #include <array>
 #include <csetjmp>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <source_location>
 #include <string_view>
 #include <utility>
@@ -399,6 +401,8 @@ bool has_image_signature(std::span<const std::uint8_t> bytes) {
   return begins_with(file, kJpegSignature) || begins_with(file, kPngSignature);
 }
 
+bool is_jpeg(std::span<const std::uint8_t> bytes) { return begins_with(ImageFile{bytes, {}}, kJpegSignature); }
+
 std::vector<std::byte> encode_png(const ImageView& image) {
   const Shape& shape = image.shape;
   if (shape.ndim() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
@@ -418,6 +422,45 @@ std::vector<std::byte> encode_png(const ImageView& image) {
   }
   bytes.resize(size);
   return bytes;
+}
+
+std::vector<std::byte> encode_jpeg(const ImageView& image, int quality) {
+  const std::vector<std::uint8_t> interleaved = interleave(image);
+  const auto row_bytes = static_cast<std::size_t>(image.shape[0] * image.shape[2]);
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  ErrorTrap trap;
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  info.err = jpeg_std_error(&errors);
+  info.client_data = &trap;
+  errors.error_exit = [](j_common_ptr common) {
+    std::array<char, JMSG_LENGTH_MAX> reason{};
+    common->err->format_message(common, reason.data());
+    fail(*static_cast<ErrorTrap*>(common->client_data), reason.data());
+  };
+  const std::shared_ptr<void> release(nullptr, [&](void*) {
+    jpeg_destroy_compress(&info);
+    std::free(memory);
+  });
+  perform(ImageFile{{}, "to be encoded"}, trap, [&] {
+    jpeg_create_compress(&info);
+    jpeg_mem_dest(&info, &memory, &size);
+    info.image_width = static_cast<JDIMENSION>(image.shape[2]);
+    info.image_height = static_cast<JDIMENSION>(image.shape[1]);
+    info.input_components = static_cast<int>(image.shape[0]);
+    info.in_color_space = image.shape[0] == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&info);
+    jpeg_set_quality(&info, quality, TRUE);
+    jpeg_start_compress(&info, TRUE);
+    while (info.next_scanline < info.image_height) {
+      auto* row = const_cast<std::uint8_t*>(interleaved.data()) + row_bytes * info.next_scanline;  // NOLINT: only read
+      jpeg_write_scanlines(&info, &row, 1);
+    }
+    jpeg_finish_compress(&info);
+  });
+  const auto* const bytes = reinterpret_cast<const std::byte*>(memory);
+  return {bytes, bytes + size};
 }
 
 Shape image_shape(const ImageFile& file) {

@@ -20,6 +20,9 @@ inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of one ima
 
 // Whether these are the first bytes of a JPEG or PNG file; eight bytes suffice.
 bool has_image_signature(std::span<const std::uint8_t> bytes);
+bool is_jpeg(std::span<const std::uint8_t> bytes);
+// Encodes a JPEG file of an image of 1 (gray) or 3 channels, with a quality of 1 to 100 as in libjpeg.
+std::vector<std::byte> encode_jpeg(const ImageView& image, int quality);
 
 // Reads the header: 1 (gray) or 3 (color) channels, height and width. This and decode_image throw input errors that
 // name the file, the reason and its remedy.

@@ -8,14 +8,17 @@
 #include "sources.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <exception>
 #include <fstream>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -24,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;
-constexpr std::int64_t kColor = 3;
 // Number of files whose bytes are digested at every start, and that are decoded if not all are.
 constexpr std::size_t kSampledFiles = 256;
 // The headers of nearly all files are shorter than this.
@@ -67,11 +68,6 @@ FileProbe probe(const std::string& path) {
   return probed;
 }
 
-// Whether the file with this index is in the sample.
-bool is_sampled(std::size_t index, std::size_t files) {
-  return files <= kSampledFiles || index * kSampledFiles / files != (index + 1) * kSampledFiles / files;
-}
-
 // Calls work(0) .. work(count - 1) in one thread per core; starts no further call once one has returned false or
 // thrown. Rethrows an exception.
 void for_each_index(std::size_t count, const std::function<bool(std::size_t)>& work) {
@@ -111,7 +107,7 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
   const auto bytes = read_image_bytes(path);
   const ImageFile image = image_in(bytes, path, files.applies_exif);
   std::vector<std::uint8_t> pixels;
-  if (depth != Depth::header) decode_image(image, kColor, pixels);
+  if (depth != Depth::header) decode_image(image, kColorChannels, pixels);
   return image_shape(image);
 }
 
@@ -119,11 +115,20 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
 
 std::vector<std::byte> read_image_bytes(const std::string& path) {
   std::error_code unknown;
-  if (const auto size = fs::file_size(path, unknown); !unknown && size > kMaxFileBytes) {
-    throw Error(ErrorSource::input,
-                fmt::format("the image '{}' has {} bytes, more than the {} that are read", path, size, kMaxFileBytes));
+  if (const auto size = fs::file_size(path, unknown); !unknown && std::cmp_greater(size, kMaxImageFileBytes)) {
+    throw Error(ErrorSource::input, fmt::format("the image '{}' has {} bytes, more than the {} that are read", path,
+                                                size, kMaxImageFileBytes));
   }
   return read_file_bytes(path);
+}
+
+ImageFiles::File file_at(const fs::path& path, std::string name) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw fs::filesystem_error("stat", path, std::error_code(errno, std::generic_category()));
+  }
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return {std::move(name), status.st_size, status.st_mtim.tv_sec * kNanoseconds + status.st_mtim.tv_nsec};
 }
 
 FolderListing list_folder(const fs::path& folder) {
@@ -135,7 +140,7 @@ FolderListing list_folder(const fs::path& folder) {
     if (entry.is_directory()) {
       listing.folders.push_back(name);
     } else if (is_image(entry.path()) && entry.is_regular_file()) {
-      listing.images.files.push_back({name, static_cast<std::int64_t>(entry.file_size())});
+      listing.images.files.push_back(file_at(entry.path(), name));
     } else {
       listing.others.push_back(name);
     }
@@ -146,23 +151,23 @@ FolderListing list_folder(const fs::path& folder) {
   return listing;
 }
 
-ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
-  const bool decodes_all = verification == Verification::whole;
-  const bool checks_all = decodes_all || verification == Verification::sample;
-  const std::size_t count = files.files.size();
+bool is_sampled(std::size_t index, std::size_t files) {
+  return files <= kSampledFiles || index * kSampledFiles / files != (index + 1) * kSampledFiles / files;
+}
+
+ImageFindings examine_each(std::size_t files, const std::string& where, bool checks_all, bool find_bad,
+                           const std::function<Shape(std::size_t)>& check) {
   std::mutex mutex;
   ImageFindings findings;
-  for_each_index(count, [&](std::size_t i) {
-    const bool decodes = decodes_all || (checks_all && is_sampled(i, count));
-    const Depth depth = decodes ? Depth::whole_file : checks_all ? Depth::header_and_end : Depth::header;
+  for_each_index(files, [&](std::size_t i) {
     try {
-      const Shape shape = check_file(files, i, depth);
+      const Shape shape = check(i);
       const std::lock_guard lock(mutex);
       Shape& image = findings.image;
       if (image.ndim() == 0) image = shape;
       const bool has_same_size = image[1] == shape[1] && image[2] == shape[2];
       image = Shape{std::max(image[0], shape[0]), has_same_size ? shape[1] : 0, has_same_size ? shape[2] : 0};
-      return checks_all || image[0] != kColor || has_same_size;
+      return checks_all || image[0] != kColorChannels || has_same_size;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       findings.bad.emplace_back(i, error.what());
@@ -171,29 +176,49 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
   });
   std::ranges::sort(findings.bad);
   if (find_bad || findings.bad.empty()) return findings;
-  const std::string how_many = checks_all ? fmt::format("{} of {} images in '{}' cannot be read: first ",
-                                                        findings.bad.size(), count, files.folder.string())
-                                          : "";
+  const std::string how_many =
+      checks_all ? fmt::format("{} of {} images in '{}' cannot be read: first ", findings.bad.size(), files, where)
+                 : "";
   throw Error(ErrorSource::input,
               fmt::format("{}{}; --skip-bad-images leaves such files out", how_many, findings.bad.front().second));
 }
 
+ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
+  const bool decodes_all = verification == Verification::whole;
+  const bool checks_all = decodes_all || verification == Verification::sample;
+  const std::size_t count = files.files.size();
+  return examine_each(count, files.folder.string(), checks_all, find_bad, [&](std::size_t i) {
+    const bool decodes = decodes_all || (checks_all && is_sampled(i, count));
+    return check_file(files, i, decodes ? Depth::whole_file : checks_all ? Depth::header_and_end : Depth::header);
+  });
+}
+
 // The digest is a sum over the files, so the order does not matter.
-FileContents contents_of(const ImageFiles& files, bool whole) {
+FileContents contents_of(const LoadedSet& set, bool whole) {
+  const std::size_t files = set.labels.size();
   FileContents contents;
   std::uint64_t of_all = 0;
-  std::mutex mutex;
-  for_each_index(files.files.size(), [&](std::size_t i) {
-    const bool sampled = is_sampled(i, files.files.size());
-    if (!sampled && !whole) return true;
-    const std::uint64_t of_file = mix64(hash64(files.files[i].name) + crc32c(read_image_bytes(files.path_of(i))));
-    const std::lock_guard lock(mutex);
+  const auto add = [&](std::size_t i, std::uint32_t checksum) {
+    const std::uint64_t of_file = mix64(hash64(name_of(set, i)) + checksum);
     of_all += of_file;
-    if (sampled) contents.sample_digest += of_file;
-    if (sampled) ++contents.sampled_files;
-    return true;
-  });
-  if (whole || contents.sampled_files == std::ssize(files.files)) contents.whole = of_all;
+    if (!is_sampled(i, files)) return;
+    contents.sample_digest += of_file;
+    ++contents.sampled_files;
+  };
+  const auto* encoded = std::get_if<EncodedFiles>(&set.pixels);
+  if (encoded != nullptr) {
+    for (std::size_t i = 0; i < files; ++i) add(i, static_cast<std::uint32_t>(encoded->checksums[i]));
+  } else {
+    std::mutex mutex;
+    for_each_index(files, [&](std::size_t i) {
+      if (!whole && !is_sampled(i, files)) return true;
+      const std::uint32_t checksum = crc32c(read_image_bytes(path_of(set, i)));
+      const std::lock_guard lock(mutex);
+      add(i, checksum);
+      return true;
+    });
+  }
+  if (whole || encoded != nullptr || contents.sampled_files == std::ssize(set.labels)) contents.whole = of_all;
   return contents;
 }
 

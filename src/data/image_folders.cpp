@@ -10,6 +10,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -23,7 +24,9 @@ namespace fs = std::filesystem;
 // `others`, as do links to folders, which may be circular.
 void add_listed(ImageFiles& files, const fs::path& inside, const FolderListing& listing,
                 std::vector<std::string>& others) {
-  for (const auto& [name, bytes] : listing.images.files) files.files.push_back({(inside / name).string(), bytes});
+  for (const auto& [name, bytes, modified] : listing.images.files) {
+    files.files.push_back({(inside / name).string(), bytes, modified});
+  }
   for (const std::string& name : listing.others) others.push_back((inside / name).string());
   for (const std::string& name : listing.folders) {
     const fs::path folder = files.folder / inside / name;
@@ -50,7 +53,8 @@ struct Row {
 
 class CsvReader {
  public:
-  CsvReader(std::string_view text, const std::string& path) : rest_(text), path_(path) {
+  CsvReader(std::string_view text, const std::string& path, char separator = ',')
+      : rest_(text), path_(path), separator_(separator) {
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   }
 
@@ -59,7 +63,7 @@ class CsvReader {
     while (!rest_.empty()) {
       Row row{{}, line_};
       do row.fields.push_back(read_field());
-      while (take(','));
+      while (take(separator_));
       take('\r');
       if (!rest_.empty() && !take('\n')) refuse(path_, row.line, "something follows a quoted field");
       ++line_;
@@ -77,10 +81,10 @@ class CsvReader {
 
   std::string read_field() {
     if (take('"')) return read_quoted();
-    const std::size_t end = std::min(rest_.find_first_of(",\n"), rest_.size());
+    const std::size_t end = std::min({rest_.find(separator_), rest_.find('\n'), rest_.size()});
     std::string field(rest_.substr(0, end));
     rest_.remove_prefix(end);
-    if (field.ends_with('\r') && !rest_.starts_with(',')) field.pop_back();
+    if (field.ends_with('\r') && !rest_.starts_with(separator_)) field.pop_back();
     return field;
   }
 
@@ -101,6 +105,7 @@ class CsvReader {
 
   std::string_view rest_;
   const std::string& path_;
+  char separator_;
   std::int64_t line_ = 1;
 };
 
@@ -126,19 +131,20 @@ class ImageIndex {
   std::unordered_map<std::string, std::vector<std::size_t>> by_stem_;
 };
 
-bool is_header(const Row& row, const ImageIndex& index) {
-  return std::ranges::find(kHeaderWords, in_lower_case(row.fields.front())) != kHeaderWords.end() &&
-         index.find(row.fields.front()).empty();
+bool is_header(const Row& row) {
+  return std::ranges::find(kHeaderWords, in_lower_case(row.fields.front())) != kHeaderWords.end();
 }
 
-std::vector<std::string> class_names_of(const std::map<std::string, std::int32_t>& labels) {
-  std::vector<std::string> names;
-  for (const auto& [name, label] : labels) names.push_back(name);
-  const auto number_in = [](const std::string& name) { return parse_number<std::int64_t>(name); };
-  if (std::ranges::all_of(names, [&](const std::string& name) { return number_in(name).has_value(); })) {
-    std::ranges::stable_sort(names, {}, [&](const std::string& name) { return *number_in(name); });
+LoadedSet labelled_set(ImageFiles files, const std::vector<std::string>& labels) {
+  LoadedSet set;
+  set.info.class_names = sorted_classes(labels);
+  std::map<std::string, std::int32_t> label_of;
+  for (const std::string& name : set.info.class_names) {
+    label_of.emplace(name, static_cast<std::int32_t>(label_of.size()));
   }
-  return names;
+  for (const std::string& label : labels) set.labels.push_back(label_of.at(label));
+  set.pixels = std::move(files);
+  return set;
 }
 
 std::optional<std::string> find_table(const fs::path& folder, const std::vector<std::string>& others) {
@@ -179,7 +185,7 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
   std::unordered_map<std::size_t, std::int64_t> line_of;
   bool is_first = true;
   for (Row row = reader.next(); !row.fields.empty(); row = reader.next()) {
-    if (std::exchange(is_first, false) && is_header(row, index)) continue;
+    if (std::exchange(is_first, false) && is_header(row) && index.find(row.fields.front()).empty()) continue;
     if (row.fields.size() != 2) refuse(path, row.line, fault_of(row.fields));
     const auto found = index.find(row.fields[0]);
     if (found.empty()) refuse(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
@@ -235,7 +241,7 @@ LoadedPair list_images(const std::vector<std::string>& paths) {
   for (const fs::path path : paths) {
     if (!fs::exists(path)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", path.string()));
     if (!fs::is_directory(path)) {
-      files.files.push_back({path.string(), static_cast<std::int64_t>(fs::file_size(path))});
+      files.files.push_back(file_at(path, path.string()));
       continue;
     }
     const std::size_t before = files.files.size();
@@ -267,17 +273,52 @@ std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vecto
     notes.push_back(fmt::format("{} images of '{}' have no label in {} and are skipped",
                                 listing.images.files.size() - table.images.size(), folder.string(), *path));
   }
-  std::map<std::string, std::int32_t> label_of;
-  for (const std::string& label : table.labels) label_of.emplace(label, 0);
-  LoadedSet set;
-  set.info.class_names = class_names_of(label_of);
-  for (std::size_t i = 0; i < set.info.class_names.size(); ++i) {
-    label_of[set.info.class_names[i]] = static_cast<std::int32_t>(i);
-  }
   ImageFiles files{folder, {}};
   for (const std::size_t image : table.images) files.files.push_back(listing.images.files[image]);
-  for (const std::string& label : table.labels) set.labels.push_back(label_of[label]);
-  set.pixels = std::move(files);
+  return labelled_set(std::move(files), table.labels);
+}
+
+std::vector<std::string> sorted_classes(const std::vector<std::string>& labels) {
+  const std::set<std::string> distinct(labels.begin(), labels.end());
+  std::vector<std::string> names(distinct.begin(), distinct.end());
+  const auto number_in = [](const std::string& name) { return parse_number<std::int64_t>(name); };
+  if (std::ranges::all_of(names, [&](const std::string& name) { return number_in(name).has_value(); })) {
+    std::ranges::stable_sort(names, {}, [&](const std::string& name) { return *number_in(name); });
+  }
+  return names;
+}
+
+bool is_image_list(const fs::path& path) {
+  constexpr std::array<std::string_view, 4> kEndings{".txt", ".csv", ".tsv", ".lst"};
+  const std::string ending = in_lower_case(path.extension().string());
+  return std::ranges::find(kEndings, ending) != kEndings.end() && fs::is_regular_file(path);
+}
+
+LoadedSet list_image_list(const fs::path& path) {
+  const std::string text = read_file_text(path.string());
+  const std::string_view first_line = std::string_view(text).substr(0, text.find('\n'));
+  const char separator = first_line.find('\t') != std::string_view::npos  ? '\t'
+                         : first_line.find(',') != std::string_view::npos ? ','
+                                                                          : ' ';
+  const std::string name = path.string();
+  CsvReader reader(text, name, separator);
+  ImageFiles files{path.parent_path(), {}};
+  std::vector<std::string> labels;
+  bool is_first = true;
+  for (Row row = reader.next(); !row.fields.empty(); row = reader.next()) {
+    if (std::exchange(is_first, false) && is_header(row) && !fs::exists(files.folder / row.fields.front())) continue;
+    if (row.fields.size() != 2) refuse(name, row.line, fault_of(row.fields));
+    if (row.fields[1].empty()) refuse(name, row.line, fmt::format("'{}' has no label", row.fields[0]));
+    try {
+      files.files.push_back(file_at(files.folder / row.fields[0], row.fields[0]));
+    } catch (const fs::filesystem_error& failure) {
+      refuse(name, row.line, fmt::format("'{}': {}", row.fields[0], failure.code().message()));
+    }
+    labels.push_back(std::move(row.fields[1]));
+  }
+  if (labels.empty()) refuse(name, 1, "the list has no images");
+  LoadedSet set = labelled_set(std::move(files), labels);
+  set.info.name = path.stem().string();
   return set;
 }
 

@@ -129,13 +129,28 @@ Pixels add_pixels(GrowingMemory& block, std::size_t bytes) {
   return pixels;
 }
 
+std::string name_of(const LoadedSet& set, std::size_t sample) {
+  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  return files != nullptr ? files->files[sample].name : set.names.empty() ? std::string() : set.names[sample];
+}
+
+std::string path_of(const LoadedSet& set, std::size_t sample) {
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) return files->path_of(sample);
+  const auto* encoded = std::get_if<EncodedFiles>(&set.pixels);
+  const std::string name = name_of(set, sample);
+  return encoded == nullptr ? name : fmt::format("{}:{}", encoded->shards.front().path, name);
+}
+
 std::uint64_t digest_of(const LoadedSet& set) {
   if (set.digest) return *set.digest;
   const std::span<const std::int32_t> labels(set.labels);
-  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  const auto* encoded = std::get_if<EncodedFiles>(&set.pixels);
+  if (files != nullptr || encoded != nullptr) {
     std::vector<std::int64_t> hashes;
-    for (const auto& [name, bytes] : files->files) {
-      hashes.push_back(static_cast<std::int64_t>(hash64(name) ^ mix64(static_cast<std::uint64_t>(bytes))));
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      const std::int64_t bytes = files != nullptr ? files->files[i].bytes : encoded->bytes[i];
+      hashes.push_back(static_cast<std::int64_t>(hash64(name_of(set, i)) ^ mix64(static_cast<std::uint64_t>(bytes))));
     }
     return digest("files", std::span<const std::int64_t>(hashes)) + digest("labels", labels);
   }
@@ -153,6 +168,9 @@ LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen) 
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
     taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
                                 take_rows(stored->checksums, chosen)};
+  } else if (auto* encoded = std::get_if<EncodedFiles>(&set.pixels)) {
+    taken.pixels = EncodedFiles{encoded->shards, take_rows(encoded->begins, chosen), take_rows(encoded->bytes, chosen),
+                                take_rows(encoded->checksums, chosen), encoded->applies_exif};
   } else {
     taken.pixels = split(std::get<Pixels>(set.pixels), chosen, static_cast<std::size_t>(set.info.image.elements()));
   }

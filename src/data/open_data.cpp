@@ -1,5 +1,6 @@
 #include "tutti/data/open_data.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
@@ -93,9 +94,13 @@ fs::path find_data_path(const std::string& where, bool from_checkpoint) {
     paths = {"./" + where, "./data/" + where};
     if (const char* root = std::getenv("TUTTI_DATA")) paths.push_back((fs::path(root) / where).string());
   }
-  for (const std::string& path : paths) {
-    if (fs::exists(path)) return path;
+  const auto found = std::ranges::find_if(paths, [](const std::string& path) { return fs::exists(path); });
+  if (where.ends_with(".tar")) {
+    throw Error(ErrorSource::input, fmt::format("'{}' is a tar archive: {} data convert makes a data set of it, with "
+                                                "--encoded",
+                                                where, program_call()));
   }
+  if (found != paths.end()) return *found;
   const bool lacks_root = paths.size() == 2;
   throw Error(
       ErrorSource::io,
@@ -173,8 +178,12 @@ LoadedPair load_sets(const DataRequest& request, GrowingMemory& block) {
   if (where == "glyphs") return draw_glyphs(block);
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic(where, block);
   const fs::path path = find_data_path(where, request.from_checkpoint);
-  if (!fs::is_directory(path)) return read_data_file(path.string(), request, DataFileSets::both, block);
   LoadedPair pair;
+  if (is_image_list(path)) {
+    pair.train = list_image_list(path);
+    return pair;
+  }
+  if (!fs::is_directory(path)) return read_data_file(path.string(), request, DataFileSets::both, block);
   auto train = load_train(path, block, pair.notes);
   if (!train && request.allow_unlabelled && !list_folder(path).images.files.empty()) {
     pair = list_images({path.string()});
@@ -191,6 +200,7 @@ LoadedPair load_sets(const DataRequest& request, GrowingMemory& block) {
 // The files in request.test may be named like a test set or like a training set.
 LoadedSet load_test_set(const DataRequest& request, GrowingMemory& block, std::vector<std::string>& notes) {
   const fs::path path = find_data_path(request.test, false);
+  if (is_image_list(path)) return list_image_list(path);
   if (!fs::is_directory(path)) {
     LoadedPair pair = read_data_file(path.string(), request, DataFileSets::test_if_any, block);
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
@@ -203,8 +213,7 @@ LoadedSet load_test_set(const DataRequest& request, GrowingMemory& block, std::v
 
 // Leaves out these files, given by index and problem, unless all are bad.
 void leave_out(LoadedSet& set, std::span<std::pair<std::int64_t, std::string>> bad, std::vector<std::string>& notes) {
-  const auto& files = std::get<ImageFiles>(set.pixels);
-  const std::size_t all = files.files.size();
+  const std::size_t all = set.labels.size();
   const std::string& first = bad.front().second;
   if (bad.size() == all) {
     throw Error(ErrorSource::input, fmt::format("all {} images of {} are bad: first {}", all, set.info.name, first));
@@ -213,32 +222,57 @@ void leave_out(LoadedSet& set, std::span<std::pair<std::int64_t, std::string>> b
   std::vector<std::int64_t> indices;
   for (auto& [file, problem] : bad) {
     set.info.skipped.push_back({.next_sample = file - std::ssize(indices),
-                                .name = files.path_of(static_cast<std::size_t>(file)),
+                                .name = path_of(set, static_cast<std::size_t>(file)),
                                 .problem = std::move(problem)});
     indices.push_back(file);
   }
   extract_samples(set, indices);
 }
 
+bool has_image_files(const LoadedSet& set) {
+  return std::holds_alternative<ImageFiles>(set.pixels) || std::holds_alternative<EncodedFiles>(set.pixels);
+}
+
+FileListing listing_of(const LoadedSet& set) {
+  FileListing listing;
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    for (const auto& [name, bytes, modified] : files->files) {
+      listing.bytes += bytes;
+      listing.modified += mix64(hash64(name) + static_cast<std::uint64_t>(modified));
+    }
+  } else {
+    for (const std::int32_t bytes : std::get<EncodedFiles>(set.pixels).bytes) listing.bytes += bytes;
+  }
+  return listing;
+}
+
 // Determines the shape of a set of image files, and leaves out bad ones if requested.
 void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
+  if (!has_image_files(set)) return;
   auto* files = std::get_if<ImageFiles>(&set.pixels);
-  if (files == nullptr) return;
-  files->applies_exif = request.applies_exif;
-  ImageFindings findings = examine(*files, request.skip_bad_images ? Verification::whole : request.verification,
-                                   request.skip_bad_images || request.lists_problems);
-  set.info.image = findings.image;
+  if (files != nullptr) files->applies_exif = request.applies_exif;
+  if (request.verification == Verification::none) {
+    set.info.listing = listing_of(set);
+    if (files != nullptr) set.info.image = Shape{kColorChannels, 0, 0};
+    return;
+  }
+  const bool finds_bad = request.skip_bad_images || request.lists_problems;
+  ImageFindings findings =
+      files == nullptr
+          ? examine_encoded(set, request, finds_bad)
+          : examine(*files, request.skip_bad_images ? Verification::whole : request.verification, finds_bad);
+  if (files != nullptr) set.info.image = findings.image;
   if (!findings.bad.empty()) leave_out(set, findings.bad, notes);
   // Predictions are never resumed, so they need no digests of the files' bytes.
   if (request.images.empty() && !request.allow_untrained_labels) {
-    set.info.contents = contents_of(std::get<ImageFiles>(set.pixels), request.verification == Verification::whole);
+    set.info.contents = contents_of(set, request.verification == Verification::whole);
   }
 }
 
 // Image files are read in color if the other set is in color, and have no common size if the other set's differs.
 void reconcile_shape(LoadedSet& set, const Shape& other) {
   Shape& image = set.info.image;
-  if (!std::holds_alternative<ImageFiles>(set.pixels) || image == other) return;
+  if (!has_image_files(set) || image == other) return;
   const bool like_other = image[1] == other[1] && image[2] == other[2];
   image = Shape{std::max(image[0], other[0]), like_other ? image[1] : 0, like_other ? image[2] : 0};
 }
@@ -254,6 +288,8 @@ void refuse_unlike_sets(const DatasetInfo& train, const DatasetInfo& test) {
 // The location of the set for messages: its folder, if there is one.
 std::string location_of(const LoadedSet& set) {
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  const auto* encoded = std::get_if<EncodedFiles>(&set.pixels);
+  if (encoded != nullptr) return fmt::format("'{}'", encoded->shards.front().path);
   return files == nullptr ? set.info.name : fmt::format("'{}'", files->folder.string());
 }
 
@@ -276,9 +312,7 @@ void rename_labels(LoadedSet& test, const LoadedSet& train) {
 
 // The location of a sample's label for messages; empty for generated sets and data files.
 std::string location_of_label(const LoadedSet& set, std::size_t sample) {
-  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    return fmt::format("'{}'", files->path_of(sample));
-  }
+  if (has_image_files(set)) return fmt::format("'{}'", path_of(set, sample));
   auto index = static_cast<std::int64_t>(sample);
   for (const LabelFile& file : set.label_files) {
     if (index < file.samples) return fmt::format("'{}', label {} (counted from 0)", file.path, index);
@@ -318,9 +352,12 @@ void unify_metadata(LoadedPair& pair) {
   if (const auto* pixels = std::get_if<Pixels>(&pair.train.pixels); pixels != nullptr && info.statistics.mean.empty()) {
     info.statistics = statistics_of(pixels->bytes(), info.image);
   }
-  if (!pair.test) return;
   const Shape of_train = info.image;
-  reconcile_shape(pair.train, pair.test->info.image);
+  if (pair.test) reconcile_shape(pair.train, pair.test->info.image);
+  for (auto* const values : {&info.statistics.mean, &info.statistics.deviation}) {  // gray images in color
+    if (values->size() == 1) values->resize(static_cast<std::size_t>(info.image[0]), values->front());
+  }
+  if (!pair.test) return;
   reconcile_shape(*pair.test, of_train);
   refuse_unlike_sets(info, pair.test->info);
   pair.test->info.classes = info.classes;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -26,10 +27,14 @@ struct LabelFile {
   std::int64_t samples = 0;
 };
 
+inline constexpr std::int64_t kMaxImageFileBytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t kColorChannels = 3;
+
 struct ImageFiles {
   struct File {
     std::string name;  // relative to the folder
     std::int64_t bytes = 0;
+    std::int64_t modified = 0;  // time of the last change
   };
   std::filesystem::path folder;
   std::vector<File> files;
@@ -45,6 +50,24 @@ struct StoredImages {
   std::vector<std::int64_t> rows;
   std::uint64_t digest = 0;               // of all rows and their labels, as stored in the file
   std::vector<std::int32_t> checksums{};  // of each of these rows; empty in a file of an early version
+};
+
+// An HDF5 file with image files of a set, one after another.
+struct EncodedShard {
+  std::string path;
+  std::int64_t first = 0;     // the position of its first byte among those of all shards
+  std::int64_t offset = 0;    // where that byte is in the file
+  std::int64_t bytes = 0;     // of the file, when it was listed
+  std::int64_t modified = 0;  // time of its last change, likewise
+};
+
+// Image files in shards (encoded_file.cpp).
+struct EncodedFiles {
+  std::vector<EncodedShard> shards{};
+  std::vector<std::int64_t> begins{};     // of each file: the position of its first byte
+  std::vector<std::int32_t> bytes{};      // of each file
+  std::vector<std::int32_t> checksums{};  // CRC-32C of each file
+  bool applies_exif = true;
 };
 
 // Images of one size in the order of the samples, in the block of bytes that load_data fills.
@@ -64,12 +87,16 @@ Pixels add_pixels(GrowingMemory& block, std::size_t bytes = 0);
 struct LoadedSet {
   DatasetInfo info;  // classes 0: from names or labels; samples and class_samples are filled in at the end
   std::vector<std::int32_t> labels;
-  std::variant<Pixels, ImageFiles, StoredImages> pixels;
+  std::variant<Pixels, ImageFiles, StoredImages, EncodedFiles> pixels;
   std::optional<std::uint64_t> digest;       // only after hold_out; otherwise computed from labels and pixels
   std::vector<LabelFile> label_files{};      // in the order of the samples; empty after extract_samples
   std::vector<std::string> names{};          // of the samples, from a data file; empty if it has none
   std::vector<std::string> empty_classes{};  // lines about class folders without images
 };
+
+// The name of a sample's image file, and for messages its path; of an encoded set, the HDF5 file's path and the name.
+std::string name_of(const LoadedSet& set, std::size_t sample);
+std::string path_of(const LoadedSet& set, std::size_t sample);
 
 // For image files: digest("files") over the hash of each file's name and size, + digest("labels").
 std::uint64_t digest_of(const LoadedSet& set);
@@ -125,6 +152,18 @@ std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const
 enum class DataFileSets { both, test_if_any };
 LoadedPair read_data_file(const std::string& path, const DataRequest& request, DataFileSets sets, GrowingMemory& block);
 
+struct ImageFindings {
+  Shape image;                                            // C, H, W of all images; H and W are 0 if they differ
+  std::vector<std::pair<std::int64_t, std::string>> bad;  // index and problem of each file that cannot be decoded
+};
+
+// The same of a data file of encoded images, whose seal is valid.
+bool is_encoded_file(const std::string& path);
+LoadedPair read_encoded_file(const std::string& path, const DataRequest& request, DataFileSets sets);
+// Compares the bytes of image files with their checksums, and decodes them: all files, or a sample if `verification` or
+// the request does not say so. Returns or throws what examine() does.
+ImageFindings examine_encoded(const LoadedSet& set, const DataRequest& request, bool find_bad);
+
 // Published binary formats. Files may be gzip-compressed. A header's sizes are compared with the size of its file
 // before memory is allocated.
 //
@@ -169,19 +208,23 @@ struct FolderListing {
   std::vector<std::string> others;
 };
 FolderListing list_folder(const std::filesystem::path& folder);
-
-struct ImageFindings {
-  Shape image;                                            // C, H, W of all images; H and W are 0 if they differ
-  std::vector<std::pair<std::int64_t, std::string>> bad;  // index and problem of each file that cannot be decoded
-};
+// Size and time of a file's last change, with one system call. Throws a filesystem_error.
+ImageFiles::File file_at(const std::filesystem::path& path, std::string name);
 
 // Determines the images' shape and verifies the files as `verification` says. Throws an input error for files that
 // cannot be read; with `find_bad` it returns them instead. Uses all cores.
 ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad);
 
-// Digests of the bytes of a sample of the files, which depends only on their number; if `whole`, of all files, too.
-// Uses all cores.
-FileContents contents_of(const ImageFiles& files, bool whole);
+// Whether a file of a set is in the sample of files that are read at every start.
+bool is_sampled(std::size_t index, std::size_t files);
+// The parts of examine() that all image files share: calls `check` on all cores, which returns an image's shape, until
+// they differ in size and one is in color; if `checks_all`, for all files.
+ImageFindings examine_each(std::size_t files, const std::string& where, bool checks_all, bool find_bad,
+                           const std::function<Shape(std::size_t)>& check);
+
+// Digests of the bytes of a sample of the files of a set, which depends only on their number; if `whole`, of all files,
+// too. Uses all cores. Those of an encoded set are known without reading it.
+FileContents contents_of(const LoadedSet& set, bool whole);
 
 // The bytes of an image file. Throws io errors, and an input error if it is too large.
 std::vector<std::byte> read_image_bytes(const std::string& path);
@@ -203,6 +246,14 @@ LoadedPair list_images(const std::vector<std::string>& paths);
 //   an image's file name in the folder, with or without its extension, and its label, any text
 // A header line like "file,label" or "id,label" is skipped. Classes are the labels, sorted as numbers if all of them
 // are numbers, otherwise as text.
+
+// Classes, sorted as above.
+std::vector<std::string> sorted_classes(const std::vector<std::string>& labels);
+
+// A list of image files anywhere: a file that ends in .txt, .csv, .tsv or .lst with a path, relative to its folder, and
+// a label in each line, separated as in such a table or by a tab or space. Throws as list_labelled_folder does.
+bool is_image_list(const std::filesystem::path& path);
+LoadedSet list_image_list(const std::filesystem::path& path);
 
 // The images that the table lists, in its order; nothing if the folder contains no images or no table. Adds the number
 // of images that it does not list to `notes`. Throws input errors that name the table's line.

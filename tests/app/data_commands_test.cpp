@@ -4,6 +4,7 @@
 #include "tutti/data/batch_loader.hpp"
 
 #include "data/written_images.hpp"
+#include "data/written_tars.hpp"
 #include "support/child_process.hpp"
 #include "support/trainer_words.hpp"
 
@@ -11,9 +12,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -73,6 +78,81 @@ TEST_F(DataCommands, TrainToTheSameBitsOnASourceAndOnItsFile) {
     EXPECT_EQ(on_source.size(), 16u);
     EXPECT_EQ(weights(file, {"--seed", source == "flat" ? "4" : "0", "--normalize", "0.5/0.25"}), on_source) << source;
   }
+}
+
+TEST_F(DataCommands, TrainToTheSameBitsOnAFolderAndOnItsEncodedFileAndResumeOneOnTheOther) {
+  for (int i = 0; i < 30; ++i) {
+    const auto picture = gradient(i % 5 == 0 ? 1 : 3, 20 + i, 50 - i, 5 * i);
+    const std::string name = fmt::format("in/{}/{}/{}", i < 24 ? "train" : "val", i % 2 == 0 ? "cat" : "dog", i);
+    folder_.write(name + ".jpg", tutti::testing_support::turned(tutti::testing_support::jpeg_of(picture), i % 8 + 1));
+  }
+  const ChildResult made = data({"convert", path("in"), path("set.h5"), "--encoded", "--shard-size", "32KiB"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("set.h5: 24 training and 6 test images, "));
+  EXPECT_THAT(made.out, HasSubstr("HDF5 files: keep them in one folder"));
+  const Words options{"--image-size", "16", "--augment", "resized-crop", "--normalize", "0.5/0.25"};
+  const std::string on_folder = weights(path("in"), options);
+  EXPECT_EQ(on_folder.size(), 16u);
+  EXPECT_EQ(weights(path("set.h5"), options), on_folder);
+  for (const auto& [first, second] : {std::pair{"in", "set.h5"}, std::pair{"set.h5", "in"}}) {
+    const std::string out = path(std::string("run-on-") + first);
+    weights(path(first), with(options, {"--out", out, "--epochs", "1", "--schedule-epochs", "2"}));
+    EXPECT_EQ(weights(path(second), with(options, {"--out", out, "--resume"})), on_folder) << first;
+  }
+  const ChildResult on_auto = run_trainer({"--data", path("set.h5"), "--model", "mlp", "--image-size", "16",
+                                           "--normalize", "auto", "--batch-size", "8", "--steps", "1"});
+  EXPECT_EQ(on_auto.status, 0) << on_auto.err;
+  const ChildResult info = data({"info", path("set.h5"), "--verify"});
+  EXPECT_EQ(info.status, 0) << info.err;
+  EXPECT_THAT(info.out, HasSubstr("the bytes of 30 images; 30 of them decoded"));
+  EXPECT_EQ(data({"show", path("set.h5"), path("s.png"), "--image-size", "16", "--count", "5"}).status, 0);
+}
+
+TEST_F(DataCommands, ConvertWithOptionsForEncodedImagesOnlyWhereTheyApply) {
+  const auto refusal = [&](const Words& more) {
+    const ChildResult refused = data(with({"convert", "glyphs", path("set.h5")}, more));
+    EXPECT_EQ(refused.status, 64) << refused.err;
+    return refused.err;
+  };
+  EXPECT_THAT(refusal({"--short-side", "20"}), HasSubstr("give --encoded, too"));
+  EXPECT_THAT(refusal({"--encoded", "--image-size", "20"}), HasSubstr("give --short-side"));
+  EXPECT_THAT(refusal({"--encoded", "--quality", "20"}), HasSubstr("--quality is for images that are resized"));
+  EXPECT_THAT(refusal({"--encoded", "--shard-size", "4"}), HasSubstr("must be such as 512MiB or 4GiB"));
+  EXPECT_THAT(refusal({"--encoded"}), HasSubstr("glyphs has none"));
+}
+
+// Starts a conversion, and sends SIGTERM once this file exists.
+int stopped_conversion(const Words& words, const std::string& log, const std::function<bool()>& has_begun) {
+  ChildProcess child(trainer_words(0, with({"data", "convert"}, words)), log);
+  while (!has_begun()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ::kill(child.pid(), SIGTERM);
+  return child.wait(120).value_or(-1);
+}
+
+TEST_F(DataCommands, ContinueAnEncodedConversionAfterSigtermAndLeaveNothingOfAnother) {
+  std::vector<tutti::testing_support::TarEntry> entries;
+  for (int i = 0; i < 20000; ++i) {
+    entries.push_back({fmt::format("{}.png", i), png_of(gradient(1, 8, 8, i % 190))});
+    entries.push_back({fmt::format("{}.cls", i), {static_cast<std::uint8_t>('0' + i % 10)}});
+  }
+  folder_.write("t.tar", tutti::testing_support::tar_of(entries));
+  const Words convert{path("t.tar"), path("set.h5"), "--encoded"};
+  const auto has_begun = [&] { return std::filesystem::exists(path("set.h5.partial/files-00000")); };
+  EXPECT_EQ(stopped_conversion(convert, path("log"), has_begun), 75);
+  EXPECT_THAT(read_text(path("log")), HasSubstr("stopped by SIGTERM; run the same command again to continue"));
+  EXPECT_FALSE(std::filesystem::exists(path("set.h5")));
+  const ChildResult rest = data(with({"convert"}, convert));
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.err, HasSubstr("continuing after the first "));
+  EXPECT_THAT(rest.out, HasSubstr("set.h5: 20000 training and 0 test images"));
+  EXPECT_EQ(data({"convert", path("t.tar"), path("whole.h5"), "--encoded"}).status, 0);
+  EXPECT_TRUE(read_text(path("whole.h5")) == read_text(path("set.h5")));
+
+  std::filesystem::create_directory(path("plain"));
+  const auto is_writing = [&] { return !std::filesystem::is_empty(path("plain")); };
+  EXPECT_EQ(stopped_conversion({"synthetic:100000x3x64x64:2", path("plain/set.h5")}, path("log"), is_writing), 75);
+  EXPECT_THAT(read_text(path("log")), HasSubstr("stopped by SIGTERM; nothing is written"));
+  EXPECT_TRUE(std::filesystem::is_empty(path("plain")));
 }
 
 TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
@@ -268,6 +348,15 @@ TEST_F(DataCommands, ConvertNothingThatTheDiskCannotHold) {
   EXPECT_EQ(refused.status, 73) << refused.err;
   EXPECT_THAT(refused.err, HasSubstr("out.h5' would take 880000.0 GiB, and "));
   EXPECT_FALSE(std::filesystem::exists(path("out.h5")));
+  folder_.write("in/a/1.jpg", {});
+  folder_.write("in/b/1.jpg", {});
+  for (const char* name : {"in/a/1.jpg", "in/b/1.jpg"}) {
+    std::filesystem::resize_file(path(name), std::uintmax_t{7} << 40);  // without using the disk
+  }
+  const ChildResult encoded = data({"convert", path("in"), path("out.h5"), "--encoded"});
+  EXPECT_EQ(encoded.status, 73) << encoded.err;
+  EXPECT_THAT(encoded.err, HasSubstr("out.h5' would take 14336.0 GiB, and "));
+  EXPECT_FALSE(std::filesystem::exists(path("out.h5.partial/files-00000")));
 }
 
 TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {

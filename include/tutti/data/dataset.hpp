@@ -36,6 +36,12 @@ struct FileContents {
   friend bool operator==(const FileContents&, const FileContents&) = default;
 };
 
+// Image files that were listed, but not opened.
+struct FileListing {
+  std::int64_t bytes = 0;      // of all files
+  std::uint64_t modified = 0;  // digest of the times of their last changes
+};
+
 struct DatasetInfo {
   std::string name;
   Shape image;  // C, H, W; H and W are 0 if the images differ in size
@@ -47,6 +53,7 @@ struct DatasetInfo {
   bool labelled = true;                       // false: all labels are 0 and meaningless
   std::vector<SkippedImage> skipped{};        // ascending
   std::optional<FileContents> contents{};     // of image files, before samples were held out
+  std::optional<FileListing> listing{};       // with Verification::none
   // Of a data file: whether its images have the whole short side of the pictures that they were made from. Earlier
   // versions of data convert cropped it.
   std::optional<bool> has_short_side{};

@@ -16,11 +16,12 @@
 namespace tutti {
 
 // How much of the data is verified before it is used.
+//   none     no image file is opened: their size is not known
 //   start    as many image headers as determine the shape; a sample of the files for the digest of their contents
 //   sample   all image headers, and a sample of the images is decoded
 //   whole    all images are decoded
 // It concerns image files; DataFileCheck says which data files are compared with their digest.
-enum class Verification { start, sample, whole };
+enum class Verification { none, start, sample, whole };
 // Which data files that are not read into memory are compared with their digest first. Files of early versions have no
 // checksums and cannot be verified while they are read.
 enum class DataFileCheck { none, without_checksums, all };
@@ -32,8 +33,8 @@ constexpr std::array<std::string_view, 2> enum_names(Split) { return {"stratifie
 
 struct DataRequest {
   // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of JPEG and PNG, or a
-  // flat folder of images with a label CSV), an HDF5 file, or a bare NAME looked up as ./NAME, ./data/NAME and
-  // $TUTTI_DATA/NAME.
+  // flat folder of images with a label CSV), a list of image files and labels (.txt, .csv, .tsv or .lst), an HDF5 file,
+  // or a bare NAME looked up as ./NAME, ./data/NAME and $TUTTI_DATA/NAME.
   std::string train{};
   std::string test{};           // likewise for a separate test set; else empty
   double validation_ratio = 0;  // if > 0, this fraction of the training set is held out as the test set
