@@ -70,8 +70,7 @@ std::vector<Option> data_options(RunConfig& c) {
       {"augment", data,
        "augmentation of training images: none, or some of crop-flip, pad-crop-flip, resized-crop or shift:N (reflected "
        "edges); flip or alternate-flip; vertical-flip; rotate:DEGREES; jitter:BRIGHTNESS/CONTRAST/SATURATION/HUE; "
-       "trivial "
-       "or randaugment:N/MAGNITUDE; erase:P; mixup:A; cutmix:A, separated by commas",
+       "scaled-decode; trivial or randaugment:N/MAGNITUDE; erase:P; mixup:A; cutmix:A, separated by commas",
        fixed, kBatching, parsed(c.texts.augment, c.recipe.augment, parse_augment)},
       {"normalize", data, "none, auto (training set mean/std) or MEAN/STD, in units of pixel / 255", fixed, kBatching,
        text(c.recipe.normalize)},

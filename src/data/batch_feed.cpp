@@ -186,6 +186,9 @@ void BatchWriter::write_encoded(std::int64_t sample, const SampleKey& key, const
   const auto region_of = [&](const Shape& image) {
     check_image_shape(data_.info(), file, image);
     planned = plan(image, key, view);
+    if (recipe_.augment.scaled_decode && decodes_scaled(file)) {
+      planned.rows.eighths = planned.columns.eighths = least_eighths(planned);
+    }
     return resampler().region_of(planned);
   };
   const RegionPixels pixels = decode_region(file, recipe_.image[0], region_of, decoded_);

@@ -173,9 +173,11 @@ class JpegDecoder {
     const bool is_cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     const std::int64_t channels = shape()[0];
     info_.out_color_space = is_cmyk ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    info_.scale_num = static_cast<unsigned>(region.eighths);
+    info_.scale_denom = 8;
     perform(file_, trap_, [&] { jpeg_start_decompress(&info_); });
     const ImageRegion decoded =
-        decodes_parts() ? with_neighbors(region) : ImageRegion{{0, shape()[1]}, {0, shape()[2]}};
+        decodes_parts() ? with_neighbors(region) : ImageRegion{{0, info_.output_height}, {0, info_.output_width}};
     auto left = static_cast<JDIMENSION>(decoded.columns.begin);
     auto width = static_cast<JDIMENSION>(decoded.columns.size());
     perform(file_, trap_, [&] {
@@ -187,7 +189,7 @@ class JpegDecoder {
     const std::size_t needed = row_bytes * (num_rows + 1);  // one for the rows below
     if (memory.size() < needed) memory.resize(needed);
     ink_.resize(is_cmyk ? 4 * std::size_t{width} : 0);
-    const auto last_row = static_cast<JDIMENSION>(has_end_marker() ? decoded.rows.end : shape()[1]);
+    const auto last_row = static_cast<JDIMENSION>(has_end_marker() ? decoded.rows.end : info_.output_height);
     perform(file_, trap_, [&] {
       while (info_.output_scanline < last_row) {
         const auto row = static_cast<std::size_t>(info_.output_scanline - decoded.rows.begin);
@@ -230,11 +232,11 @@ class JpegDecoder {
   // Colors between two samples are interpolated, so their neighbors are needed. Rows begin with those of a block.
   ImageRegion with_neighbors(const ImageRegion& region) const {
     constexpr std::int64_t kMargin = 2;
-    const std::int64_t block_rows = std::int64_t{DCTSIZE} * info_.max_v_samp_factor;
+    const std::int64_t block_rows = std::int64_t{info_.min_DCT_scaled_size} * info_.max_v_samp_factor;
     const auto from = [](std::int64_t begin) { return std::max<std::int64_t>(0, begin - kMargin); };
     const auto to = [](std::int64_t end, std::int64_t size) { return std::min(size, end + kMargin); };
     return {{from(region.rows.begin) / block_rows * block_rows, region.rows.end},
-            {from(region.columns.begin), to(region.columns.end, shape()[2])}};
+            {from(region.columns.begin), to(region.columns.end, info_.output_width)}};
   }
 
   bool has_end_marker() const {
@@ -394,6 +396,10 @@ int exif_orientation(std::span<const std::uint8_t> file) {
     at += 2 + length;
   }
   return 1;
+}
+
+bool decodes_scaled(const ImageFile& file) {
+  return begins_with(file, kJpegSignature) && (!file.applies_exif || exif_orientation(file.bytes) == 1);
 }
 
 bool has_image_signature(std::span<const std::uint8_t> bytes) {

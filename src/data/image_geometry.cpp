@@ -161,15 +161,19 @@ std::int64_t AxisWeights::Resize::taps_of(std::int64_t from, std::int64_t to) {
 }
 
 void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange rows) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  plan(static_cast<double>(from) / static_cast<double>(to), 0, from, rows);
+}
+
+void AxisWeights::Resize::plan(double scale, double offset, std::int64_t inputs, IndexRange rows) {
+  const bool copies = scale == 1 && offset == 0;
   const double reach = std::max(1.0, scale);
-  taps = taps_of(from, to);
+  taps = copies ? 1 : std::min(inputs, static_cast<std::int64_t>(std::ceil(2 * reach)));
   first.resize(static_cast<std::size_t>(rows.size()));
   weights.resize(static_cast<std::size_t>(rows.size() * taps));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const double center = (static_cast<double>(row) + 0.5) * scale;
+    const double center = offset + (static_cast<double>(row) + 0.5) * scale;
     const auto lowest = static_cast<std::int64_t>(std::max(0.0, center - reach + 0.5));
-    const std::int64_t begin = from == to ? row : std::min(lowest, from - taps);
+    const std::int64_t begin = copies ? row : std::min(lowest, inputs - taps);
     double* const mine = weights.data() + (row - rows.begin) * taps;
     for (std::int64_t tap = 0; tap < taps; ++tap) {
       const double distance = std::abs(static_cast<double>(begin + tap) + 0.5 - center);
@@ -191,17 +195,15 @@ std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
 }
 
 void AxisWeights::plan(const AxisPlan& plan) {
-  if (plan == planned_) return;
-  planned_ = plan;
+  if (plan == requested_) return;
+  requested_ = planned_ = plan;
   const auto outputs = static_cast<std::size_t>(plan.output);
   const bool resizes = plan.resized != plan.input || plan.crop.size() != plan.output;
   taps_ = 1;
   if (resizes) {
-    rows_ = {std::max(plan.crop.begin, plan.kept.begin), std::min(plan.crop.end, plan.kept.end)};
-    to_resized_.plan(plan.input, plan.resized, rows_);
-    to_output_.plan(plan.crop.size(), plan.output, {0, plan.output});
+    plan_resizes(plan);
     for (std::size_t i = 0; i < outputs; ++i) taps_ = std::max(taps_, span_of(i).inputs.size());
-    taps_ = in_groups(taps_, plan.input);
+    taps_ = in_groups(taps_, planned_.input);
     sums_.resize(static_cast<std::size_t>(taps_));
     units_.resize(static_cast<std::size_t>(taps_));
   }
@@ -224,6 +226,23 @@ void AxisWeights::plan(const AxisPlan& plan) {
   }
   const auto [lowest, highest] = std::ranges::minmax(first_);
   used_ = {lowest, highest + taps_};
+}
+
+void AxisWeights::plan_resizes(const AxisPlan& plan) {
+  const double decoded = static_cast<double>(plan.eighths) / 8;
+  planned_.input = scaled_size(plan.input, plan.eighths);
+  if (plan.eighths != 8 && plan.resized == plan.input) {
+    // The only resize is that of the crop, which may begin within a decoded pixel.
+    planned_.resized = plan.output;
+    planned_.kept = planned_.crop = rows_ = {0, plan.output};
+    to_resized_.plan(static_cast<double>(plan.crop.size()) * decoded / static_cast<double>(plan.output),
+                     static_cast<double>(plan.crop.begin) * decoded, planned_.input, rows_);
+  } else {
+    rows_ = {std::max(plan.crop.begin, plan.kept.begin), std::min(plan.crop.end, plan.kept.end)};
+    to_resized_.plan(static_cast<double>(plan.input) * decoded / static_cast<double>(plan.resized), 0, planned_.input,
+                     rows_);
+  }
+  to_output_.plan(planned_.crop.size(), plan.output, {0, plan.output});
 }
 
 AxisWeights::Span AxisWeights::span_of(std::size_t output) const {
@@ -256,6 +275,16 @@ void AxisWeights::gather(std::size_t output, std::size_t index) {
   for (std::size_t tap = 0; tap < units_.size(); ++tap) {
     weights_[tap * first_.size() + index] = static_cast<float>(units_[tap]) * static_cast<float>(1 / kUnits);
   }
+}
+
+std::int64_t least_eighths(const ImagePlan& plan) {
+  const auto suffices = [](const AxisPlan& axis, std::int64_t eighths) {
+    return axis.input * axis.crop.size() * eighths >= 8 * axis.resized * axis.output;
+  };
+  for (const std::int64_t eighths : {1, 2, 4}) {
+    if (suffices(plan.rows, eighths) && suffices(plan.columns, eighths)) return eighths;
+  }
+  return 8;
 }
 
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {

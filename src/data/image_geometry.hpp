@@ -24,6 +24,7 @@ struct AxisPlan {
   std::int64_t output = 0;   // size that the crop is resized to
   std::int64_t shift = 0;    // output i is what output i + shift would be; reflected at the ends
   bool mirrored = false;
+  std::int64_t eighths = 8;  // of its size at which the image is decoded; the above is in pixels of the whole size
 
   friend bool operator==(const AxisPlan&, const AxisPlan&) = default;
 };
@@ -32,7 +33,11 @@ struct AxisPlan {
 struct ImageRegion {
   IndexRange rows;
   IndexRange columns;
+  std::int64_t eighths = 8;  // of the image's size: these are rows and columns of the image scaled to it
 };
+
+// The pixels of an axis that is scaled to so many eighths of its size.
+constexpr std::int64_t scaled_size(std::int64_t pixels, std::int64_t eighths) { return (pixels * eighths + 7) / 8; }
 
 // The pixels of a region in memory, borrowed: `first` is channel 0 of its first pixel, the others are so many bytes
 // apart. Where all channels are equal, their distance is 0.
@@ -73,6 +78,8 @@ class AxisWeights {
 
     static std::int64_t taps_of(std::int64_t from, std::int64_t to);
     void plan(std::int64_t from, std::int64_t to, IndexRange rows);
+    // Row i is `scale` pixels of the `inputs`, of which that of row 0 begins at `offset`.
+    void plan(double scale, double offset, std::int64_t inputs, IndexRange rows);
   };
   struct Span {
     IndexRange rows;    // rows of the first resize that contribute to one output
@@ -83,7 +90,10 @@ class AxisWeights {
   // Computes the weights of an output, which are stored at `index`.
   void gather(std::size_t output, std::size_t index);
 
-  AxisPlan planned_;
+  void plan_resizes(const AxisPlan& plan);
+
+  AxisPlan requested_;
+  AxisPlan planned_;  // the same with the inputs that are decoded
   std::int64_t taps_ = 1;
   std::vector<std::int64_t> first_;
   std::vector<float> weights_;  // by tap, then output
@@ -107,6 +117,10 @@ struct SampleKey {
   std::int64_t epoch = 0;
   std::int64_t item = sample;  // keys the random numbers in the epoch: the sample, or its position if it may repeat
 };
+
+// The least eighths of its size, of 1, 2, 4 and 8, at which a decoded image has at least a pixel for each one that the
+// plan gives. libjpeg decodes at these sizes with vector instructions.
+std::int64_t least_eighths(const ImagePlan& plan);
 
 // `image` is C, H, W.
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key);

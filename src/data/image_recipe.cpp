@@ -15,6 +15,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -155,8 +156,8 @@ Augment parse_augment(const std::string& text) {
   throw Error(ErrorSource::usage,
               fmt::format("--augment {}: give none, or some of these, separated by commas: crop-flip, pad-crop-flip, "
                           "resized-crop or shift:N; flip or alternate-flip; vertical-flip; rotate:DEGREES; "
-                          "jitter:BRIGHTNESS/CONTRAST/SATURATION/HUE; trivial or randaugment:N/MAGNITUDE; erase:P; "
-                          "mixup:A; cutmix:A",
+                          "jitter:BRIGHTNESS/CONTRAST/SATURATION/HUE; scaled-decode; trivial or "
+                          "randaugment:N/MAGNITUDE; erase:P; mixup:A; cutmix:A",
                           text));
 }
 

@@ -156,7 +156,7 @@ PixelWriter::PixelWriter(const ImageRecipe& recipe)
 ImageRegion PixelWriter::region_of(const ImagePlan& plan) {
   rows_.plan(plan.rows);
   columns_.plan(plan.columns);
-  return {rows_.used(), columns_.used()};
+  return {rows_.used(), columns_.used(), plan.rows.eighths};
 }
 
 void PixelWriter::write(const ImageView& image, const ImagePlan& plan, std::span<float> values) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,7 +54,7 @@ class OneWay : public Dataset {
 
 // Files of every kind and of many sizes.
 class EncodedImages : public ::testing::Test {
- protected:
+ public:
   EncodedImages() {
     for (int i = 0; i < 12; ++i) {
       const int height = 40 + 7 * i;
@@ -66,15 +67,16 @@ class EncodedImages : public ::testing::Test {
     }
   }
 
-  LoaderPlan plan(const std::string& augment) const {
+  LoaderPlan plan(const std::string& augment, std::int64_t size = 32) const {
     const OwnedData data = open_named(folder.text());
     LoaderPlan plan;
     plan.batch_size = 48;
     plan.num_parts = 2;
     plan.parts = {0, 2};
     plan.order = {Shuffle::global, 5};
-    plan.recipe = make_recipe({.augment = parse_augment(augment), .normalize = "0.4/0.3", .image_size = 32, .seed = 7},
-                              data.pair.train->info());
+    plan.recipe =
+        make_recipe({.augment = parse_augment(augment), .normalize = "0.4/0.3", .image_size = size, .seed = 7},
+                    data.pair.train->info());
     return plan;
   }
 
@@ -127,6 +129,55 @@ TEST_F(EncodedImages, AreRefusedByNameAndRemedyIfTheyChange) {
   EXPECT_EQ(damaged.source(), ErrorSource::input);
   EXPECT_THAT(damaged.what(), ::testing::HasSubstr("class1/7a.jpg' cannot be decoded: it is neither a JPEG nor a PNG "
                                                    "file; --skip-bad-images leaves such files out"));
+}
+
+// Waves of 64 and 80 pixels.
+testing_support::Picture waves(int height, int width) {
+  testing_support::Picture picture{3, height, width, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      const double level = 128 + 60 * std::sin(y * 0.098) + 60 * std::sin(x * 0.0785);
+      for (int c = 0; c < 3; ++c) picture.pixels.push_back(static_cast<std::uint8_t>(level));
+    }
+  }
+  return picture;
+}
+
+// A crop that begins half a pixel beside its place would differ by 3 of 255 where the waves are steepest.
+TEST(ScaledDecode, GivesNearlyTheValuesOfWholeImages) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 8; ++i)
+    folder.write("a/" + std::to_string(i) + ".jpg", jpeg_of(waves(301 + 43 * i, 800 - 37 * i)));
+  const OwnedData data = open_named(folder.text());
+  int differing = 0;
+  for (const std::string augment : {"none", "crop-flip", "resized-crop", "pad-crop-flip", "shift:5"}) {
+    LoaderPlan plan;
+    plan.batch_size = 8;
+    plan.parts = {0, 1};
+    const auto values = [&](const std::string& text) {
+      plan.recipe = make_recipe({.augment = parse_augment(text), .normalize = "none", .image_size = 64, .seed = 7},
+                                data.pair.train->info());
+      return EncodedImages::read_all(*data.pair.train, plan);
+    };
+    const std::vector<float> scaled = values(augment + ",scaled-decode");
+    const std::vector<float> whole = values(augment);
+    ASSERT_EQ(scaled.size(), whole.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      const double off = std::abs(scaled[i] - whole[i]) * 255;
+      ASSERT_LE(off, 4) << augment << ", value " << i << " of " << whole[i];
+      sum += off;
+      differing += off > 0 ? 1 : 0;
+    }
+    EXPECT_LE(sum / static_cast<double>(whole.size()), 0.7) << augment;
+  }
+  EXPECT_GT(differing, 0);
+}
+
+TEST_F(EncodedImages, KeepTheirBitsUnderScaledDecodeIfTheyAreSmallOrTurnedOrPngs) {
+  const OwnedData data = open_named(folder.text());
+  EXPECT_EQ(read_all(*data.pair.train, plan("resized-crop,scaled-decode", 64)),
+            read_all(*data.pair.train, plan("resized-crop", 64)));
 }
 
 TEST(EncodedImagesOfOneSize, AreRefusedIfOneHasAnotherSizeNow) {

@@ -298,6 +298,39 @@ TEST(ImageCodec, DecodesARegionToTheBitsOfTheWholeImage) {
   Whole(png_of(picture)).expect_same_in_all_regions();
 }
 
+TEST(ImageCodec, DecodesARegionOfAScaledImageToTheBitsOfTheWholeScaledImage) {
+  const auto progressive = [](jpeg_compress_struct& info) { jpeg_simple_progression(&info); };
+  Bytes whole_memory;
+  Bytes memory;
+  for (const std::int64_t eighths : {1, 2, 4}) {
+    for (const Sampling& sampling : {Sampling{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}}) {
+      for (const Bytes& file : {jpeg_of(noise(3, 235, 251), sampled(sampling)),
+                                jpeg_of(noise(3, 235, 251), sampled(sampling, progressive))}) {
+        SCOPED_TRACE(eighths * 100 + sampling.across * 10 + sampling.down);
+        const std::int64_t height = scaled_size(235, eighths);
+        const std::int64_t width = scaled_size(251, eighths);
+        const auto decoded = [&](const ImageRegion& region, Bytes& into) {
+          return decode_region(
+              {file, "x"}, 3, [&](const Shape&) { return region; }, into);
+        };
+        const RegionPixels whole = decoded({{0, height}, {0, width}, eighths}, whole_memory);
+        for (std::int64_t begin = 0; begin < height; ++begin) {
+          const ImageRegion region{{begin, begin + 1 + (height - begin) / 3}, {begin, width - begin / 2}, eighths};
+          const RegionPixels part = decoded(region, memory);
+          for (std::int64_t row = 0; row < region.rows.size(); ++row) {
+            for (std::int64_t column = 0; column < region.columns.size(); ++column) {
+              for (std::int64_t c = 0; c < 3; ++c) {
+                ASSERT_EQ(part.first[row * part.by_row + column * part.by_column + c],
+                          whole.first[(begin + row) * whole.by_row + (begin + column) * whole.by_column + c]);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(ImageCodec, DecodesARegionOfTheUprightImage) {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     SCOPED_TRACE(orientation);

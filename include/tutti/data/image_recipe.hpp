@@ -54,6 +54,9 @@ struct Augment {
   bool vertical_flip = false;  // with probability 1/2
   double rotate = 0;           // by at most so many degrees, as by torchvision's RandomRotation
   ColorJitter jitter{};
+  // JPEG files are decoded at an eighth, a quarter or a half of their size if the crop's pixels are still as many as
+  // the network's input has.
+  bool scaled_decode = false;
   bool trivial = false;  // one of torchvision's TrivialAugmentWide operations
   RandAugment rand_augment{};
   double erase = 0;  // the probability that a random rectangle is erased, as by torchvision's RandomErasing
@@ -71,8 +74,8 @@ struct Augment {
   bool only_resamples() const { return !changes_bytes() && erase == 0 && !mixes(); }
   bool mixes() const { return mixup > 0 || cutmix > 0; }
 };
-// The value of "--augment": a crop (shift:N), flip or alternate-flip, vertical-flip, rotate:D, jitter:B/C/S/H, trivial
-// or randaugment:N/M, erase:P, mixup:A and cutmix:A, separated by commas. Throws a usage error.
+// The value of "--augment": a crop (shift:N), flip or alternate-flip, vertical-flip, rotate:D, jitter:B/C/S/H,
+// scaled-decode, trivial or randaugment:N/M, erase:P, mixup:A and cutmix:A, separated by commas. Throws a usage error.
 Augment parse_augment(const std::string& text);
 
 struct ImageRecipe {
