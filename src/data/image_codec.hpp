@@ -33,8 +33,9 @@ Shape image_shape(const ImageFile& file);
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels);
 
 // Decodes a part of an image into `memory`: `region_of` returns it, given the image's shape. All bits are those of
-// decode_image unless the region is one of a scaled image, for which decodes_scaled() must be true. Of a JPEG, rows below the region are not decoded, so that damage in them is not noticed; but a file that
-// does not end as it must is decoded to its end and refused. A PNG has checksums and is decoded whole.
+// decode_image unless the region is one of a scaled image, for which decodes_scaled() must be true. Of a JPEG, rows
+// below the region are not decoded, so that damage in them is not noticed; but a file that does not end as it must is
+// decoded to its end and refused. A PNG has checksums and is decoded whole.
 RegionPixels decode_region(const ImageFile& file, std::int64_t channels,
                            const std::function<ImageRegion(const Shape&)>& region_of,
                            std::vector<std::uint8_t>& memory);
