@@ -20,10 +20,10 @@ from programs import Programs
 
 # Has the output of the trainer, with a fault if the file $FAULT names one: "broken"; "bits" that depend on options;
 # "values", losses and accuracies, that depend on the device and on other ranks; "nan", an accuracy.
-TRAINER = f"#!{sys.executable}\n" """import json, os, pathlib, sys, time
+TRAINER = f"#!{sys.executable} -IS\n" """import json, os, sys
 words = sys.argv[1:]
 value = lambda name, other: words[words.index(name) + 1] if name in words else other
-fault = pathlib.Path(os.environ["FAULT"]).read_text()
+fault = open(os.environ["FAULT"]).read()
 if fault == "broken": sys.exit("a broken trainer")
 if "bench" in words:
     json.dump({"images_per_second": 300, "libraries": "ours", "stall_of_step": 0.5, "bandwidth_of_plain": 0.5,
@@ -31,8 +31,8 @@ if "bench" in words:
               open(value("--json", os.devnull), "w"))
     sys.exit()
 if "--out" not in words: sys.exit()
-out = pathlib.Path(value("--out", ""))
-out.mkdir(parents=True, exist_ok=True)
+out = value("--out", "")
+os.makedirs(out, exist_ok=True)
 error = (("--comm" in words) + (value("--device", "") == "cpu")) / 10 if fault == "values" else 0
 records = [{"event": "step", "step": step, "train_loss": 2.5 / step + error} for step in (1, 2, 20)]
 options = ("--in-flight", "--record-steps", "--bucket-mib", "--comm")
@@ -42,21 +42,22 @@ records += [{"event": "digest", "step": 1, "weights": digest}] if "--digest-ever
 accuracy = float("nan") if fault == "nan" else 0.95 - error
 records += [{"event": "epoch", "epoch": 1, "train_loss": 1, "train_acc": 0.5, "test_acc": accuracy, "seconds": 2,
              "images_per_second": 100, "digest": digest}]
-with open(out / "metrics.jsonl", "w") as file:
+with open(out + "/metrics.jsonl", "w") as file:
     for record in records: file.write(json.dumps(record, separators=(",", ":")) + "\\n")
 if value("--epochs", "1") == "100000":
-    (out / "exit.json").write_text(json.dumps({"status": 86}))
-    time.sleep(60)
+    with open(out + "/exit.json", "w") as file: json.dump({"status": 86}, file)
+    __import__("time").sleep(60)
 """
-MPIRUN = f"#!{sys.executable}\n" """import pathlib, subprocess, sys, time
-words = sys.argv[3:]
-ranks = [subprocess.Popen(words) for _ in range(int(sys.argv[2]))]
-stopped = lambda rank: pathlib.Path(f"/proc/{rank.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-while any(rank.poll() is None for rank in ranks):
-    if any(rank.poll() is None and stopped(rank) for rank in ranks):
-        for rank in ranks: rank.kill()
-    time.sleep(0.02)
-sys.exit(max(rank.returncode for rank in ranks))
+# Ends the ranks when one of them is stopped.
+MPIRUN = """#!/bin/bash
+status=0
+for ((rank = 0; rank < $2; ++rank)); do "${@:3}" & ranks+=($!); done
+while [[ $(jobs -pr) ]]; do
+  for rank in "${ranks[@]}"; do [[ $(<"/proc/$rank/stat") != *") T "* ]] || kill -KILL "${ranks[@]}"; done
+  sleep 0.02
+done 2>/dev/null
+for rank in "${ranks[@]}"; do wait "$rank" || status=$?; done
+exit "$status"
 """
 TESTS = {"backend.cuda_layers": """[[ $(<"$FAULT") != test ]] || { echo '[  FAILED  ] Suite.DoesThis'; exit 1; }
 echo '[       OK ] Suite.DoesThat'""",

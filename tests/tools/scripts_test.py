@@ -1,5 +1,6 @@
 """Runs the user's shell scripts in a copy of tools/, with fake programs for apt-get, cmake, mpirun and ctest."""
 
+import functools
 import os
 import pathlib
 import re
@@ -16,6 +17,11 @@ EPOCHS = "epoch 1/2, loss 0.5, train acc 0.8, test acc 0.8500, time 1 sec, 10 im
          "epoch 2/2, loss 0.1, train acc 0.9, test acc 0.9125, time 1 sec, 10 images/s, lr 0.1\n"
 
 
+@functools.cache
+def packages():
+    return subprocess.run([TOOLS / "setup", "--list"], capture_output=True, text=True, check=True).stdout.split()
+
+
 class Scripts(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -23,9 +29,13 @@ class Scripts(unittest.TestCase):
         self.root = pathlib.Path(folder.name).resolve()
         self.programs = self.root / "programs"
         self.programs.mkdir()
-        shutil.copytree(TOOLS, self.root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        (self.root / "tools").mkdir()
+        for script in TOOLS.iterdir():
+            if script.is_file():
+                shutil.copy(script, self.root / "tools")
+        shutil.copytree(TOOLS / "cluster", self.root / "tools/cluster")
         self.program("apt-get", "exit 1")
-        self.install_packages(self.run_script("setup", "--list").stdout.split())
+        self.install_packages(packages())
 
     def program(self, name, script):
         path = self.programs / name
@@ -57,8 +67,12 @@ class Stage(Scripts):
         self.assertEqual("some output\n", (self.root / "build/logs/one-try-it.log").read_text(encoding="utf-8"))
 
     def test_shows_the_progress_of_a_build_without_a_terminal_too(self):
-        result = self.run_stage("bash", "-c", "for i in 1 5 10; do echo \"[$i/10] Building $i\"; sleep 1.5; done")
-        self.assertRegex(result.stdout, r"^try it: 10 % (.. % )*50 % \d+ s\nnext line\n$")
+        # The stage sleeps between two looks at the log: whoever waits for two sleeps to begin has been seen.
+        self.program("sleep", "echo >>looks; exec /bin/sleep 0.02")
+        self.program("build", """touch looks
+seen() { local until=$(($(wc -l <looks) + 2)); until (($(wc -l <looks) >= until)); do /bin/sleep 0.01; done; }
+for i in 1 5 10; do echo "[$i/10] Building $i"; seen; done""")
+        self.assertRegex(self.run_stage("build").stdout, r"^try it: 10 % 50 % \d+ s\nnext line\n$")
 
     def test_that_fails_ends_the_script_and_shows_log_and_remedy(self):
         result = self.run_stage("bash", "-c", "echo the reason; exit 7")
@@ -77,8 +91,7 @@ class Setup(Scripts):
         self.assertEqual("", self.run_script("setup", "--quiet").stdout)
 
     def plant_missing_zlib(self, apt_get):
-        self.install_packages(name for name in self.run_script("setup", "--list").stdout.split()
-                              if name != "zlib1g-dev")
+        self.install_packages(name for name in packages() if name != "zlib1g-dev")
         self.program("apt-get", f'echo "$*" >>{self.root}/calls\n{apt_get}')
         self.program("sudo", 'while [[ $1 == -n || $1 == *=* ]]; do shift; done; exec "$@"')
 
@@ -199,24 +212,7 @@ class Tests(Scripts):
                 self.assertTrue(result.stdout.startswith(f"usage: tools/{script}"), result.stdout)
 
 
-class Jobs(Scripts):
-    """The scripts of jobs/, in a copy, with fake programs of Slurm and PBS, which record their calls."""
-
-    def setUp(self):
-        super().setUp()
-        shutil.copytree(TOOLS.parent / "jobs", self.root / "jobs")
-        (self.root / "trainer").symlink_to("/bin/true")
-
-    def run_job(self, script, *words, **environment):
-        """The job's status, and the calls it made."""
-        calls = self.root / "calls"
-        calls.write_text("", encoding="utf-8")
-        environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}"} | environment
-        result = subprocess.run(["bash", f"jobs/{script}", *words], cwd=self.root, env=environment, capture_output=True,
-                                text=True, check=False, timeout=60)
-        self.errors = result.stderr
-        return result.returncode, calls.read_text(encoding="utf-8")
-
+class JobScripts(unittest.TestCase):
     def test_are_valid_and_have_two_lines_to_edit(self):
         for job in sorted((TOOLS.parent / "jobs").iterdir()):
             text = job.read_text(encoding="utf-8") if job.is_file() else ""
@@ -232,12 +228,32 @@ class Jobs(Scripts):
                     self.assertEqual(2, text.count("\n# EDIT: "))
 
 
+class Jobs(Scripts):
+    """The scripts of jobs/, in a copy, with fake programs of Slurm and PBS, which record their calls."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(TOOLS.parent / "jobs", self.root / "jobs")
+        (self.root / "trainer").symlink_to("/bin/true")
+        # Looking for a late launcher takes less than a second, and nobody waits for Slurm to end the job.
+        self.program("sleep", "case $1 in 1) exec /bin/sleep 0.05 ;; 600) ;; *) exec /bin/sleep $1 ;; esac")
+
+    def run_job(self, script, *words, **environment):
+        """The job's status, and the calls it made."""
+        calls = self.root / "calls"
+        calls.write_text("", encoding="utf-8")
+        environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}"} | environment
+        result = subprocess.run(["bash", f"jobs/{script}", *words], cwd=self.root, env=environment, capture_output=True,
+                                text=True, check=False, timeout=60)
+        self.errors = result.stderr
+        return result.returncode, calls.read_text(encoding="utf-8")
+
+
 class SlurmJob(Jobs):
     def train(self, srun, job="", **environment):
         """jobs/train.sbatch, where a rank does `srun` and Slurm shows the job as `job`."""
         self.program("srun", srun)
         self.program("scontrol", f'[[ $1 == show ]] || exec echo "$*" >>calls; echo " {job} Restarts=0 Requeue=1 "')
-        self.program("sleep", '[[ $1 == 600 ]] || exec /bin/sleep "$1"')
         (self.root / "runs/tutti-7").mkdir(parents=True, exist_ok=True)
         (self.root / "runs/tutti-7/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
         return self.run_job("train.sbatch", **{"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun",
