@@ -1,6 +1,7 @@
 // With fixed parts and the exact exchange, a run has the same result on any number of ranks.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -98,8 +99,7 @@ TEST(AnyRanks, ResumeFromEachOthersCheckpointsToTheSameResult) {
   EXPECT_EQ(count(runs.out, "18 records compared, of steps 1 to 16\n"), 1) << runs.out;
   EXPECT_TRUE(runs.out.ends_with("\nequal\n")) << runs.out;
   const std::string last = "/checkpoints/step-00000016.h5";
-  const ChildResult files = run_trainer({"diff", whole + last, broken + last});
-  EXPECT_EQ(files.status, 0) << files.out << files.err;
+  EXPECT_THAT(run_trainer({"diff", whole + last, broken + last}), ends(0));
 }
 
 TEST(AnyRanks, HaveTheSameResultWithBatchNormOverTheWholeBatchAlsoIfKilledAndResumed) {
@@ -126,8 +126,7 @@ layer = [
   EXPECT_EQ(count(refused.err, "--batch-norm \"part\" contradicts the checkpoint"), 1) << refused.err;
   train(3, resume, {"--steps", "12"});
   train(2, resume, {"--steps", "0"});
-  const ChildResult runs = run_trainer(2, {"diff", whole, broken});
-  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  EXPECT_THAT(run_trainer(2, {"diff", whole, broken}), ends(0));
 }
 
 TEST(AnyRanks, HaveTheSameBitsWithTheOptionsOfARecipeAlsoAfterResumes) {
@@ -172,11 +171,9 @@ layer = [
   train(1, recipe(whole, {}), {});
   train(4, recipe(broken, {"--steps", "7"}), {});
   train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0", "--shard-optimizer"});
-  const ChildResult runs = run_trainer({"diff", whole, broken});
-  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  EXPECT_THAT(run_trainer({"diff", whole, broken}), ends(0));
   const std::string last = "/checkpoints/step-00000020.h5";
-  const ChildResult files = run_trainer({"diff", whole + last, broken + last});
-  EXPECT_EQ(files.status, 0) << files.out << files.err;
+  EXPECT_THAT(run_trainer({"diff", whole + last, broken + last}), ends(0));
   EXPECT_EQ(count(read_text(broken + "/metrics.jsonl"), "\"averages\":\""), 20);
   const ChildResult other = run_trainer({"--resume", "--out", broken, "--ema", "0.8"});
   EXPECT_EQ(other.status, 65);
@@ -207,8 +204,7 @@ layer = [
       with(small(broken, more, model), {"--checkpoint-every", "3", "--rehearse", "kill:rank=2,step=8"});
   EXPECT_NE(run_trainer(4, killed).status, 0);
   train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
-  const ChildResult runs = run_trainer({"diff", whole, broken});
-  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  EXPECT_THAT(run_trainer({"diff", whole, broken}), ends(0));
   const std::string of_step = whole + "/checkpoints/step-000000";
   const ChildResult steps = run_trainer({"diff", of_step + "01.h5", of_step + "16.h5"});
   EXPECT_EQ(steps.status, 1);
@@ -245,8 +241,7 @@ layer = [
   std::filesystem::rename(first + "/checkpoints/step-00000016.h5", begun);
   std::filesystem::remove_all(first);
   train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
-  const ChildResult runs = run_trainer({"diff", whole, broken});
-  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  EXPECT_THAT(run_trainer({"diff", whole, broken}), ends(0));
   const ChildResult tuned = run_trainer({"diff", begun, whole + "/checkpoints/step-00000010.h5"});
   EXPECT_EQ(count(tuned.out, "/parameters: 2 of 10 tensors differ"), 1) << tuned.out << tuned.err;
   EXPECT_EQ(count(tuned.out, "first head/bias:"), 1) << tuned.out;

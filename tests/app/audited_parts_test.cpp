@@ -4,6 +4,7 @@
 #include "tutti/base/process.hpp"
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -30,17 +31,17 @@ TEST(AuditedParts, EndTheJobWithTheHostToExcludeAndResumeToTheBitsOfARunWithoutF
                            "wrong:rank=1,steps=6-14,layer=dense1,pass=backward,kind=stuck,element=9"));
   EXPECT_EQ(result.status, 87) << result.err;
   const std::string what = "rank 1 on " + host_name() + " (cpu: ";
-  expect_in(result.err, "the audit of step ");
-  expect_in(result.err, what);
-  expect_in(result.err, "wrong, unlike rank ");
-  expect_in(result.err, ", first in the backward pass of dense1; the step was not applied, but checkpoints of ");
+  EXPECT_THAT(result.err,
+              mentions("the audit of step ", what, "wrong, unlike rank ",
+                       ", first in the backward pass of dense1; the step was not applied, but checkpoints of "));
   const std::string record = read_text(wrong.path() + "/exit.json");
-  expect_in(record, R"({"status":87,"rank":1,"host":")" + host_name() + R"(","reason":"the audit of step )");
-  expect_in(record, R"("exclude":[")" + host_name() + R"("],"right_at":)");
-  expect_in(record, R"("phase":"backward","step":6})");
+  EXPECT_THAT(record,
+              mentions(R"({"status":87,"rank":1,"host":")" + host_name() + R"(","reason":"the audit of step )"));
+  EXPECT_THAT(record, mentions(R"("exclude":[")" + host_name() + R"("],"right_at":)"));
+  EXPECT_THAT(record, mentions(R"("phase":"backward","step":6})"));
   const std::string metrics = read_text(wrong.path() + "/metrics.jsonl");
-  expect_in(metrics, R"({"event":"audit","step":)");
-  expect_in(metrics, R"("ranks":[1],"decided":true,"layer":"dense1","pass":"backward","repeats":true,)");
+  EXPECT_THAT(metrics, mentions(R"({"event":"audit","step":)"));
+  EXPECT_THAT(metrics, mentions(R"("ranks":[1],"decided":true,"layer":"dense1","pass":"backward","repeats":true,)"));
 
   const ChildResult resumed = run_trainer(2, words(wrong.path(), "--audit-every 3 --resume"));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
@@ -51,22 +52,17 @@ TEST(AuditedParts, EndTheJobWithTheHostToExcludeAndResumeToTheBitsOfARunWithoutF
 
 TEST(AuditedParts, OfTwoRanksAreDecidedByWhatEachComputedAtItsStart) {
   const ScratchFolder folder;
-  const ChildResult result =
-      run_trainer(2, words(folder.path(),
-                           "--audit-every 2 --rehearse "
-                           "wrong:rank=1,steps=3-14,layer=dense2,pass=forward,kind=stuck,element=2"));
-  EXPECT_EQ(result.status, 87) << result.err;
-  expect_in(result.err, "found that rank 1 on ");
-  expect_in(result.err, ", first in the forward pass of dense2; ");
+  EXPECT_THAT(run_trainer(2, words(folder.path(),
+                                   "--audit-every 2 --rehearse "
+                                   "wrong:rank=1,steps=3-14,layer=dense2,pass=forward,kind=stuck,element=2")),
+              ends(87, "found that rank 1 on ", ", first in the forward pass of dense2; "));
 }
 
 TEST(AuditedParts, NeedAnExactExchangeAndOneRankIsToldWhatItCannotFind) {
-  const ChildResult refused = run_trainer(words_of("--audit-every 2 --exchange ring --steps 2"));
-  EXPECT_EQ(refused.status, 64) << refused.err;
-  expect_in(refused.err, "--audit-every 2 compares what parts add to an exact sum, and this run has --exchange ring: ");
-  const ChildResult alone = run_trainer(words_of("--audit-every 1 --parts 2 --steps 3"));
-  EXPECT_EQ(alone.status, 0) << alone.err;
-  expect_in(alone.err, "--audit-every: no other rank has the processor of rank 0, which therefore audits itself: ");
+  EXPECT_THAT(run_trainer(words_of("--audit-every 2 --exchange ring --steps 2")),
+              ends(64, "--audit-every 2 compares what parts add to an exact sum, and this run has --exchange ring: "));
+  EXPECT_THAT(run_trainer(words_of("--audit-every 1 --parts 2 --steps 3")),
+              ends(0, "--audit-every: no other rank has the processor of rank 0, which therefore audits itself: "));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -19,7 +20,6 @@
 namespace tutti::test {
 namespace {
 
-using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
@@ -79,13 +79,13 @@ TEST_F(Checkpoints, AreInspectedOnceOnAnyNumberOfRanks) {
         std::string("batch-size = 30"), std::string("images of 1x8x8, 4 classes\n"), std::string("tiny, 4 layers"),
         "parameters: 6 tensors of 52 f32 values, 0.2 KiB, digest " + weights_, std::string("conv/weight  3x1x3x3"),
         std::string("statistics: 2 tensors"), std::string("velocity/head/bias"), std::string("exchange: none")}) {
-    EXPECT_THAT(seen.out, HasSubstr(expected));
+    EXPECT_THAT(seen.out, mentions(expected));
   }
-  EXPECT_THAT(seen.out, Not(HasSubstr("momentum =")));  // it has its default
+  EXPECT_THAT(seen.out, Not(mentions("momentum =")));  // it has its default
   const std::string json = read_text(folder_.file("seen.json"));
   for (const char* expected :
        {"\"verified\": true", "\"sha256\": \"", "\"planned_steps\": 8", "\"classes\": 4", "\"name\": \"norm/mean\""}) {
-    EXPECT_THAT(json, HasSubstr(expected));
+    EXPECT_THAT(json, mentions(expected));
   }
 }
 
@@ -94,11 +94,9 @@ TEST_F(Checkpoints, PrintATensorLineByLineWithPlaces) {
   ASSERT_EQ(kernel.status, 0) << kernel.err;
   EXPECT_EQ(count(kernel.out, "\n["), 9) << kernel.out;
   EXPECT_EQ(count(kernel.out, "\n\n["), 2) << kernel.out;
-  EXPECT_THAT(kernel.out, HasSubstr("\n[2, 0, 1, 0] "));
+  EXPECT_THAT(kernel.out, mentions("\n[2, 0, 1, 0] "));
   EXPECT_EQ(run_trainer({"inspect", of_step(8), "--tensor", "norm/mean"}).status, 0);
-  const ChildResult none = run_trainer({"inspect", of_step(8), "--tensor", "norm/weight"});
-  EXPECT_EQ(none.status, 64);
-  EXPECT_THAT(none.err, HasSubstr("has no tensor of that name"));
+  EXPECT_THAT(run_trainer({"inspect", of_step(8), "--tensor", "norm/weight"}), ends(64, "has no tensor of that name"));
 }
 
 TEST_F(Checkpoints, OfAFolderAreAllVerifiedAndTheNewestGoodOneIsShown) {
@@ -106,9 +104,8 @@ TEST_F(Checkpoints, OfAFolderAreAllVerifiedAndTheNewestGoodOneIsShown) {
   for (const std::string& folder : {run(), run() + "/checkpoints"}) {
     const ChildResult seen = run_trainer({"inspect", folder});
     ASSERT_EQ(seen.status, 0) << seen.err;
-    EXPECT_THAT(seen.out, HasSubstr("step-00000008.h5      not good: "));
-    EXPECT_THAT(seen.out, HasSubstr("step-00000004.h5      good\n"));
-    EXPECT_THAT(seen.out, HasSubstr("4 of 8 planned"));
+    EXPECT_THAT(seen.out,
+                mentions("step-00000008.h5      not good: ", "step-00000004.h5      good\n", "4 of 8 planned"));
   }
   const ChildResult evaluated = run_trainer(2, {"eval", "--checkpoint", run()});
   EXPECT_EQ(evaluated.status, 0) << evaluated.err;
@@ -116,8 +113,8 @@ TEST_F(Checkpoints, OfAFolderAreAllVerifiedAndTheNewestGoodOneIsShown) {
   fs::remove(of_step(8));
   fs::rename(of_step(4), of_step(4) + ".bad");
   const ChildResult none = run_trainer({"inspect", run()});
-  EXPECT_EQ(none.status, 66) << none.err;
-  EXPECT_THAT(none.out, HasSubstr("step-00000004.h5.bad  not good: a resume has found it damaged"));
+  EXPECT_THAT(none, ends(66));
+  EXPECT_THAT(none.out, mentions("step-00000004.h5.bad  not good: a resume has found it damaged"));
   EXPECT_TRUE(fs::exists(folder_.file("run/checkpoints/step-00000008.json"))) << "nothing is changed there";
 }
 
@@ -134,17 +131,14 @@ TEST_F(Checkpoints, MayHoldATensorWithoutValues) {
   state.parameters = {{"head/weight", Shape{0, 3}, {}}};
   const std::string path = CheckpointStore(folder_.path()).save(state).path;
   for (const Words& options : {Words{}, Words{"--tensor", "head/weight"}}) {
-    const ChildResult seen = run_trainer(with({"inspect", path}, options));
-    EXPECT_EQ(seen.status, 0) << seen.err;
+    EXPECT_THAT(run_trainer(with({"inspect", path}, options)), ends(0));
   }
 }
 
 TEST_F(Checkpoints, ThatAreDamagedOrMissingAreRefusedWithTheReason) {
   damage(of_step(8));
   for (const Words& command : {Words{"inspect"}, Words{"eval", "--checkpoint"}}) {
-    const ChildResult damaged = run_trainer(2, with(command, {of_step(8)}));
-    EXPECT_EQ(damaged.status, 66) << damaged.err;
-    EXPECT_THAT(damaged.err, HasSubstr("SHA-256"));
+    EXPECT_THAT(run_trainer(2, with(command, {of_step(8)})), ends(66, "SHA-256"));
     EXPECT_EQ(run_trainer(2, with(command, {"none.h5"})).status, 66);
   }
 }
@@ -152,29 +146,22 @@ TEST_F(Checkpoints, ThatAreDamagedOrMissingAreRefusedWithTheReason) {
 TEST_F(Checkpoints, AreRequestedWhereAnotherFileOrFolderIsNamed) {
   const std::string photos = folder_.file("photos.h5");
   ASSERT_EQ(run_trainer({"data", "convert", "synthetic:40x1x8x8:4", photos}).status, 0);
-  const ChildResult data = run_trainer(2, {"eval", "--checkpoint", photos});
-  EXPECT_EQ(data.status, 66) << data.err;
-  EXPECT_THAT(data.err, HasSubstr("'" + photos +
-                                  "' is not a checkpoint (it is a data set): give a run's folder, or one "
-                                  "of its checkpoints"));
+  EXPECT_THAT(run_trainer(2, {"eval", "--checkpoint", photos}),
+              ends(66, "'" + photos +
+                           "' is not a checkpoint (it is a data set): give a run's folder, or one "
+                           "of its checkpoints"));
   std::ofstream(folder_.file("1.jpg")) << "an image";
-  const ChildResult image = run_trainer({"inspect", folder_.file("1.jpg")});
-  EXPECT_EQ(image.status, 66) << image.err;
-  EXPECT_THAT(image.err, HasSubstr("1.jpg' has no seal"));
-  EXPECT_THAT(image.err, HasSubstr(": give a run's folder, or one of its checkpoints"));
+  EXPECT_THAT(run_trainer({"inspect", folder_.file("1.jpg")}),
+              ends(66, "1.jpg' has no seal", ": give a run's folder, or one of its checkpoints"));
   fs::create_directory(folder_.file("other"));
-  const ChildResult compared = run_trainer({"diff", run(), folder_.file("other")});
-  EXPECT_EQ(compared.status, 65) << compared.err;
-  EXPECT_THAT(compared.err, HasSubstr("other' is not a run: it holds neither metrics.jsonl nor checkpoints"));
+  EXPECT_THAT(run_trainer({"diff", run(), folder_.file("other")}),
+              ends(65, "other' is not a run: it holds neither metrics.jsonl nor checkpoints"));
 }
 
 TEST_F(Checkpoints, AreMadeByAnExportOfTheFilesOfOtherPrograms) {
   const auto refuses = [&](const Words& command, const std::string& name, const std::string& remedy) {
     std::ofstream(folder_.file(name)) << "not a checkpoint";
-    const ChildResult refused = run_trainer(command);
-    EXPECT_EQ(refused.status, 66) << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr("tools/export '" + folder_.file(name)));
-    EXPECT_THAT(refused.err, HasSubstr(remedy + folder_.file("a.h5")));
+    EXPECT_THAT(run_trainer(command), ends(66, "tools/export '" + folder_.file(name), remedy + folder_.file("a.h5")));
   };
   for (const auto& [name, remedy] : {std::pair("a.pth", "--names torchvision --to-checkpoint '"),
                                      {"a.safetensors", "--names torchvision --to-checkpoint '"},
@@ -188,13 +175,12 @@ TEST_F(Checkpoints, AreMadeByAnExportOfTheFilesOfOtherPrograms) {
 
 TEST_F(Checkpoints, WithoutAManifestAreVerifiedByTheirSeal) {
   const ChildResult seen = run_trainer({"inspect", alone()});
-  EXPECT_EQ(seen.status, 0) << seen.err;
-  EXPECT_THAT(seen.out, HasSubstr("verified      its seal and its digests match; it has no manifest"));
+  EXPECT_THAT(seen, ends(0));
+  EXPECT_THAT(seen.out, mentions("verified      its seal and its digests match; it has no manifest"));
   const ChildResult evaluated = run_trainer(2, {"eval", "--checkpoint", alone()});
   EXPECT_EQ(evaluated.out, run_trainer({"eval", "--checkpoint", run()}).out);
   EXPECT_EQ(count(evaluated.err, "warning"), 0) << evaluated.err;
-  const ChildResult compared = run_trainer({"diff", alone(), of_step(8)});
-  EXPECT_EQ(compared.status, 0) << compared.out;
+  EXPECT_THAT(run_trainer({"diff", alone(), of_step(8)}), ends(0));
 }
 
 TEST_F(Checkpoints, WithoutManifestAndSealAreReadOnlyOnceTheyAreSealed) {
@@ -204,17 +190,13 @@ TEST_F(Checkpoints, WithoutManifestAndSealAreReadOnlyOnceTheyAreSealed) {
   fs::resize_file(old, fs::file_size(old) - 1);
   for (const Words& words : {Words{"inspect", old}, Words{"eval", "--checkpoint", old}, Words{"diff", old, of_step(8)},
                              Words{"predict", "--checkpoint", old}}) {
-    const ChildResult refused = run_trainer(words);
-    EXPECT_EQ(refused.status, 66) << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr("inspect '" + old + "' --seal NEW.h5"));
+    EXPECT_THAT(run_trainer(words), ends(66, "inspect '" + old + "' --seal NEW.h5"));
   }
-  const ChildResult trusted = run_trainer({"inspect", old, "--seal", sealed});
-  EXPECT_EQ(trusted.status, 0) << trusted.err;
+  EXPECT_THAT(run_trainer({"inspect", old, "--seal", sealed}), ends(0));
   EXPECT_EQ(read_file_bytes(sealed), read_file_bytes(alone()));
   EXPECT_EQ(run_trainer({"inspect", run(), "--seal", sealed}).status, 64) << "it would replace a checkpoint";
   const std::string newest = folder_.file("newest.h5");
-  const ChildResult resealed = run_trainer({"inspect", run(), "--seal", newest});
-  EXPECT_EQ(resealed.status, 0) << resealed.err;
+  EXPECT_THAT(run_trainer({"inspect", run(), "--seal", newest}), ends(0));
   EXPECT_EQ(run_trainer({"diff", newest, of_step(8)}).status, 0);
 }
 
@@ -224,9 +206,9 @@ TEST_F(Checkpoints, EscapeControlCharactersInTheNamesOfTensors) {
   CheckpointStore(folder_.file("forged")).save(state);
   for (const Words& options : {Words{}, Words{"--tensor", state.parameters.front().name}}) {
     const ChildResult seen = run_trainer(with({"inspect", folder_.file("forged/step-00000008.h5")}, options));
-    EXPECT_EQ(seen.status, 0) << seen.err;
-    EXPECT_THAT(seen.out, HasSubstr("esc\\x1b[31m/bias "));
-    EXPECT_THAT(seen.out, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(seen, ends(0));
+    EXPECT_THAT(seen.out, mentions("esc\\x1b[31m/bias "));
+    EXPECT_THAT(seen.out, Not(mentions("\x1b")));
   }
 }
 
@@ -236,14 +218,11 @@ TEST_F(Checkpoints, AreReadAgainHoweverManyDotsTheirOptionsHave) {
   out += "/dots";
   const Words dotted{"--model", "linear", "--data", "synthetic:60x65x8x8:4", "--normalize", "auto", "--out", out};
   ASSERT_EQ(run_trainer(with(dotted, {"--steps", "1"})).status, 0);
-  const ChildResult resumed = run_trainer({"--resume", "--out", out, "--steps", "2"});
-  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(run_trainer({"--resume", "--out", out, "--steps", "2"}), ends(0));
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", out}).status, 0);
   EXPECT_EQ(run_trainer({"diff", out, out}).status, 0);
-  const ChildResult refused =
-      run_trainer({"--model", "linear", "--data", "synthetic:60x1x8x8:4", "--out", out + "'''"});
-  EXPECT_EQ(refused.status, 65) << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("the checkpoints of this run could not be read again"));
+  EXPECT_THAT(run_trainer({"--model", "linear", "--data", "synthetic:60x1x8x8:4", "--out", out + "'''"}),
+              ends(65, "the checkpoints of this run could not be read again"));
 }
 
 TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
@@ -251,23 +230,20 @@ TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
                                                         "--momentum", "0", "--init-from", alone()}));
   ASSERT_EQ(same.status, 0) << same.err;
   EXPECT_EQ(last_word(same.err, "weights "), weights_);
-  EXPECT_THAT(same.err, HasSubstr("initialized from " + alone() + " (step 8)\n"));
+  EXPECT_THAT(same.err, mentions("initialized from " + alone() + " (step 8)\n"));
 }
 
 TEST_F(Checkpoints, AlsoGiveTheirNetworkUnlessAnotherIsNamed) {
   const Words plan{
       "--batch-size", "30", "--seed",     "3", "--data", "synthetic:120x1x8x8:4", "--epochs",    "1",
       "--lr",         "0",  "--momentum", "0", "--out",  folder_.file("next"),    "--init-from", run() + "@4"};
-  const ChildResult checked = run_trainer(with({"check"}, plan));
-  EXPECT_EQ(checked.status, 0) << checked.out;
+  EXPECT_THAT(run_trainer(with({"check"}, plan)), ends(0));
   const ChildResult begun = run_trainer(2, plan);
   ASSERT_EQ(begun.status, 0) << begun.err;
-  EXPECT_THAT(begun.err, HasSubstr("tiny: 52 parameters"));
-  EXPECT_THAT(begun.err, HasSubstr("initialized from " + of_step(4) + " (step 4)\n"));
-  EXPECT_THAT(read_text(folder_.file("next/config.toml")), HasSubstr("/tiny.toml\"\n"));
-  const ChildResult other = run_trainer({"--resume", "--out", run(), "--lr", "0.5"});
-  EXPECT_EQ(other.status, 65);
-  EXPECT_THAT(other.err, HasSubstr("start a new run with these weights: --init-from " + of_step(8)));
+  EXPECT_THAT(begun.err, mentions("tiny: 52 parameters", "initialized from " + of_step(4) + " (step 4)\n"));
+  EXPECT_THAT(read_text(folder_.file("next/config.toml")), mentions("/tiny.toml\"\n"));
+  EXPECT_THAT(run_trainer({"--resume", "--out", run(), "--lr", "0.5"}),
+              ends(65, "start a new run with these weights: --init-from " + of_step(8)));
 }
 
 TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestInEveryCommand) {
@@ -275,20 +251,18 @@ TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestInEveryCommand) {
     const ChildResult evaluated = run_trainer(
         2, {"eval", "--checkpoint", run() + "@" + which, "--on", "train", "--json", folder_.file("e.json")});
     ASSERT_EQ(evaluated.status, 0) << evaluated.err;
-    EXPECT_THAT(evaluated.err,
-                HasSubstr("@" + std::string(which) + " is " + of_step(which[0] - '0') + ", after step "));
-    EXPECT_THAT(read_text(folder_.file("e.json")), HasSubstr("\"step\": " + std::string(which)));
+    EXPECT_THAT(evaluated.err, mentions("@" + std::string(which) + " is " + of_step(which[0] - '0') + ", after step "));
+    EXPECT_THAT(read_text(folder_.file("e.json")), mentions("\"step\": " + std::string(which)));
   }
   const ChildResult seen = run_trainer({"inspect", run() + "@best"});
   ASSERT_EQ(seen.status, 0) << seen.err;
-  EXPECT_THAT(seen.out, HasSubstr("after step " + last_word(seen.out, "\n  step          ").substr(0, 1) + "\n"));
+  EXPECT_THAT(seen.out, mentions("after step " + last_word(seen.out, "\n  step          ").substr(0, 1) + "\n"));
   EXPECT_EQ(run_trainer({"diff", run() + "/checkpoints@4", of_step(4)}).status, 0);
   EXPECT_EQ(run_trainer({"diff", run() + "@4", run() + "@8"}).status, 1);
   EXPECT_EQ(run_trainer({"predict", "--checkpoint", run() + "@4", "--on", "train", "--quiet"}).status, 0);
   const ChildResult page = run_trainer({"report", run() + "@4"});
-  EXPECT_EQ(page.status, 0) << page.err;
-  EXPECT_THAT(page.out, HasSubstr("/run/report.html: "));
-  EXPECT_THAT(page.out, HasSubstr(", images classified by step-00000004.h5\n"));
+  EXPECT_THAT(page, ends(0));
+  EXPECT_THAT(page.out, mentions("/run/report.html: ", ", images classified by step-00000004.h5\n"));
 }
 
 // At a learning rate of 0 all evaluations are equal, and the first of equals is the best.
@@ -304,28 +278,25 @@ TEST_F(Checkpoints, WithTheBestEvaluationAreNamedAtTheEndOfTheRunAndWhenAnotherI
   const ChildResult trained = run_trainer(2, run);
   ASSERT_EQ(trained.status, 0) << trained.err;
   const std::string accuracy = trained.out.substr(trained.out.find("test acc ") + 9, 6);
-  EXPECT_THAT(trained.err, HasSubstr("best test accuracy " + accuracy + " at epoch 1: " + out + "@best\n"));
+  EXPECT_THAT(trained.err, mentions("best test accuracy " + accuracy + " at epoch 1: " + out + "@best\n"));
   const std::string better = "the run's best evaluation was that after step 4, with test accuracy " + accuracy + ": " +
                              out + "@best has that checkpoint\n";
   for (const std::string& other : {out, out + "@12", out + "/checkpoints/step-00000016.h5"}) {
-    EXPECT_THAT(run_trainer(2, {"eval", "--checkpoint", other}).err, HasSubstr(better)) << other;
+    EXPECT_THAT(run_trainer(2, {"eval", "--checkpoint", other}).err, mentions(better)) << other;
   }
-  EXPECT_THAT(run_trainer({"predict", "--checkpoint", out}).err, HasSubstr(better));
-  EXPECT_THAT(run_trainer({"report", out, "--no-images"}).err, HasSubstr(better));
-  EXPECT_THAT(run_trainer({"eval", "--checkpoint", out + "@best"}).err, ::testing::Not(HasSubstr("best evaluation")));
+  EXPECT_THAT(run_trainer({"predict", "--checkpoint", out}).err, mentions(better));
+  EXPECT_THAT(run_trainer({"report", out, "--no-images"}).err, mentions(better));
+  EXPECT_THAT(run_trainer({"eval", "--checkpoint", out + "@best"}).err, ::testing::Not(mentions("best evaluation")));
 }
 
 TEST_F(Checkpoints, ThatDoNotExistAreReportedWithThoseThatDo) {
   for (const auto& [which, expected] : {std::pair("@5", "has no checkpoint of step 5; it has steps 4, 8"),
                                         std::pair("@newest", "one of its checkpoints as RUN@best or RUN@STEP"),
                                         std::pair("@99999999999999999999", "there is no '")}) {
-    const ChildResult none = run_trainer(2, {"eval", "--checkpoint", run() + which});
-    EXPECT_EQ(none.status, 66);
-    EXPECT_THAT(none.err, HasSubstr(expected));
+    EXPECT_THAT(run_trainer(2, {"eval", "--checkpoint", run() + which}), ends(66, expected));
   }
   const ChildResult file = run_trainer({"inspect", of_step(8) + "@best"});
-  EXPECT_EQ(file.status, 66);
-  EXPECT_THAT(file.err, HasSubstr("is not the folder of a run: leave '@best' out"));
+  EXPECT_THAT(file, ends(66, "is not the folder of a run: leave '@best' out"));
   fs::rename(run(), folder_.file("run@best"));  // an existing name takes precedence
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", folder_.file("run@best"), "--on", "train"}).status, 0);
 }
@@ -336,7 +307,7 @@ TEST_F(Checkpoints, StartTheSameRunOnOtherClassesOnAnyRanksAndAreReadOnce) {
   const std::string out = folder_.file("other");
   const ChildResult whole = run_trainer(with(tiny(), other));
   ASSERT_EQ(whole.status, 0) << whole.err;
-  EXPECT_THAT(whole.err, HasSubstr("newly initialized: head/weight, head/bias\n"));
+  EXPECT_THAT(whole.err, mentions("newly initialized: head/weight, head/bias\n"));
   const ChildResult broken = run_trainer(3, with(tiny(), with(other, {"--steps", "3", "--out", out, "--resume"})));
   ASSERT_EQ(broken.status, 0) << broken.err;
   fs::remove_all(run());
@@ -346,10 +317,8 @@ TEST_F(Checkpoints, StartTheSameRunOnOtherClassesOnAnyRanksAndAreReadOnce) {
 }
 
 TEST_F(Checkpoints, OfAnotherNetworkDoNotInitializeARun) {
-  const ChildResult other =
-      run_trainer(2, {"--model", "mlp", "--data", "synthetic:120x1x8x8:4", "--init-from", of_step(8)});
-  EXPECT_EQ(other.status, 65) << other.err;
-  EXPECT_THAT(other.err, HasSubstr("in the checkpoint, but"));
+  EXPECT_THAT(run_trainer(2, {"--model", "mlp", "--data", "synthetic:120x1x8x8:4", "--init-from", of_step(8)}),
+              ends(65, "in the checkpoint, but"));
   EXPECT_EQ(run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--init-from", "none.h5"})).status, 66);
 }
 
@@ -358,27 +327,26 @@ TEST_F(Checkpoints, AreEvaluatedByTheirAverageOrTheirLastWeights) {
   const ChildResult run = run_trainer(with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--epochs", "2", "--ema", "0.99",
                                                     "--stop-at-accuracy", "0.01", "--out", averaged}));
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("the run ends early: the test accuracy "));
-  EXPECT_THAT(read_text(averaged + "/metrics.jsonl"), HasSubstr("\"status\":\"done\",\"reason\":\"the test accuracy "));
+  EXPECT_THAT(run.err, mentions("the run ends early: the test accuracy "));
+  EXPECT_THAT(read_text(averaged + "/metrics.jsonl"), mentions("\"status\":\"done\",\"reason\":\"the test accuracy "));
   const auto evaluation = [&](const Words& more) {
     const ChildResult result = run_trainer(with({"eval", "--checkpoint", averaged}, more));
     EXPECT_EQ(result.status, 0) << result.err;
     return result.out;
   };
   const std::string average = evaluation({});
-  EXPECT_THAT(run.out, HasSubstr(average.substr(average.find("test acc"), 15)));
+  EXPECT_THAT(run.out, mentions(average.substr(average.find("test acc"), 15)));
   EXPECT_EQ(evaluation({"--weights", "ema"}), average);
   EXPECT_NE(evaluation({"--weights", "last"}), average);
   EXPECT_NE(evaluation({"--views", "flip"}), average);
-  const ChildResult without = run_trainer({"eval", "--checkpoint", of_step(8), "--weights", "ema"});
-  EXPECT_EQ(without.status, 66);
-  EXPECT_THAT(without.err, HasSubstr("holds no average, since its run has no --ema"));
+  EXPECT_THAT(run_trainer({"eval", "--checkpoint", of_step(8), "--weights", "ema"}),
+              ends(66, "holds no average, since its run has no --ema"));
   const ChildResult again = run_trainer({"--resume", "--out", averaged});
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, Not(HasSubstr("nothing left to do")));
-  const ChildResult started = run_trainer(with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--steps", "1", "--lr", "0",
-                                                        "--init-from", averaged, "--freeze", "norm"}));
-  EXPECT_EQ(started.status, 0) << started.err;
+  EXPECT_THAT(again.err, Not(mentions("nothing left to do")));
+  EXPECT_THAT(run_trainer(with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--steps", "1", "--lr", "0", "--init-from",
+                                        averaged, "--freeze", "norm"})),
+              ends(0));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "eval_command.hpp"
 #include "pictures.hpp"
 #include "scoring.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,6 @@ namespace tutti {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<std::size_t> numbers(const std::vector<RankedClass>& classes) {
   std::vector<std::size_t> all;
@@ -71,7 +71,7 @@ TEST(Confusion, OmitsTheMatrixWhereItDoesNotFitATerminal) {
   for (int i = 0; i < 21; ++i) names.push_back(std::to_string(i));
   EXPECT_EQ(Confusion(names).text().find("true, predicted"), std::string::npos);
   names.pop_back();
-  EXPECT_THAT(Confusion(names).text(), HasSubstr("true, predicted"));
+  EXPECT_THAT(Confusion(names).text(), mentions("true, predicted"));
 }
 
 TEST(Mistakes, KeepTheMostConfidentOfMany) {
@@ -139,9 +139,8 @@ TEST(ContactSheet, ShowsOriginalsOfOtherProportionsInABoxOfTheSameSize) {
 
 TEST(ContactSheet, RefusesWhatMakesTooLargeAPicture) {
   const std::vector<std::uint8_t> pixels(1000 * 1000);
-  const Error error = thrown_by([&] { make_contact_sheet(std::vector<SheetEntry>(100, entry_of(pixels, 1000))); });
-  EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(), HasSubstr("--count 100: 100 images of 1000 x 1000"));
+  EXPECT_THAT(thrown_by([&] { make_contact_sheet(std::vector<SheetEntry>(100, entry_of(pixels, 1000))); }),
+              reports(ErrorSource::usage, "--count 100: 100 images of 1000 x 1000"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/overwrite.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gmock/gmock.h>
@@ -15,7 +16,6 @@
 namespace tutti {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::Not;
 
 MetricsRecords records(const std::string& text) {
@@ -36,9 +36,9 @@ TEST(Differences, NameTheFirstStepAndWhatDiffersInIt) {
   const auto b = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "c0", "d0") + digest_line(3, "e0", "f0"));
   const Comparison finding = compare_metrics(a, b);
   EXPECT_TRUE(finding.compared && finding.differ);
-  EXPECT_THAT(finding.text, HasSubstr("3 records compared, of steps 1 to 3\nstep 2 is the first to differ:\n"
-                                      "  gradients     cc | c0\n  weights       dd | d0\n"));
-  EXPECT_THAT(finding.text, Not(HasSubstr("optimizer")));
+  EXPECT_THAT(finding.text, mentions("3 records compared, of steps 1 to 3\nstep 2 is the first to differ:\n"
+                                     "  gradients     cc | c0\n  weights       dd | d0\n"));
+  EXPECT_THAT(finding.text, Not(mentions("optimizer")));
   EXPECT_FALSE(compare_metrics(a, a).differ);
 }
 
@@ -47,14 +47,14 @@ TEST(Differences, OfAResumedRunUseItsLastRecords) {
                          "{\"event\":\"run\",\"command_line\":[],\"ranks\":3}\n" + digest_line(2, "cc", "dd"));
   const Comparison finding = compare_metrics(a, records(kRun + digest_line(2, "cc", "dd")));
   EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
-  EXPECT_THAT(finding.text, HasSubstr("ranks         3 | 4\n"));
+  EXPECT_THAT(finding.text, mentions("ranks         3 | 4\n"));
 }
 
 TEST(Differences, OfRunsOfDifferentLengthReportWhereEachEnds) {
   const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "cc", "dd"));
   const auto b = records(kRun + digest_line(1, "aa", "bb"));
-  EXPECT_THAT(compare_metrics(a, b).text, HasSubstr("the last step with a record is 2 in A and 1 in B\n"));
-  EXPECT_THAT(compare_metrics(a, a).text, Not(HasSubstr("last step")));
+  EXPECT_THAT(compare_metrics(a, b).text, mentions("the last step with a record is 2 in A and 1 in B\n"));
+  EXPECT_THAT(compare_metrics(a, a).text, Not(mentions("last step")));
 }
 
 TEST(Differences, IgnoreRecordsNestedTooDeepForTheStack) {
@@ -69,7 +69,7 @@ TEST(Differences, SkipDamagedLinesAndReportThem) {
               digest_line(2, "cc", "dd") + "{\"event\":\"digest\",\"step\":3,\"wei");
   const Comparison finding = compare_metrics(a, records(digest_line(2, "cc", "dd")));
   EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
-  EXPECT_THAT(finding.text, HasSubstr("A has 4 damaged lines"));
+  EXPECT_THAT(finding.text, mentions("A has 4 damaged lines"));
   EXPECT_THROW(records("no\nrecord\n"), Error);
 }
 
@@ -85,13 +85,13 @@ TEST(Differences, OfEpochsAreTakenWhereThereAreNoDigests) {
   EXPECT_TRUE(compare_metrics(loss("0.5"), loss("null")).differ) << "a loss that is no number";
   const Comparison finding = compare_metrics(epoch("0.75", "aa"), epoch("0.5", "bb"));
   EXPECT_TRUE(finding.differ);
-  EXPECT_THAT(finding.text, HasSubstr("  weights       aa | bb\n  test_acc      0.75 | 0.5\n"));
+  EXPECT_THAT(finding.text, mentions("  weights       aa | bb\n  test_acc      0.75 | 0.5\n"));
 }
 
 TEST(Differences, NeedAStepInCommon) {
   const Comparison finding = compare_metrics(records(digest_line(1, "aa", "bb")), records(digest_line(2, "aa", "bb")));
   EXPECT_FALSE(finding.compared);
-  EXPECT_THAT(finding.text, HasSubstr("1 to 1 | 2 to 2"));
+  EXPECT_THAT(finding.text, mentions("1 to 1 | 2 to 2"));
 }
 
 // Compares two checkpoints, of which `change` has changed the second.
@@ -120,10 +120,10 @@ TEST(Differences, OfCheckpointsNameTensorAndElement) {
     state.optimizer[0].values[0] = -1;
   });
   EXPECT_TRUE(finding.differ);
-  EXPECT_THAT(finding.text, HasSubstr("/parameters: 1 of 2 tensors differ, first dense/weight:\n"
-                                      "  [1, 1]        5 (0x40a00000) | 5.5 (0x40b00000)\n"
-                                      "  2 of 6 elements differ, by 1 at most\n"));
-  EXPECT_THAT(finding.text, HasSubstr("/optimizer: 1 of 1 tensors differ"));
+  EXPECT_THAT(finding.text, mentions("/parameters: 1 of 2 tensors differ, first dense/weight:\n"
+                                     "  [1, 1]        5 (0x40a00000) | 5.5 (0x40b00000)\n"
+                                     "  2 of 6 elements differ, by 1 at most\n",
+                                     "/optimizer: 1 of 1 tensors differ"));
 }
 
 TEST(Differences, OfCheckpointsAreBitwise) {
@@ -131,13 +131,13 @@ TEST(Differences, OfCheckpointsAreBitwise) {
 }
 
 TEST(Differences, OfCheckpointsCountProgressAndMissingTensorsButNotTimesAndOptions) {
-  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.step = 8; }).text, HasSubstr("progress"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.step = 8; }).text, mentions("progress"));
   EXPECT_THAT(compare_with([](TrainState& state) { state.progress.epoch_sums.samples = 8; }).text,
-              HasSubstr("0 correct of 8"));
-  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.learning_rate = 0.5; }).text, HasSubstr("0 | 0.5"));
-  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.carried_over = 5; }).text, HasSubstr("5 carried"));
-  EXPECT_THAT(compare_with([](TrainState& state) { state.optimizer.clear(); }).text, HasSubstr("only A has it"));
-  EXPECT_THAT(compare_with([](TrainState& state) { state.parameters[1].shape = Shape{1, 2}; }).text, HasSubstr("1x2"));
+              mentions("0 correct of 8"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.learning_rate = 0.5; }).text, mentions("0 | 0.5"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.carried_over = 5; }).text, mentions("5 carried"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.optimizer.clear(); }).text, mentions("only A has it"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.parameters[1].shape = Shape{1, 2}; }).text, mentions("1x2"));
   const Comparison equal = compare_with([](TrainState& state) {
     state.progress.epoch_seconds = 3;
     state.progress.planned_steps = 9;
@@ -150,9 +150,9 @@ TEST(Differences, OfCheckpointsCountProgressAndMissingTensorsButNotTimesAndOptio
   EXPECT_FALSE(equal.differ);
   for (const char* expected : {"--lr          0.5 | 0.25\n", "networks differ", "versions      1 | 2", "data digest",
                                "0 of 0 after step -1 | 3 of 4 after step 7"}) {
-    EXPECT_THAT(equal.text, HasSubstr(expected));
+    EXPECT_THAT(equal.text, mentions(expected));
   }
-  EXPECT_THAT(equal.text, Not(HasSubstr("--out")));
+  EXPECT_THAT(equal.text, Not(mentions("--out")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "data/written_images.hpp"
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -21,7 +22,6 @@
 namespace tutti::test {
 namespace {
 
-using ::testing::HasSubstr;
 using tutti::testing_support::Bytes;
 using tutti::testing_support::gradient;
 using tutti::testing_support::Picture;
@@ -42,7 +42,7 @@ TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
         run_trainer(ranks, {"eval", "--checkpoint", run, "--classes", "--json", file("eval.json")});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(result.out.starts_with(plain.out)) << result.out;
-    EXPECT_THAT(result.out, HasSubstr("\nclass  images     acc  mistaken for\n"));
+    EXPECT_THAT(result.out, mentions("\nclass  images     acc  mistaken for\n"));
     outputs.push_back(result.out + read_text(file("eval.json")));
     EXPECT_EQ(outputs.back(), outputs.front()) << ranks << " ranks";
   }
@@ -89,8 +89,7 @@ TEST(Evaluation, OfARunWithAuditsNeedsNoExactSums) {
                    "2", "--audit-every", "1", "--epochs", "1", "--out", run});
   ASSERT_EQ(trained.status, 0) << trained.err;
   for (const char* const command : {"eval", "predict"}) {
-    const ChildResult result = run_trainer({command, "--checkpoint", run});
-    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(run_trainer({command, "--checkpoint", run}), ends(0));
   }
 }
 
@@ -157,7 +156,7 @@ TEST_F(GivenData, ThatTheNetworkWasTrainedOnAreWarnedOf) {
   const auto expect = [&](const Words& words, const std::string& expected) {
     const ChildResult result = run_trainer(2, with({"eval", "--checkpoint", path("run")}, words));
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(expected)) << fmt::format("{}", fmt::join(words, " "));
+    EXPECT_THAT(result.err, mentions(expected)) << fmt::format("{}", fmt::join(words, " "));
     EXPECT_EQ(result.err.find("trained on") == std::string::npos, expected.empty()) << result.err;
   };
   for (const Words& data : {Words{path("own.h5")}, Words{path("own"), "--validation-ratio", "0.25"}}) {
@@ -171,9 +170,10 @@ TEST_F(GivenData, ThatTheNetworkWasTrainedOnAreWarnedOf) {
     expect({"--data", data.front()}, "");
     expect({"--test-data", path("own")},
            "15 of these 20 images have the names of images that the network was trained on, first cat/");
-    const ChildResult tuned =
-        run_trainer(2, {"--init-from", path("run"), "--data", path("new"), "--test-data", path("own"), "--steps", "1"});
-    EXPECT_THAT(tuned.err, HasSubstr("test set: 15 of these 20 images have the names of images that the network"));
+    EXPECT_THAT(
+        run_trainer(2, {"--init-from", path("run"), "--data", path("new"), "--test-data", path("own"), "--steps", "1"})
+            .err,
+        mentions("test set: 15 of these 20 images have the names of images that the network"));
     expect({"--data", path("some")}, " of these 4 images have the names of images that the network was trained on");
   }
   std::filesystem::remove_all(path("run"));
@@ -299,17 +299,13 @@ TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues)
   const Words from_run{"--init-from", path("run")};
   const ChildResult same = train("gray", with(from_run, {"--normalize", "0.5/0.25"}));
   EXPECT_EQ(same.status, 0) << same.err;
-  EXPECT_THAT(same.err, ::testing::Not(HasSubstr("were trained")));
-  EXPECT_THAT(same.err, HasSubstr("(step 1)"));
-  const ChildResult other = train("named", from_run);
-  EXPECT_EQ(other.status, 0) << other.err;
-  EXPECT_THAT(other.err, HasSubstr("warning: --normalize is none here, and the weights of "));
-  EXPECT_THAT(other.err, HasSubstr(" were trained with 0.5/0.25: "));
-  EXPECT_THAT(other.err, HasSubstr("warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
-  const ChildResult color = train("color", from_run);
-  EXPECT_EQ(color.status, 65);
-  EXPECT_THAT(color.err,
-              HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with the same number"));
+  EXPECT_THAT(same.err, ::testing::Not(mentions("were trained")));
+  EXPECT_THAT(same.err, mentions("(step 1)"));
+  EXPECT_THAT(train("named", from_run),
+              ends(0, "warning: --normalize is none here, and the weights of ", " were trained with 0.5/0.25: ",
+                   "warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
+  EXPECT_THAT(train("color", from_run),
+              ends(65, "the images have 3 channels, the checkpoint's had 1; give images with the same number"));
   EXPECT_EQ(run_trainer(with({"check", "--data", path("named")}, from_run)).status, 0);
 }
 

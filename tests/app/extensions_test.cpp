@@ -3,6 +3,7 @@
 
 #include "assemble.hpp"
 #include "command_line.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ TEST(Extensions, AreTheDefaultsOfTheirProgram) {
 TEST(Extensions, AreNamedInHelp) {
   std::vector<const char*> words{"mine", "--help"};
   const std::string help = parse_command_line(2, words.data(), &kCustom).text;
-  EXPECT_NE(help.find("=one"), std::string::npos) << help;
+  EXPECT_THAT(help, mentions("=one"));
 }
 
 TEST(Extensions, RefuseOptionsForDataSetsFromFiles) {

@@ -3,6 +3,7 @@
 // draws the same ranks, moments and processes again.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -237,8 +238,7 @@ void KilledRuns::compare(const std::string& out) {
   const Records records = records_of(out);
   EXPECT_EQ(records.samples, whole_.samples);
   EXPECT_EQ(records.epochs, whole_.epochs);
-  const ChildResult diff = run_trainer({"diff", out, uninterrupted(1)});
-  EXPECT_EQ(diff.status, 0) << diff.out << diff.err;
+  EXPECT_THAT(run_trainer({"diff", out, uninterrupted(1)}), ends(0));
   // The newest three, and a fourth if the last kill came between saving and deleting the oldest. Ranks that lose their
   // launcher may also save at a step of their own.
   std::map<std::string, int> files;  // per checkpoint

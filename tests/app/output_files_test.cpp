@@ -1,6 +1,7 @@
 // Commands write files to paths that are links, pipes, devices and folders.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -16,7 +17,6 @@ namespace tutti::test {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 Words training(const std::string& more) {
   return words_of("--data synthetic:96x1x6x6:4 --model mlp --batch-size 16 --epochs 1 --threads 1 --quiet " + more);
@@ -24,10 +24,7 @@ Words training(const std::string& more) {
 
 class OutputFiles : public ::testing::Test {
  protected:
-  OutputFiles() {
-    const ChildResult trained = run_trainer(training("--out " + run_));
-    EXPECT_EQ(trained.status, 0) << trained.err;
-  }
+  OutputFiles() { EXPECT_THAT(run_trainer(training("--out " + run_)), ends(0)); }
 
   const ScratchFolder folder_;
   const std::string run_ = folder_.file("run");
@@ -66,9 +63,7 @@ TEST_F(OutputFiles, MayBePipesWithReadersButNoOtherPipesAndNoFolders) {
   const std::string pipe = folder_.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Words eval = words_of("eval --checkpoint " + run_ + " --json");
-  const ChildResult unread = run_trainer(with(eval, {pipe}));
-  EXPECT_EQ(unread.status, 73) << unread.err;
-  EXPECT_THAT(unread.err, HasSubstr("start what reads from it first"));
+  EXPECT_THAT(run_trainer(with(eval, {pipe})), ends(73, "start what reads from it first"));
   EXPECT_EQ(run_trainer(training("--sample-log " + pipe)).status, 73);
   EXPECT_EQ(run_trainer(with(eval, {folder_.path()})).status, 73);
   EXPECT_EQ(run_trainer(with(eval, {"/dev/full"})).status, 73);
@@ -76,11 +71,12 @@ TEST_F(OutputFiles, MayBePipesWithReadersButNoOtherPipesAndNoFolders) {
   for (const auto& [read, word] :
        {std::pair<std::string, std::string>("eval --checkpoint $RUN --json $PIPE", "accuracy"),
         {"--epochs 1 --sample-log $PIPE", "\"parts\""}}) {
-    const ChildResult result = run_script(
-        1, "cat $PIPE > $PIPE.read & exec 3>$PIPE; \"$T\" " + read + " --quiet; s=$?; exec 3>&-; wait; exit $s",
-        {{"RUN", run_}, {"PIPE", pipe}});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_THAT(read_text(pipe + ".read"), HasSubstr(word));
+    EXPECT_THAT(
+        run_script(1,
+                   "cat $PIPE > $PIPE.read & exec 3>$PIPE; \"$T\" " + read + " --quiet; s=$?; exec 3>&-; wait; exit $s",
+                   {{"RUN", run_}, {"PIPE", pipe}}),
+        ends(0));
+    EXPECT_THAT(read_text(pipe + ".read"), mentions(word));
   }
 }
 
@@ -100,7 +96,7 @@ TEST_F(OutputFiles, NeverReplaceACheckpointOrWhatBelongsToARun) {
     const std::string before = read_text(file);
     const ChildResult result = run_trainer(words_of(command + file));
     EXPECT_EQ(result.status, 64) << command << result.err;
-    EXPECT_THAT(result.err, HasSubstr("this would replace")) << command;
+    EXPECT_THAT(result.err, mentions("this would replace")) << command;
     EXPECT_EQ(read_text(file), before) << command;
   }
   for (int time = 0; time < 2; ++time) {
@@ -110,10 +106,9 @@ TEST_F(OutputFiles, NeverReplaceACheckpointOrWhatBelongsToARun) {
 
 TEST_F(OutputFiles, ThatAreStdoutFollowThePrintedText) {
   const std::string out = folder_.file("out");
-  const ChildResult result =
-      run_script(1, "echo before > $OUT; \"$T\" eval --checkpoint $RUN --json /dev/stdout --quiet >> $OUT",
-                 {{"RUN", run_}, {"OUT", out}});
-  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(run_script(1, "echo before > $OUT; \"$T\" eval --checkpoint $RUN --json /dev/stdout --quiet >> $OUT",
+                         {{"RUN", run_}, {"OUT", out}}),
+              ends(0));
   const std::string text = read_text(out);
   EXPECT_TRUE(text.starts_with("before\ntest loss ")) << text;
   EXPECT_TRUE(text.ends_with("}\n")) << text;

@@ -1,5 +1,6 @@
 #include "data/written_sets.hpp"
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <fmt/format.h>
@@ -41,7 +42,7 @@ TEST(Program, TrainsWithoutALauncher) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("epoch 1/2, loss ")) << result.out;
   EXPECT_EQ(count(result.out, "\n"), 2) << result.out;
-  EXPECT_NE(result.err.find("no launcher"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, mentions("no launcher"));
 }
 
 TEST(Program, TrainsOnOneAndFiveRanks) {
@@ -69,16 +70,12 @@ TEST(Program, ComputesTheSameBitsHoweverBatchesArePrepared) {
 }
 
 TEST(Program, GivesTheNetworkImagesOfTheRequestedSize) {
-  const ChildResult result = run_trainer(2, short_run({"--image-size", "20", "--augment", "resized-crop"}));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.err.find(fmt::format("{} parameters", 20 * 20 * 256 + 256 + 256 * 4 + 4)), std::string::npos)
-      << result.err;
+  EXPECT_THAT(run_trainer(2, short_run({"--image-size", "20", "--augment", "resized-crop"})),
+              ends(0, fmt::format("{} parameters", 20 * 20 * 256 + 256 + 256 * 4 + 4)));
 }
 
 TEST(Program, HoldsOutAShareOfTheTrainingSet) {
-  const ChildResult result = run_trainer(2, short_run({"--validation-ratio", "0.25"}));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.err.find("384 training and 128 test images"), std::string::npos) << result.err;
+  EXPECT_THAT(run_trainer(2, short_run({"--validation-ratio", "0.25"})), ends(0, "384 training and 128 test images"));
 }
 
 TEST(Program, PrintsHelpAndVersionOnceAndEndsWell) {
@@ -92,9 +89,8 @@ TEST(Program, PrintsHelpAndVersionOnceAndEndsWell) {
 TEST(Program, DryRunPrintsWhatCanBeRunAgain) {
   const ScratchFolder folder;
   const ChildResult printed = run_trainer(2, short_run({"--dry-run"}));
-  EXPECT_EQ(printed.status, 0) << printed.err;
-  EXPECT_NE(printed.out.find("parts = 2\n"), std::string::npos) << printed.out;
-  EXPECT_NE(printed.out.find("precision = \"fp32\"\n"), std::string::npos) << printed.out;
+  EXPECT_THAT(printed, ends(0));
+  EXPECT_THAT(printed.out, mentions("parts = 2\n", "precision = \"fp32\"\n"));
   const std::string path = folder.path() + "/run.toml";
   const ChildResult saved = run_child({"sh", "-c", "printf '%s' \"$TEXT\" > " + path}, {{"TEXT", printed.out}});
   ASSERT_EQ(saved.status, 0);
@@ -140,7 +136,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
     const ChildResult result = run_trainer(refusal.ranks, refusal.words);
     EXPECT_EQ(result.status, refusal.status) << refusal.reason << "\n" << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
-    EXPECT_NE(result.err.find(refusal.reason), std::string::npos) << result.err;
+    EXPECT_THAT(result.err, mentions(refusal.reason));
     EXPECT_EQ(result.out, "");
   }
 }
@@ -160,11 +156,10 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   const ChildResult lost = run_unlike(3, options, {"--data", "synthetic:64x1x8x8:2", "--model", "no/such/model"});
   EXPECT_EQ(lost.status, 74) << lost.err;
   EXPECT_EQ(count(lost.err, "trainer: "), 1) << lost.err;
-  EXPECT_NE(lost.err.find("rank 2 on "), std::string::npos) << lost.err;
+  EXPECT_THAT(lost.err, mentions("rank 2 on "));
 
-  const ChildResult other = run_unlike(3, options, {"--data", "synthetic:80x1x8x8:2", "--model", "linear"});
-  EXPECT_EQ(other.status, 65) << other.err;
-  EXPECT_NE(other.err.find("rank 2 requests other data than rank 0 on the same host"), std::string::npos) << other.err;
+  EXPECT_THAT(run_unlike(3, options, {"--data", "synthetic:80x1x8x8:2", "--model", "linear"}),
+              ends(65, "rank 2 requests other data than rank 0 on the same host"));
 }
 
 TEST(Program, RefusesRanksThatWouldTrainDifferently) {
@@ -174,7 +169,7 @@ TEST(Program, RefusesRanksThatWouldTrainDifferently) {
     const ChildResult result = run_unlike(2, short_run(), of_last);
     EXPECT_EQ(result.status, 65) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
-    EXPECT_NE(result.err.find("rank 1 has another " + options[0] + " than rank 0"), std::string::npos) << result.err;
+    EXPECT_THAT(result.err, mentions("rank 1 has another " + options[0] + " than rank 0"));
   }
 }
 
@@ -198,17 +193,16 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
   const ChildResult training =
       run_trainer(3, {"eval", "--checkpoint", checkpoint, "--data", data, "--on", "train", "--quiet"});
   EXPECT_TRUE(training.out.starts_with("train loss ")) << training.out << training.err;
-  EXPECT_NE(training.out.find(", 7000 images"), std::string::npos) << training.out;
+  EXPECT_THAT(training.out, mentions(", 7000 images"));
 
   const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:30"});
-  EXPECT_EQ(other.status, 65) << other.err;
-  EXPECT_NE(other.err.find("has 30 classes, and the network has "), std::string::npos) << other.err;
+  EXPECT_THAT(other, ends(65, "has 30 classes, and the network has "));
   const tutti::testing_support::TemporaryFolder untested_data;
   untested_data.write("train-images-idx3-ubyte", tutti::testing_support::idx_file({0x803, 5, 12, 12}, 5 * 144));
   untested_data.write("train-labels-idx1-ubyte", tutti::testing_support::idx_labels({0, 1, 2, 3, 0}));
   const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.text()});
   EXPECT_EQ(untested.status, 0) << untested.err;  // other data without a test set are evaluated whole
-  EXPECT_NE(untested.out.find(", 5 images"), std::string::npos) << untested.out;
+  EXPECT_THAT(untested.out, mentions(", 5 images"));
 }
 
 TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
@@ -329,15 +323,14 @@ TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
       run_child({std::getenv("TUTTI_MPIEXEC"), "-n", "3", std::getenv("TUTTI_FAILING_RANK"), "1"});
   EXPECT_NE(result.status, 0);
   EXPECT_EQ(count(result.err, "failing_rank: "), 1) << result.err;
-  EXPECT_NE(result.err.find("failing_rank: rank 1 on "), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("sample 300 went up in smoke"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, mentions("failing_rank: rank 1 on ", "sample 300 went up in smoke"));
 }
 
 TEST(Program, NeverSavesWeightsThatAreNoLongerFinite) {
   const ScratchFolder folder;
-  const ChildResult result = run_trainer(
-      short_run({"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"}));
-  EXPECT_EQ(result.status, 88) << result.err;
+  EXPECT_THAT(run_trainer(short_run(
+                  {"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"})),
+              ends(88));
   for (const auto& file : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
     const ChildResult again = run_trainer({"--resume", "--out", folder.path(), "--steps", "1"});
     EXPECT_EQ(again.status, 0) << file.path() << again.err;
@@ -363,9 +356,7 @@ TEST(Program, ReportsSkippedStepsAndEndsWhenAllAreSkipped) {
   EXPECT_EQ(count(result.err, "10 steps in a row were skipped"), 1) << result.err;
   const std::string metrics = read_text(folder.path() + "/metrics.jsonl");
   EXPECT_EQ(count(metrics, "\"event\":\"skipped\""), 9) << metrics;
-  EXPECT_NE(metrics.find("{\"event\":\"skipped\",\"step\":9,\"rank\":0,\"tensor\":\"dense2/weight\","),
-            std::string::npos)
-      << metrics;
+  EXPECT_THAT(metrics, mentions("{\"event\":\"skipped\",\"step\":9,\"rank\":0,\"tensor\":\"dense2/weight\","));
 }
 
 TEST(Program, ConvertsDataAndDescribesThem) {
@@ -380,8 +371,7 @@ TEST(Program, ConvertsDataAndDescribesThem) {
   EXPECT_EQ(original.status, 0) << original.err;
   const ChildResult info = run_trainer({"data", "info", file});
   EXPECT_EQ(info.out, original.out);
-  EXPECT_NE(info.out.find("training   200 images of 1x6x6, digest "), std::string::npos) << info.out;
-  EXPECT_NE(info.out.find("classes    3\n"), std::string::npos) << info.out;
+  EXPECT_THAT(info.out, mentions("training   200 images of 1x6x6, digest ", "classes    3\n"));
 
   const auto train = [](const std::string& data) {
     return run_trainer({"--data", data, "--model", "mlp", "--epochs", "1"});

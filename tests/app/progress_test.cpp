@@ -1,4 +1,5 @@
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -23,7 +24,7 @@ TEST(Progress, PrintsTheLossEveryNSteps) {
   const ChildResult result = run_trainer(2, two_epochs({"--log-every", "5"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(count(result.err, "images/s, "), 3) << result.err;
-  EXPECT_NE(result.err.find("epoch 2/2, step 15/16, loss "), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, mentions("epoch 2/2, step 15/16, loss "));
   EXPECT_EQ(without_times(result.out), without_times(run_trainer(2, two_epochs()).out));
 }
 

@@ -1,4 +1,5 @@
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
@@ -79,8 +80,7 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
   Words stretch = adamw;
   stretch.insert(stretch.end(), {"--steps", "5"});
   ASSERT_EQ(run_trainer(2, run_words(broken.path(), stretch)).status, 0);
-  const ChildResult momentum = run_trainer(2, {"--resume", "--out", broken.path(), "--momentum", "0.5"});
-  EXPECT_EQ(momentum.status, 65) << momentum.err;
+  EXPECT_THAT(run_trainer(2, {"--resume", "--out", broken.path(), "--momentum", "0.5"}), ends(65));
   const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path(), "--steps", "0"});
   ASSERT_EQ(rest.status, 0) << rest.err;
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
@@ -98,11 +98,10 @@ TEST(Resume, GoesOnToThePlannedEndWithoutTheOption) {
   }
   const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path()});
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_NE(rest.err.find("(step 10 of 31)"), std::string::npos) << rest.err;
+  EXPECT_THAT(rest.err, mentions("(step 10 of 31)"));
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
-  const ChildResult done = run_trainer(2, {"--resume", "--out", broken.path()});
-  EXPECT_EQ(done.status, 0);
-  EXPECT_NE(done.err.find("nothing left to do: 31 steps done, 31 planned"), std::string::npos) << done.err;
+  EXPECT_THAT(run_trainer(2, {"--resume", "--out", broken.path()}),
+              ends(0, "nothing left to do: 31 steps done, 31 planned"));
 }
 
 TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedRun) {
@@ -124,12 +123,10 @@ TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedR
             1)
       << second.err;
   EXPECT_EQ(count(second.err, "learning rate jumps"), 0) << second.err;
-  const ChildResult many = run_trainer(5, with(resumed, {"0"}));
-  EXPECT_EQ(many.status, 64) << many.err;
-  EXPECT_NE(many.err.find("this run has 4, so it can use at most 4 ranks; start a new run with --parts N to resume on "
-                          "up to N"),
-            std::string::npos)
-      << many.err;
+  EXPECT_THAT(run_trainer(5, with(resumed, {"0"})),
+              ends(64,
+                   "this run has 4, so it can use at most 4 ranks; start a new run with --parts N to resume on "
+                   "up to N"));
   EXPECT_FALSE(std::filesystem::exists(broken.file("exit.json")));
   const ChildResult last = run_trainer(4, with(resumed, {"0", "--part-map", "1,1,1,1"}));
   ASSERT_EQ(last.status, 0) << last.err;
@@ -174,9 +171,7 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecomm
 
 TEST(Resume, OfALookaheadRunMadeLongerReportsTheJumpOfItsDecay) {
   const ScratchFolder folder;
-  const ChildResult first =
-      run_trainer(run_words(folder.path(), {"--epochs", "2", "--ema", "0.9", "--lookahead", "3"}));
-  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(run_trainer(run_words(folder.path(), {"--epochs", "2", "--ema", "0.9", "--lookahead", "3"})), ends(0));
   const ChildResult longer = run_trainer({"--resume", "--out", folder.path(), "--epochs", "3"});
   EXPECT_EQ(count(longer.err,
                   "warning: the ramp of --lookahead ends at epoch 3 now, not at epoch 2, so the decay of the average "
@@ -204,9 +199,7 @@ TEST(Resume, FindsACheckpointOfEachEpochByDefault) {
   const Words plan{"--epochs", "3", "--keep-checkpoints", "0"};
   const ChildResult run = run_trainer(2, run_words(each.path(), plan));
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_NE(run.err.find("/checkpoints: every epoch, and every 15 minutes within longer epochs; all kept"),
-            std::string::npos)
-      << run.err;
+  EXPECT_THAT(run.err, mentions("/checkpoints: every epoch, and every 15 minutes within longer epochs; all kept"));
   Words seldom = plan;
   seldom.insert(seldom.end(), {"--checkpoint-every", "end"});
   ASSERT_EQ(run_trainer(2, run_words(last.path(), seldom)).status, 0);
@@ -221,9 +214,7 @@ TEST(Resume, FindsACheckpointOfEachEpochByDefault) {
 TEST(Resume, MustBeRequestedInAFolderWithCheckpoints) {
   const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
-  const ChildResult again = run_trainer(run_words(folder.path(), {"--steps", "4"}));
-  EXPECT_EQ(again.status, 65);
-  EXPECT_NE(again.err.find("add --resume"), std::string::npos) << again.err;
+  EXPECT_THAT(run_trainer(run_words(folder.path(), {"--steps", "4"})), ends(65, "add --resume"));
 }
 
 TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
@@ -236,10 +227,8 @@ TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
        {Contradiction{"--batch-size", "32", "64"}, Contradiction{"--parts", "3", "1"},
         Contradiction{"--model", "lenet", "\"mlp\""}, Contradiction{"--optimizer", "lars", "\"sgd\""},
         Contradiction{"--precision", "bf16", "\"fp32\""}, Contradiction{"--wire", "bf16", "\"fp32\""}}) {
-    const ChildResult other = run_trainer({"--resume", "--out", folder.path(), option, requested});
-    EXPECT_EQ(other.status, 65);
-    EXPECT_NE(other.err.find(option + " "), std::string::npos) << other.err;
-    EXPECT_NE(other.err.find("which has " + of_run), std::string::npos) << other.err;
+    EXPECT_THAT(run_trainer({"--resume", "--out", folder.path(), option, requested}),
+                ends(65, option + " ", "which has " + of_run));
   }
 }
 
@@ -259,12 +248,8 @@ TEST(Resume, RefusesAModelFileThatHasChangedAndNamesTheFirstOtherLayer) {
   const Words words{"--data", "synthetic:500x1x12x12:4", "--model", file, "--steps", "2", "--out", out};
   ASSERT_EQ(run_trainer(words).status, 0);
   write("", layer("hidden", 16));
-  const ChildResult other = resume();
-  EXPECT_EQ(other.status, 65) << other.err;
-  EXPECT_NE(other.err.find("--model " + file + " differs from the network of the checkpoint "), std::string::npos);
-  EXPECT_NE(other.err.find(" in layer 'hidden': leave the option out to continue with that network, or "),
-            std::string::npos)
-      << other.err;
+  EXPECT_THAT(resume(), ends(65, "--model " + file + " differs from the network of the checkpoint ",
+                             " in layer 'hidden': leave the option out to continue with that network, or "));
   EXPECT_NE(run_trainer({"check", "--resume", "--out", out, "--model", file}).out.find("in layer 'hidden'"),
             std::string::npos);
   write("", "");
@@ -282,21 +267,15 @@ TEST(Resume, RefusesAModelFileThatHasChangedAndNamesTheFirstOtherLayer) {
 TEST(Resume, RefusesCheckpointsOfAnEarlierFormatByNameWithTheRemedy) {
   const ScratchFolder folder;
   std::filesystem::copy(std::string(TUTTI_GOLDEN_FOLDER) + "/format-1", folder.file("checkpoints"));
-  const ChildResult result = run_trainer(2, {"--resume", "--out", folder.path()});
-  EXPECT_EQ(result.status, 65) << result.err;
-  EXPECT_NE(result.err.find("step-00000042"), std::string::npos) << result.err;
-  EXPECT_NE(
-      result.err.find("has format 1, this program reads 2 and 3: resume with the version of this program that wrote"),
-      std::string::npos)
-      << result.err;
+  EXPECT_THAT(run_trainer(2, {"--resume", "--out", folder.path()}),
+              ends(65, "step-00000042",
+                   "has format 1, this program reads 2 and 3: resume with the version of this program that wrote"));
   EXPECT_TRUE(std::filesystem::exists(folder.file("checkpoints/step-00000042.h5"))) << "still there for that version";
 }
 
 TEST(Resume, OfAnEmptyFolderStartsANewRunAndReportsIt) {
   const ScratchFolder folder;
-  const ChildResult result = run_trainer(run_words(folder.path(), {"--steps", "2", "--resume"}));
-  EXPECT_EQ(result.status, 0);
-  EXPECT_NE(result.err.find("starting a new run"), std::string::npos) << result.err;
+  EXPECT_THAT(run_trainer(run_words(folder.path(), {"--steps", "2", "--resume"})), ends(0, "starting a new run"));
 }
 
 TEST(Resume, OfAMistypedFolderIsRefusedUnlessOptionsOfATrainingAreGiven) {
@@ -307,7 +286,7 @@ TEST(Resume, OfAMistypedFolderIsRefusedUnlessOptionsOfATrainingAreGiven) {
     const ChildResult result = run_trainer(words);
     EXPECT_NE(result.status, 0);
     const std::string printed = result.out + result.err;
-    EXPECT_NE(printed.find("there is no run in '" + typo + "': check the path"), std::string::npos) << printed;
+    EXPECT_THAT(printed, mentions("there is no run in '" + typo + "': check the path"));
     EXPECT_FALSE(std::filesystem::exists(typo));
   }
 }
@@ -320,8 +299,7 @@ TEST(Resume, OfARunThatEndedBeforeItsFirstCheckpointKeepsItsOptions) {
   const std::string options = read_text(config);
   std::filesystem::remove_all(folder.file("checkpoints"));
   const ChildResult again = run_trainer(2, {"--resume", "--out", folder.path()});
-  EXPECT_EQ(again.status, 0);
-  EXPECT_NE(again.err.find("starting afresh with the options in " + config), std::string::npos) << again.err;
+  EXPECT_THAT(again, ends(0, "starting afresh with the options in " + config));
   EXPECT_EQ(read_text(config), options);
   const auto digest = [](const ChildResult& run) { return run.err.substr(run.err.rfind(", weights ")); };
   EXPECT_EQ(digest(again), digest(first));
@@ -350,10 +328,8 @@ TEST(Resume, OfDamagedCheckpointsOnlyEndsWithItsOwnStatus) {
 TEST(Resume, OnOtherDataIsRefused) {
   const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path() + "/run", {"--steps", "2"})).status, 0);
-  const ChildResult other =
-      run_trainer({"--resume", "--out", folder.path() + "/run", "--data", "synthetic:400x1x12x12:4"});
-  EXPECT_EQ(other.status, 65);
-  EXPECT_NE(other.err.find("--data"), std::string::npos) << other.err;
+  EXPECT_THAT(run_trainer({"--resume", "--out", folder.path() + "/run", "--data", "synthetic:400x1x12x12:4"}),
+              ends(65, "--data"));
 }
 
 TEST(Resume, WritesRecordsThatATableReaderCanFollow) {

@@ -1,6 +1,7 @@
 // bench scaling as users start it: points, rounds, the breakdown of the time, and the inputs of the forecast.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -91,11 +92,10 @@ TEST(BenchScaling, RefusesWhatItCannotMeasureByTheOptionsName) {
        {std::pair{"--nodes", "2"}, std::pair{"--ranks", "4"}, std::pair{"--exchanges", "tree"}}) {
     const ChildResult bench = run_trainer(2, test::with(kSmall, {option, value}));
     EXPECT_NE(bench.status, 0) << option;
-    EXPECT_NE(bench.err.find(value), std::string::npos) << bench.err;
+    EXPECT_THAT(bench.err, mentions(value));
   }
-  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--between", "20,0.1", "--forecast", "2..8"}));
-  EXPECT_EQ(bench.status, 64);
-  EXPECT_NE(bench.err.find("'trainer forecast FILE --ranks N..M --between US,GBS'"), std::string::npos) << bench.err;
+  EXPECT_THAT(run_trainer(2, test::with(kSmall, {"--between", "20,0.1", "--forecast", "2..8"})),
+              ends(64, "'trainer forecast FILE --ranks N..M --between US,GBS'"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // $TUTTI_SIGNALS is the minimal number of stops. $TUTTI_SIGNAL_SEED draws the same ranks, signals and moments again.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -143,10 +144,10 @@ void Signals::send(ChildProcess& job, const Leg& leg, const std::string& out) {
 
 void Signals::expect_stop(const Leg& leg, const std::string& out, const std::string& output, int step_before) {
   const std::string note = read_text(out + "/exit.json");
-  EXPECT_NE(note.find("\"status\":75"), std::string::npos) << note;
+  EXPECT_THAT(note, mentions("\"status\":75"));
   EXPECT_TRUE(std::regex_search(note, std::regex("SIG(USR1|TERM|INT) at rank [0-3] on host "))) << note;
   if (leg.ranks == 0) {
-    EXPECT_NE(note.find("at rank 0 on"), std::string::npos) << note;
+    EXPECT_THAT(note, mentions("at rank 0 on"));
   }
   EXPECT_GT(newest_step(out), step_before) << output;
   EXPECT_FALSE(holds_half_a_save(out + "/checkpoints"));
@@ -167,8 +168,7 @@ void Signals::run_stopped(const std::string& out, int wanted) {
     const std::string output = read_text(log);
     ASSERT_TRUE(status) << "it does not stop\n" << output;
     if (step_before >= 0) {
-      EXPECT_NE(output.find(fmt::format("step-{:08}.h5 (step {} of ", step_before, step_before)), std::string::npos)
-          << output;
+      EXPECT_THAT(output, mentions(fmt::format("step-{:08}.h5 (step {} of ", step_before, step_before)));
     }
     if (status == 0) return;  // it ended before the signal
     ASSERT_EQ(*status, 75) << output;
@@ -191,14 +191,12 @@ TEST_F(Signals, LeaveOneGoodCheckpointAndStatus75) {
 
 TEST_F(Signals, AreNotNeededWithATimeLimit) {
   const std::string out = folder_.file("limited");
-  const ChildResult stretch = run_trainer(3, with(run_words(out), {"--time-limit", "1s"}));
-  EXPECT_EQ(stretch.status, 75) << stretch.err;
+  EXPECT_THAT(run_trainer(3, with(run_words(out), {"--time-limit", "1s"})), ends(75));
   const std::string note = read_text(out + "/exit.json");
-  EXPECT_NE(note.find("the time limit of 1 s"), std::string::npos) << note;
+  EXPECT_THAT(note, mentions("the time limit of 1 s"));
   const int step = newest_step(out);
   EXPECT_GT(step, 0);
-  const ChildResult rest = run_trainer(2, {"--resume", "--out", out, "--steps", std::to_string(step + 1)});
-  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(run_trainer(2, {"--resume", "--out", out, "--steps", std::to_string(step + 1)}), ends(0));
   EXPECT_FALSE(std::filesystem::exists(out + "/exit.json"));
 }
 
@@ -256,11 +254,10 @@ TEST(LongRuns, WithoutAFolderStopAfterTheirStepWithoutASave) {
 TEST(LongRuns, SaveWhenTheReaderOfTheirOutputHasEnded) {
   const ScratchFolder folder;
   const std::string out = folder.file("run");
-  const ChildResult run = run_child({"bash", "-c", "\"$0\" \"$@\" | head -n 1; exit ${PIPESTATUS[0]}",
-                                     std::getenv("TUTTI_TRAINER"), "--data", "synthetic:6000x1x28x28:10", "--model",
-                                     "mlp", "--epochs", "100000", "--checkpoint-every", "end", "--out", out});
-  EXPECT_EQ(run.status, 75) << run.err;
-  EXPECT_NE(run.err.find("stopped by a closed stdout"), std::string::npos) << run.err;
+  EXPECT_THAT(run_child({"bash", "-c", "\"$0\" \"$@\" | head -n 1; exit ${PIPESTATUS[0]}", std::getenv("TUTTI_TRAINER"),
+                         "--data", "synthetic:6000x1x28x28:10", "--model", "mlp", "--epochs", "100000",
+                         "--checkpoint-every", "end", "--out", out}),
+              ends(75, "stopped by a closed stdout"));
   EXPECT_GT(newest_step(out), 0);
 }
 

@@ -2,6 +2,7 @@
 // that go on, or end for another reason, report nothing.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -103,7 +104,7 @@ TEST_F(StalledRanks, AreNamedWhenTheyAreStopped) {
   const std::string out = folder_.file("out");
   expect_stop_of(2, endless({"--out", out}));
   const std::string note = read_text(out + "/exit.json");
-  EXPECT_NE(note.find("\"status\":86,\"rank\":2,"), std::string::npos) << note;
+  EXPECT_THAT(note, mentions("\"status\":86,\"rank\":2,"));
   EXPECT_TRUE(std::regex_search(note, std::regex("\"phase\":\"[a-z]+\",\"step\":[0-9]+"))) << note;
 }
 

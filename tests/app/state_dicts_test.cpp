@@ -4,6 +4,7 @@
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -21,7 +22,6 @@
 namespace tutti::test {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::Not;
 
 class StateDicts : public ::testing::Test {
@@ -57,7 +57,7 @@ TEST_F(StateDicts, AreConvertedOnceForAllRunsThatStartFromThem) {
     const ChildResult begun = start(ranks, from_file);
     ASSERT_EQ(begun.status, 0) << begun.err;
     EXPECT_EQ(last_word(begun.err, "weights "), last_word(first.err, "weights "));
-    EXPECT_THAT(begun.err, HasSubstr(expected + folder_.file("cache/tutti/weights-")));
+    EXPECT_THAT(begun.err, mentions(expected + folder_.file("cache/tutti/weights-")));
   }
   EXPECT_EQ(read_text(folder_.file("calls")), "called\n");
   write("a.pth", "another state dict");
@@ -74,9 +74,8 @@ TEST_F(StateDicts, ThatCannotBeConvertedAreRefusedWithTheReasonAlone) {
                                         file + " cannot be converted: python3 lacks torch: a remedy\n"}}) {
     write_python(script);
     const ChildResult refused = start(0, {"--init-from", file});
-    EXPECT_EQ(refused.status, 66) << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr(reason));
-    EXPECT_THAT(refused.err, Not(HasSubstr("--to-checkpoint")));  // which has just failed
+    EXPECT_THAT(refused, ends(66, reason));
+    EXPECT_THAT(refused.err, Not(mentions("--to-checkpoint")));  // which has just failed
   }
   EXPECT_NE(start(2, {"--init-from", folder_.file("absent.pth")}).err.find("there is no '"), std::string::npos);
 }
@@ -95,14 +94,13 @@ TEST_F(StateDicts, SayNothingAboutTheImagesThatTheyWereTrainedOn) {
   for (const std::string& file : {folder_.file("a.pth"), made}) {
     const ChildResult begun = start(0, {"--normalize", "0.5/0.25", "--init-from", file});
     ASSERT_EQ(begun.status, 0) << begun.err;
-    EXPECT_THAT(begun.err, Not(HasSubstr("8 x 8")));
-    EXPECT_THAT(begun.err, HasSubstr("torchvision's weights, as perhaps those of " + file + ", are usually trained"));
-    EXPECT_THAT(begun.err, HasSubstr("initialized from " + file));
+    EXPECT_THAT(begun.err, Not(mentions("8 x 8")));
+    EXPECT_THAT(begun.err, mentions("torchvision's weights, as perhaps those of " + file + ", are usually trained",
+                                    "initialized from " + file));
   }
-  const ChildResult seen = run_child(trainer_words(0, {"inspect", made}), {});
-  EXPECT_THAT(seen.out, HasSubstr("linear, 1 layer\n"));
-  EXPECT_THAT(seen.out, HasSubstr("unknown: the weights are those of a state dict\n"));
-  EXPECT_THAT(seen.out, HasSubstr("images of 1x8x8 are assumed, 2 classes\n"));
+  EXPECT_THAT(run_child(trainer_words(0, {"inspect", made}), {}).out,
+              mentions("linear, 1 layer\n", "unknown: the weights are those of a state dict\n",
+                       "images of 1x8x8 are assumed, 2 classes\n"));
 }
 
 }  // namespace

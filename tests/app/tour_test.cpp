@@ -1,6 +1,7 @@
 // The tour as users start it: its output is parsed, and the values are checked.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/trainer_words.hpp"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,6 @@
 namespace tutti::test {
 namespace {
 
-using testing::HasSubstr;
 using Lines = std::vector<std::string>;
 
 Lines lines_of(const std::string& text) {
@@ -108,7 +108,7 @@ TEST_P(Tour, GivesEveryImageOfABatchToOnePart) {
     next = std::stoi(row[1]) + 1;
   }
   EXPECT_EQ(next, 128);
-  EXPECT_THAT(stations()["batch"], testing::Contains(HasSubstr("128 different images in total")));
+  EXPECT_THAT(stations()["batch"], testing::Contains(mentions("128 different images in total")));
 }
 
 TEST_P(Tour, PrintsALossThatIsTheMeanOfTheRanks) {
@@ -184,7 +184,7 @@ TEST(TourOnManyRanks, FitsItsScreens) {
     EXPECT_LE(lines.size(), 24U) << station;
     for (const std::string& line : lines) EXPECT_LE(line.size(), 100U) << line;
   }
-  EXPECT_THAT(tour.out, HasSubstr(".. ranks 7 to 9"));
+  EXPECT_THAT(tour.out, mentions(".. ranks 7 to 9"));
 }
 
 TEST(TourTo, StopsAtAStationByNumberOrName) {
@@ -217,7 +217,7 @@ TEST(TourRefuses, UnknownWords) {
     const ChildResult result = run_trainer(3, with({"tour"}, refusal.words));
     EXPECT_EQ(result.status, refusal.status) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(refusal.reason));
+    EXPECT_THAT(result.err, mentions(refusal.reason));
     EXPECT_EQ(result.out, "");
   }
 }

@@ -1,6 +1,7 @@
 // The file of --trace has the phases of all ranks without gaps, also after a stop by a signal.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -63,8 +64,7 @@ TEST(Trace, IsWrittenByARunThatIsStopped) {
   const ScratchFolder folder;
   const std::string path = folder.file("trace.json");
   const Words stopped = words_of("--epochs 1000000 --time-limit 4 --quiet --out");
-  const ChildResult run = run_trainer(2, with(with(kRun, stopped), {folder.file("out"), "--trace", path}));
-  EXPECT_EQ(run.status, 75) << run.err;
+  EXPECT_THAT(run_trainer(2, with(with(kRun, stopped), {folder.file("out"), "--trace", path})), ends(75));
   EXPECT_GT(stays_of(Json::parse(read_text(path)), 1).size(), 10u);
 }
 

@@ -1,6 +1,7 @@
 // A bit flip on one rank of a running program, and the resume from a checkpoint before it.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -27,14 +28,13 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndSaveNoDivergedState) {
   EXPECT_EQ(result.status, 87) << result.err;
   const std::string why = "the replicas were equal after step 3 and differ after step 4: rank 1 on ";
   const std::string what = " differs from all others in optimizer/velocity/dense1/weight; resume from the newest";
-  expect_in(result.err, why);
-  expect_in(result.err, what);
+  EXPECT_THAT(result.err, mentions(why, what));
   const std::string record = read_text(folder.path() + "/exit.json");
-  expect_in(record, "\"status\":87");
-  expect_in(record, why);
-  expect_in(
+  EXPECT_THAT(record, mentions("\"status\":87", why));
+  EXPECT_THAT(
       read_text(folder.path() + "/metrics.jsonl"),
-      R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"],)");
+      mentions(
+          R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"],)"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000004.h5"));
 }
 
@@ -43,14 +43,11 @@ TEST(VerifiedReplicas, ResumeToTheBitsOfARunWithoutFaults) {
   const ScratchFolder whole;
   const std::string flip = " --rehearse flip:rank=1,step=7,of=velocity,tensor=dense1/weight,element=7,bit=20";
   EXPECT_EQ(run_trainer(3, words(broken.path(), flip)).status, 87);
-  const ChildResult resumed = run_trainer(3, words(broken.path(), "--resume"));
-  EXPECT_EQ(resumed.status, 0) << resumed.err;
-  expect_in(resumed.err, "/checkpoints/step-00000004.h5");
+  EXPECT_THAT(run_trainer(3, words(broken.path(), "--resume")), ends(0, "/checkpoints/step-00000004.h5"));
   EXPECT_EQ(run_trainer(3, words(whole.path(), "")).status, 0);
   for (const char* checkpoint : {"step-00000008.h5", "step-00000014.h5"}) {
     const std::string file = std::string("/checkpoints/") + checkpoint;
-    const ChildResult compared = run_trainer({"diff", broken.path() + file, whole.path() + file});
-    EXPECT_EQ(compared.status, 0) << compared.out << compared.err;
+    EXPECT_THAT(run_trainer({"diff", broken.path() + file, whole.path() + file}), ends(0));
   }
 }
 
@@ -72,21 +69,19 @@ type = "linear"
 units = "classes"
 )";
   for (const char* manner : {"stop", "skip"}) {
-    const ChildResult result = run_trainer(
-        3, with(words_of("--data synthetic:300x1x12x12:4 --batch-size 48 --steps 7 --verify-replicas 5 --rehearse "
-                         "flip:rank=1,step=2,of=weights,tensor=norm/scale,element=3,bit=30"),
-                {"--model", folder.file("normed.toml"), "--on-nonfinite", manner}));
-    EXPECT_EQ(result.status, 87) << result.err;
-    expect_in(result.err, "rank 1 on ");
-    expect_in(result.err, "parameters/norm/scale");
+    EXPECT_THAT(
+        run_trainer(
+            3, with(words_of("--data synthetic:300x1x12x12:4 --batch-size 48 --steps 7 --verify-replicas 5 --rehearse "
+                             "flip:rank=1,step=2,of=weights,tensor=norm/scale,element=3,bit=30"),
+                    {"--model", folder.file("normed.toml"), "--on-nonfinite", manner})),
+        ends(87, "rank 1 on ", "parameters/norm/scale"));
   }
 }
 
 TEST(VerifiedReplicas, AreNoLongerHealedAndTheOptionNamesTheRemedy) {
   const ScratchFolder folder;
-  const ChildResult result = run_trainer(2, words(folder.path(), "--on-divergence heal"));
-  EXPECT_EQ(result.status, 64) << result.err;
-  expect_in(result.err, "--on-divergence heal no longer exists: leave it out.");
+  EXPECT_THAT(run_trainer(2, words(folder.path(), "--on-divergence heal")),
+              ends(64, "--on-divergence heal no longer exists: leave it out."));
   EXPECT_EQ(run_trainer(2, words(folder.path(), "--on-divergence stop --steps 1")).status, 0);
 }
 

@@ -2,6 +2,7 @@
 
 #include "gpu_of_rank.hpp"
 #include "summed_values.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -100,7 +101,7 @@ TEST_F(NcclFaults, OfARankThatFailsEndAllRanksAtOnce) {
   const std::string message = error->what();
   EXPECT_TRUE(message.starts_with(place() + "failed in all_reduce #")) << message;
   const char* const cause = test_world().rank() == 1 ? "injected failure" : "another rank failed";
-  EXPECT_NE(message.find(cause), std::string::npos) << message;
+  EXPECT_THAT(message, mentions(cause));
   test_world().barrier();
 }
 
@@ -108,7 +109,7 @@ TEST_F(NcclFaults, OfARankThatCannotConnectAreFoundByAll) {
   NcclOptions options{.device = 0, .deadline_seconds = 60};
   const Error error = thrown_by([&] { tutti_nccl_library().make_communicator(test_world(), options); });
   EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
-  EXPECT_NE(std::string(error.what()).find("Duplicate GPU detected"), std::string::npos) << error.what();
+  EXPECT_THAT(error.what(), mentions("Duplicate GPU detected"));
 }
 
 TEST_F(NcclFaults, AreRefusedWhereSharingWouldHang) {

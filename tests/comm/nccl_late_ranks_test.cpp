@@ -1,6 +1,7 @@
 #include "tutti/comm/nccl_library.hpp"
 
 #include "gpu_of_rank.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -55,7 +56,7 @@ TEST(LateRanks, AreGivenUpOnAfterTheDeadline) {
     EXPECT_TRUE(message.starts_with(fmt::format("rank {} on {} gave up after {:g} s in all_reduce #2 (4000 bytes)",
                                                 world.rank(), world.host(), kDeadlineSeconds)))
         << message;
-    EXPECT_NE(message.find("--stall-timeout"), std::string::npos);
+    EXPECT_THAT(message, mentions("--stall-timeout"));
     // Work that waits on this device ends, without any guarantee about its result.
     EXPECT_FALSE(communicator.progress());
     stream.synchronize();

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "support/mpi_world.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <fcntl.h>
@@ -257,7 +258,7 @@ TEST(World, LeavesNoFileInSharedMemory) {
   const auto files = mapped_shared_files();
   EXPECT_EQ(files.size(), world.local_size() > 1 ? 1U : 0U);
   for (const std::string& file : files) {
-    EXPECT_NE(file.find("(deleted)"), std::string::npos) << file;
+    EXPECT_THAT(file, mentions("(deleted)"));
     EXPECT_FALSE(std::filesystem::exists(file.substr(0, file.find(' ')))) << file;
   }
 }
@@ -289,8 +290,7 @@ TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {
     EXPECT_EQ(error.source(), ErrorSource::input);
     EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     const std::string text = error.what();
-    EXPECT_NE(text.find("1099511627776.0 MiB of shared memory are needed, but only "), std::string::npos) << text;
-    EXPECT_NE(text.find("/dev/shm"), std::string::npos) << text;
+    EXPECT_THAT(text, mentions("1099511627776.0 MiB of shared memory are needed, but only ", "/dev/shm"));
   }
   EXPECT_TRUE(mapped_shared_files().empty());
   EXPECT_EQ(world.node_memory(8).bytes(), 8U);

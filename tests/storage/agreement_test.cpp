@@ -3,6 +3,7 @@
 #include "storage/sample_state.hpp"
 #include "storage/state_equality.hpp"
 #include "support/mpi_world.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -16,7 +17,6 @@
 namespace tutti {
 namespace {
 
-using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // A folder of rank 0, whose path all ranks know. Only rank 0 reads the files: other hosts may not have them.
@@ -62,7 +62,7 @@ TEST_F(SharedFolder, FailsOnEveryRankWhenNoCheckpointIsGood) {
     const Error error = thrown_by(finding);
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
-    EXPECT_THAT(error.what(), HasSubstr(path_));
+    EXPECT_THAT(error.what(), mentions(path_));
   }
 }
 

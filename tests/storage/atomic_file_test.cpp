@@ -1,5 +1,6 @@
 #include "tutti/storage/atomic_file.hpp"
 
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -18,8 +19,6 @@
 
 namespace tutti {
 namespace {
-
-using testing::HasSubstr;
 
 std::vector<std::byte> bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -76,16 +75,15 @@ TEST(AtomicFile, IsRemovedWhenTheDiskReturnsOtherBytes) {
   write_atomically(folder.file("f"), bytes_of("precious"));
   for (const std::size_t written : {std::size_t{3} << 20, std::size_t{1000}}) {  // another byte, or too few
     std::vector<std::byte> bytes = pattern(written);
-    const Error error = thrown_by([&] {
-      AtomicFile file(folder.file("f"));
-      file.append(bytes);
-      bytes.resize(std::size_t{3} << 20);
-      bytes[2'500'000] ^= std::byte{1};
-      file.verify(bytes);
-      file.commit();
-    });
-    EXPECT_EQ(error.source(), ErrorSource::save);
-    EXPECT_THAT(error.what(), HasSubstr("differs from what was written; check the disk"));
+    EXPECT_THAT(thrown_by([&] {
+                  AtomicFile file(folder.file("f"));
+                  file.append(bytes);
+                  bytes.resize(std::size_t{3} << 20);
+                  bytes[2'500'000] ^= std::byte{1};
+                  file.verify(bytes);
+                  file.commit();
+                }),
+                reports(ErrorSource::save, "differs from what was written; check the disk"));
   }
   EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("precious"));
   EXPECT_EQ(folder.entries(), 1u);
@@ -122,10 +120,8 @@ TEST(AtomicFile, KeepsTheOldFileAndLeavesNoOtherWhenWritingFails) {
 TEST(AtomicFile, LeavesNoTemporaryFileWhenTheNameBelongsToAFolder) {
   const ScratchFolder folder;
   std::filesystem::create_directory(folder.file("taken"));
-  const Error error = thrown_by([&] { write_atomically(folder.file("taken"), bytes_of("x")); });
-  EXPECT_EQ(error.source(), ErrorSource::save);
-  EXPECT_THAT(error.what(), HasSubstr(folder.file("taken")));
-  EXPECT_THAT(error.what(), HasSubstr("remove or rename the folder"));
+  EXPECT_THAT(thrown_by([&] { write_atomically(folder.file("taken"), bytes_of("x")); }),
+              reports(ErrorSource::save, folder.file("taken"), "remove or rename the folder"));
   EXPECT_EQ(folder.entries(), 1u);
 }
 
@@ -134,8 +130,7 @@ TEST(AtomicFile, NamesTheRemedyWhenTheFolderIsMissing) {
   const Error error = thrown_by([&] { write_atomically(folder.file("no/f"), bytes_of("x")); });
   EXPECT_EQ(error.source(), ErrorSource::save);
   EXPECT_EQ(error.exit_status(), ExitStatus::cannot_save);
-  EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
-  EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
+  EXPECT_THAT(error.what(), mentions("No such file or directory", "make the folder first"));
 }
 
 TEST(AtomicFile, IgnoresTheTemporaryFilesOfAKilledProcess) {
@@ -175,14 +170,14 @@ TEST(AtomicFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
   fs::create_symlink("/dev/null", folder.file("null"));
   fs::create_symlink("/dev/full", folder.file("full"));
   write_atomically(folder.file("null"), bytes_of("x"));
-  EXPECT_THAT(thrown_by([&] { write_atomically(folder.file("full"), bytes_of("x")); }).what(), HasSubstr("free space"));
+  EXPECT_THAT(thrown_by([&] { write_atomically(folder.file("full"), bytes_of("x")); }).what(), mentions("free space"));
   EXPECT_TRUE(fs::is_symlink(folder.file("null")) && fs::is_symlink(folder.file("full")));
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(thrown_by([&] { write_atomically(pipe, bytes_of("x")); }).what(),
-              HasSubstr("start what reads from it first"));
+              mentions("start what reads from it first"));
   const Descriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
   write_atomically(pipe, bytes_of("piped"));
   std::vector<std::byte> got(8);
@@ -206,9 +201,7 @@ TEST(AtomicFile, AppendsToAnOpenFileBehindALinkOfProc) {
 
 TEST(AtomicFile, RefusesToReadMissingFilesAndFolders) {
   const ScratchFolder folder;
-  const Error missing = thrown_by([&] { read_file_bytes(folder.file("none")); });
-  EXPECT_EQ(missing.source(), ErrorSource::io);
-  EXPECT_THAT(missing.what(), HasSubstr(folder.file("none")));
+  EXPECT_THAT(thrown_by([&] { read_file_bytes(folder.file("none")); }), reports(ErrorSource::io, folder.file("none")));
   EXPECT_EQ(thrown_by([&] { read_file_bytes(folder.path()); }).source(), ErrorSource::io);
 }
 

@@ -5,6 +5,7 @@
 #include "storage/sample_state.hpp"
 #include "storage/state_equality.hpp"
 #include "support/overwrite.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -36,7 +37,6 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 namespace tutti {
 namespace {
 
-using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 class CheckpointFolder : public testing::Test {
@@ -177,7 +177,7 @@ TEST_F(CheckpointFolder, SkipsDamagedOnesWithOneWarningEachAndNeverTriesThemAgai
   fs::remove(image(3));
   EXPECT_EQ(newest(), "step-00000002.h5");
   EXPECT_EQ(warnings(), 4);
-  for (const int step : {3, 4, 5, 6}) EXPECT_THAT(output_, HasSubstr(fmt::format("step-0000000{}.h5", step)));
+  for (const int step : {3, 4, 5, 6}) EXPECT_THAT(output_, mentions(fmt::format("step-0000000{}.h5", step)));
   EXPECT_EQ(newest(), "step-00000002.h5");
   EXPECT_EQ(output_, "");
   EXPECT_TRUE(fs::exists(image(5) + ".bad") && fs::exists(manifest(5) + ".bad"));
@@ -209,9 +209,8 @@ TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   const std::string version = "\"format_version\": 3";
   ASSERT_NE(text.find(version), std::string::npos);
   write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 4,\n  \"more\": 0"));
-  const Error error = thrown_by([&] { newest(); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("has format 4, this program reads 2 and 3: use a newer version"));
+  EXPECT_THAT(thrown_by([&] { newest(); }),
+              reports(ErrorSource::input, "has format 4, this program reads 2 and 3: use a newer version"));
   EXPECT_TRUE(fs::exists(manifest(2)));
 }
 
@@ -225,7 +224,7 @@ TEST_F(CheckpointFolder, ReportsEveryTimeThatNoneOfItsCheckpointsIsGood) {
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     EXPECT_EQ(error.exit_status(), ExitStatus::no_checkpoint);
-    EXPECT_THAT(error.what(), HasSubstr("no checkpoint in '" + folder_.path() + "' is intact"));
+    EXPECT_THAT(error.what(), mentions("no checkpoint in '" + folder_.path() + "' is intact"));
     EXPECT_EQ(warnings(), warned);
   }
   EXPECT_TRUE(store_.holds_any());
@@ -338,7 +337,7 @@ TEST_F(CheckpointFolder, HasAStateInMultipleFilesWithOneManifest) {
   EXPECT_EQ(newest(), "step-00000042.h5");
   expect_equal_bits(load_checkpoint(image(42)).state, whole);
   flip(folder_.file("step-00000042.1.h5"), 3000, 1);
-  EXPECT_THAT(thrown_by([&] { load_checkpoint(image(42)); }).what(), HasSubstr("step-00000042.1.h5"));
+  EXPECT_THAT(thrown_by([&] { load_checkpoint(image(42)); }).what(), mentions("step-00000042.1.h5"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "storage/sample_state.hpp"
 #include "storage/state_equality.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gmock/gmock.h>
@@ -14,7 +15,6 @@ namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 class Writing : public testing::Test {
  protected:
@@ -101,7 +101,7 @@ TEST_F(Writing, ReportsAFailedSaveAndRetriesTheNewest) {
   ASSERT_EQ(reports.size(), 5u);
   const std::vector<bool> good{true, false, true, false, false};
   for (std::size_t i = 0; i < reports.size(); ++i) EXPECT_EQ(reports[i].failure.empty(), good[i]) << reports[i].failure;
-  EXPECT_THAT(reports[1].failure, HasSubstr(store_.path_of(11)));
+  EXPECT_THAT(reports[1].failure, mentions(store_.path_of(11)));
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{10, 12}));
   fs::remove(store_.path_of(13));
   writer_->finish();

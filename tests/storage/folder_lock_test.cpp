@@ -3,6 +3,7 @@
 #include "tutti/base/process.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -19,8 +20,6 @@
 
 namespace tutti {
 namespace {
-
-using testing::HasSubstr;
 
 void simulate_slurm(const char* job, const char* restart) {
   ::setenv("SLURM_JOB_ID", job, 1);
@@ -79,22 +78,21 @@ TEST_F(FolderLocks, EmptiesNoFileBehindALinkAndWaitsAtNoPipe) {
   const ScratchFolder folder;
   write_atomically(folder.file("precious"), std::as_bytes(std::span("text")));
   std::filesystem::create_symlink("precious", folder.file("lock"));
-  EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), HasSubstr("remove or rename"));
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), mentions("remove or rename"));
   EXPECT_NO_THROW(refuse_locked(folder.path()));
   EXPECT_EQ(read_file_bytes(folder.file("precious")).size(), sizeof "text");
   std::filesystem::remove(folder.file("lock"));
   ASSERT_EQ(::mkfifo(folder.file("lock").c_str(), 0600), 0);
-  EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), HasSubstr("remove or rename"));
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), mentions("remove or rename"));
   EXPECT_NO_THROW(refuse_locked(folder.path()));
 }
 
 TEST_F(FolderLocks, RefuseASecondHolderAndNameTheFirst) {
   const Holder holder(folder_.path());
-  const Error error = thrown_by([&] { FolderLock(folder_.path(), 0.1, Log()); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr(folder_.path()));
-  EXPECT_THAT(error.what(), HasSubstr("host " + host_name() + ", process " + std::to_string(holder.process()) + ":"));
-  EXPECT_THAT(error.what(), HasSubstr("choose another --out"));
+  EXPECT_THAT(
+      thrown_by([&] { FolderLock(folder_.path(), 0.1, Log()); }),
+      reports(ErrorSource::input, folder_.path(),
+              "host " + host_name() + ", process " + std::to_string(holder.process()) + ":", "choose another --out"));
 }
 
 TEST_F(FolderLocks, AreFreeAgainWhenTheirHolderIsKilled) {
@@ -121,9 +119,9 @@ TEST_F(FolderLocks, LetALaterStartOfTheSameSlurmJobPass) {
   testing::internal::CaptureStderr();
   simulate_slurm("4711", "2");
   const FolderLock lock(folder_.path(), 0, Log());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Slurm job 4711 restart 0: taking it over"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), mentions("Slurm job 4711 restart 0: taking it over"));
   holder.kill();
-  EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("Slurm job 4711 restart 2:"));
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), mentions("Slurm job 4711 restart 2:"));
 }
 
 TEST_F(FolderLocks, RefuseOtherSlurmJobsAndEqualStarts) {
@@ -131,16 +129,15 @@ TEST_F(FolderLocks, RefuseOtherSlurmJobsAndEqualStarts) {
   const Holder holder(folder_.path());
   for (const char* job : {"4711", "471", "47112"}) {
     simulate_slurm(job, job == std::string_view("4711") ? "1" : "2");
-    EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("job 4711 restart 1:"));
+    EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), mentions("job 4711 restart 1:"));
   }
   leave_slurm();
   EXPECT_EQ(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).source(), ErrorSource::input);
 }
 
 TEST_F(FolderLocks, NameTheRemedyWhereTheFolderCannotBeWritten) {
-  const Error error = thrown_by([&] { FolderLock(folder_.file("none"), 0, Log()); });
-  EXPECT_EQ(error.source(), ErrorSource::save);
-  EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder_.file("none"), 0, Log()); }),
+              reports(ErrorSource::save, "make the folder first"));
 }
 
 TEST_F(FolderLocks, AreIdentifiedByTheirTextUntilTheyAreReplaced) {
@@ -152,13 +149,13 @@ TEST_F(FolderLocks, AreIdentifiedByTheirTextUntilTheyAreReplaced) {
 
   const std::string moved = folder_.path() + "-moved";
   std::filesystem::rename(folder_.path(), moved);
-  EXPECT_THAT(owned.loss_reason(), HasSubstr("removed or renamed"));
+  EXPECT_THAT(owned.loss_reason(), mentions("removed or renamed"));
   EXPECT_THROW(owned.require(), Error);
   EXPECT_EQ(OwnedFolder(moved, lock.text()).loss_reason(), "");
 
   std::filesystem::create_directory(folder_.path());
   const FolderLock other(folder_.path(), 0, Log());  // of a process of the same number
-  EXPECT_THAT(owned.loss_reason(), HasSubstr("in use by host "));
+  EXPECT_THAT(owned.loss_reason(), mentions("in use by host "));
   std::filesystem::remove_all(moved);
 }
 
@@ -167,10 +164,10 @@ TEST_F(FolderLocks, AreLostToPipesAndLinksInTheirPlaceWithoutWaiting) {
   const OwnedFolder owned(folder_.path(), lock.text());
   std::filesystem::rename(folder_.file("lock"), folder_.file("other"));
   ASSERT_EQ(::mkfifo(folder_.file("lock").c_str(), 0600), 0);
-  EXPECT_THAT(owned.loss_reason(), HasSubstr("is no longer this run's file"));
+  EXPECT_THAT(owned.loss_reason(), mentions("is no longer this run's file"));
   std::filesystem::remove(folder_.file("lock"));
   std::filesystem::create_symlink("other", folder_.file("lock"));
-  EXPECT_THAT(owned.loss_reason(), HasSubstr("is no longer this run's file"));
+  EXPECT_THAT(owned.loss_reason(), mentions("is no longer this run's file"));
 }
 
 TEST_F(FolderLocks, AreQueriedWithoutBeingChanged) {
@@ -179,7 +176,7 @@ TEST_F(FolderLocks, AreQueriedWithoutBeingChanged) {
   simulate_slurm("4711", "1");
   const Holder holder(folder_.path());
   leave_slurm();
-  EXPECT_THAT(thrown_by([&] { refuse_locked(folder_.path()); }).what(), HasSubstr("choose another --out"));
+  EXPECT_THAT(thrown_by([&] { refuse_locked(folder_.path()); }).what(), mentions("choose another --out"));
   simulate_slurm("4711", "2");
   EXPECT_NO_THROW(refuse_locked(folder_.path()));
 }

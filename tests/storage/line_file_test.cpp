@@ -1,6 +1,7 @@
 #include "tutti/storage/atomic_file.hpp"
 
 #include "support/overwrite.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/size_limit.hpp"
 #include "support/thrown.hpp"
@@ -15,8 +16,6 @@
 
 namespace tutti {
 namespace {
-
-using testing::HasSubstr;
 
 void put(const std::string& path, std::string_view text) { overwrite(path, std::as_bytes(std::span(text))); }
 
@@ -44,7 +43,7 @@ TEST(LineFile, IsTruncatedOnRequest) {
 TEST(LineFile, WritesToAPipeWithoutWaitingForItsReader) {
   const ScratchFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("f").c_str(), 0600), 0);
-  EXPECT_THAT(thrown_by([&] { LineFile(folder.file("f")); }).what(), HasSubstr("start what reads from it first"));
+  EXPECT_THAT(thrown_by([&] { LineFile(folder.file("f")); }).what(), mentions("start what reads from it first"));
   const Descriptor reader(::open(folder.file("f").c_str(), O_RDONLY | O_NONBLOCK));
   LineFile(folder.file("f"), EarlierLines::dropped).append("one");
   std::string got(8, ' ');
@@ -67,10 +66,7 @@ TEST(LineFile, ContinuesInANewLineAfterADiskWasFull) {
   file.append("one");
   for (int attempt = 0; attempt < 2; ++attempt) {  // the second finds the line torn, and cannot even end it
     const SizeLimit limit(6);
-    const Error error = thrown_by([&] { file.append("two"); });
-    EXPECT_EQ(error.source(), ErrorSource::save);
-    EXPECT_THAT(error.what(), HasSubstr(folder.file("f")));
-    EXPECT_THAT(error.what(), HasSubstr("ulimit -f"));
+    EXPECT_THAT(thrown_by([&] { file.append("two"); }), reports(ErrorSource::save, folder.file("f"), "ulimit -f"));
   }
   {
     const SizeLimit limit(7);  // room for the end of the torn line, and no more
@@ -82,9 +78,9 @@ TEST(LineFile, ContinuesInANewLineAfterADiskWasFull) {
 
 TEST(LineFile, ReportsWhyItCannotWriteAndTheRemedy) {
   const ScratchFolder folder;
-  EXPECT_THAT(thrown_by([&] { LineFile(folder.file("no/f")); }).what(), HasSubstr("make the folder first"));
+  EXPECT_THAT(thrown_by([&] { LineFile(folder.file("no/f")); }).what(), mentions("make the folder first"));
   LineFile full("/dev/full");
-  EXPECT_THAT(thrown_by([&] { full.append("x"); }).what(), HasSubstr("No space left on device; free space"));
+  EXPECT_THAT(thrown_by([&] { full.append("x"); }).what(), mentions("No space left on device; free space"));
 }
 
 }  // namespace

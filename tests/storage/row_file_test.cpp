@@ -4,6 +4,7 @@
 #include "tutti/storage/seal.hpp"
 
 #include "support/overwrite.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -23,8 +24,6 @@
 
 namespace tutti {
 namespace {
-
-using testing::HasSubstr;
 
 std::vector<std::uint8_t> numbered(std::size_t count) {
   std::vector<std::uint8_t> values(count);
@@ -154,7 +153,7 @@ TEST(RowFile, RefusesRowsThatItDoesNotHave) {
     EXPECT_EQ(thrown_by([&] { file.read_rows("/train/images", first, 1, one); }).source(), ErrorSource::input);
   }
   EXPECT_EQ(thrown_by([&] { file.read_rows("/train/images", 0, 2, one); }).source(), ErrorSource::input);
-  EXPECT_THAT(thrown_by([&] { file.read_rows("/train/labels", 0, 1, one); }).what(), HasSubstr("not of type u8"));
+  EXPECT_THAT(thrown_by([&] { file.read_rows("/train/labels", 0, 1, one); }).what(), mentions("not of type u8"));
 }
 
 TEST(RowFile, IsReadByManyThreads) {
@@ -191,7 +190,7 @@ TEST(RowFile, AppearsOnlyWhenItIsCommitted) {
   RowFileWriter file(folder.file("f.h5"));
   file.begin_rows("/rows", Shape{2, 6});
   file.append_rows(row);
-  EXPECT_THAT(thrown_by([&] { file.commit(); }).what(), HasSubstr("'/rows' of 2 rows is given 1"));
+  EXPECT_THAT(thrown_by([&] { file.commit(); }).what(), mentions("'/rows' of 2 rows is given 1"));
 }
 
 // The disk fills up at the beginning of the file, among its rows, or at its end. The process exits as the program does:
@@ -253,7 +252,7 @@ TEST(Seal, IsBrokenWhereTheFileIsCutOrLonger) {
   auto bytes = read_file_bytes(path);
   bytes.push_back(std::byte{0});
   write_fast(folder.file("g.h5"), bytes);
-  EXPECT_THAT(thrown_by([&] { check_seal(folder.file("g.h5")); }).what(), HasSubstr("g.h5' has no seal"));
+  EXPECT_THAT(thrown_by([&] { check_seal(folder.file("g.h5")); }).what(), mentions("g.h5' has no seal"));
   for (std::size_t length = 0; length < bytes.size() - 1; length += 61) {
     write_fast(folder.file("g.h5"), std::span(bytes).first(length));
     EXPECT_EQ(thrown_by([&] { check_seal(folder.file("g.h5")); }).source(), ErrorSource::input) << length;

@@ -31,10 +31,6 @@ inline std::uint64_t number_from_environment(const char* name, std::uint64_t oth
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-inline void expect_in(const std::string& text, const std::string& words) {
-  EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
-}
-
 // The text after the last occurrence of `word`, up to a comma or the end of the line.
 inline std::string last_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);

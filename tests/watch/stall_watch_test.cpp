@@ -1,5 +1,6 @@
 #include "tutti/watch/stall_watch.hpp"
 
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
@@ -139,9 +140,8 @@ TEST(StallWatch, DoesNotEndARankThatMakesProgressOrHasFinished) {
 TEST(StallWatch, RefusesTooShortTimeouts) {
   StallWatch watch(StallWatch::Signals::ignore);
   const auto world = make_solo_world();
-  const Error refusal = thrown_by([&] { watch.begin(*world, {.timeout_seconds = 0.5}, {}); });
-  EXPECT_EQ(refusal.source(), ErrorSource::usage);
-  EXPECT_NE(std::string(refusal.what()).find("--stall-timeout 0.5: must be 1 to"), std::string::npos);
+  EXPECT_THAT(thrown_by([&] { watch.begin(*world, {.timeout_seconds = 0.5}, {}); }),
+              reports(ErrorSource::usage, "--stall-timeout 0.5: must be 1 to"));
   watch.finish();
 }
 
