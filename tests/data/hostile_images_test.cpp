@@ -81,7 +81,8 @@ void decode_some_region(const Bytes& file, const Bytes* planes, Mutator& mutator
       },
       memory);
   if (planes == nullptr) return;
-  const auto& [rows, columns] = found.region;
+  const auto& [rows, columns, eighths] = found.region;
+  ASSERT_EQ(eighths, 8);
   for (std::int64_t c = 0; c < 3; ++c) {
     for (std::int64_t y = rows.begin; y < rows.end; ++y) {
       for (std::int64_t x = columns.begin; x < columns.end; ++x) {
