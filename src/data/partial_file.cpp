@@ -30,7 +30,7 @@ namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using JournalJson = nlohmann::json;
 
 constexpr std::int64_t kAlignment = RawFileWriter::kAlignment;
 
@@ -64,13 +64,13 @@ void flush(const Descriptor& file, const std::string& path) {
 }
 
 template <class T>
-void append_rest(Json& to, const std::vector<T>& all, std::size_t from) {
+void append_rest(JournalJson& to, const std::vector<T>& all, std::size_t from) {
   to = std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(from), all.end());
 }
 
 template <class T>
-void append_all(std::vector<T>& to, const Json& from) {
-  for (const Json& value : from) to.push_back(value.get<T>());
+void append_all(std::vector<T>& to, const JournalJson& from) {
+  for (const JournalJson& value : from) to.push_back(value.get<T>());
 }
 
 // A record of the journal: length and CRC-32C of the bytes that follow.
@@ -80,16 +80,16 @@ struct RecordHead {
 };
 
 // Refuses another plan, and notes this one.
-void agree_on_plan(const std::string& folder, const Json& plan) {
+void agree_on_plan(const std::string& folder, const JournalJson& plan) {
   const std::string path = folder + "/plan.json";
   std::error_code unknown;
   const std::string text = plan.dump(2);
   if (!fs::exists(path, unknown)) return write_atomically(path, std::as_bytes(std::span(text)));
-  const Json before = Json::parse(read_file_text(path), nullptr, /*allow_exceptions=*/false);
+  const JournalJson before = JournalJson::parse(read_file_text(path), nullptr, /*allow_exceptions=*/false);
   if (before == plan) return;
   std::string difference = "its plan.json is damaged";
   for (const auto& [key, value] : plan.items()) {
-    const Json other = before.is_object() && before.contains(key) ? before.at(key) : Json();
+    const JournalJson other = before.is_object() && before.contains(key) ? before.at(key) : JournalJson();
     if (other != value) difference = fmt::format("{}: {} instead of {}", key, value.dump(), other.dump());
   }
   throw Error(ErrorSource::input,
@@ -100,7 +100,7 @@ void agree_on_plan(const std::string& folder, const Json& plan) {
 
 }  // namespace
 
-PartialFile::PartialFile(const std::string& target, const Json& plan, std::int64_t shard_bytes)
+PartialFile::PartialFile(const std::string& target, const JournalJson& plan, std::int64_t shard_bytes)
     : target_(target),
       folder_(made_folder(target + ".partial")),
       shard_bytes_(shard_bytes),
@@ -123,7 +123,7 @@ void PartialFile::replay() {
     std::memcpy(&head, journal.data() + at, sizeof head);
     const auto rest = std::span(journal).subspan(at + sizeof head);
     if (head.bytes > rest.size() || crc32c(rest.first(head.bytes)) != head.checksum) break;
-    restore(Json::from_msgpack(rest.first(head.bytes)));
+    restore(JournalJson::from_msgpack(rest.first(head.bytes)));
     at += sizeof head + head.bytes;
     note_saved(at);
   }
@@ -142,25 +142,27 @@ void PartialFile::note_saved(std::size_t journal) {
   saved_.journal = journal;
 }
 
-Json PartialFile::record(const ConversionPoint& point) const {
-  Json record{{"set", point.set},
-              {"at", point.at},
-              {"byte", point.byte},
-              {"bytes", state_.bytes},
-              {"payload", state_.payload},
-              {"skipped", state_.skipped},
-              {"encoded_again", state_.encoded_again},
-              {"problem", state_.skipped > 0 ? Json::binary({state_.first_problem.begin(), state_.first_problem.end()})
-                                             : Json::binary({})},
-              {"color", {state_.color_means, state_.color_squares}},
-              {"gray", {state_.gray_means, state_.gray_squares}}};
+JournalJson PartialFile::record(const ConversionPoint& point) const {
+  JournalJson record{
+      {"set", point.set},
+      {"at", point.at},
+      {"byte", point.byte},
+      {"bytes", state_.bytes},
+      {"payload", state_.payload},
+      {"skipped", state_.skipped},
+      {"encoded_again", state_.encoded_again},
+      {"problem", state_.skipped > 0 ? JournalJson::binary({state_.first_problem.begin(), state_.first_problem.end()})
+                                     : JournalJson::binary({})},
+      {"color", {state_.color_means, state_.color_squares}},
+      {"gray", {state_.gray_means, state_.gray_squares}}};
   append_rest(record["classes"], state_.classes, saved_.classes);
   for (std::size_t set = 0; set < state_.indices.size(); ++set) {
     const EncodedIndex& index = state_.indices[set];
     const auto [samples, letters] = saved_.counts[set];
-    Json& part = record["sets"][set];
+    JournalJson& part = record["sets"][set];
     part["shards"] = index.shards;
-    part["names"] = Json::binary({index.names.begin() + static_cast<std::ptrdiff_t>(letters), index.names.end()});
+    part["names"] =
+        JournalJson::binary({index.names.begin() + static_cast<std::ptrdiff_t>(letters), index.names.end()});
     append_rest(part["labels"], index.labels, samples);
     append_rest(part["ends"], index.ends, samples);
     append_rest(part["checksums"], index.checksums, samples);
@@ -169,7 +171,7 @@ Json PartialFile::record(const ConversionPoint& point) const {
   return record;
 }
 
-void PartialFile::restore(const Json& record) {
+void PartialFile::restore(const JournalJson& record) {
   point_ = {record.at("set"), record.at("at"), record.at("byte")};
   state_.bytes = record.at("bytes");
   state_.payload = record.at("payload");
@@ -184,7 +186,7 @@ void PartialFile::restore(const Json& record) {
   append_all(state_.classes, record.at("classes"));
   for (std::size_t set = 0; set < state_.indices.size(); ++set) {
     EncodedIndex& index = state_.indices[set];
-    const Json& part = record.at("sets").at(set);
+    const JournalJson& part = record.at("sets").at(set);
     index.shards = part.at("shards").get<std::vector<std::int64_t>>();
     const auto& names = part.at("names").get_binary();
     index.names.insert(index.names.end(), names.begin(), names.end());
@@ -197,7 +199,7 @@ void PartialFile::restore(const Json& record) {
 
 void PartialFile::checkpoint(const ConversionPoint& point) {
   if (file_) flush(file_, file(files() - 1));
-  const std::vector<std::uint8_t> bytes = Json::to_msgpack(record(point));
+  const std::vector<std::uint8_t> bytes = JournalJson::to_msgpack(record(point));
   const RecordHead head{bytes.size(), crc32c(std::as_bytes(std::span(bytes)))};
   const std::string path = folder_ + "/journal";
   const auto at = static_cast<std::int64_t>(saved_.journal);

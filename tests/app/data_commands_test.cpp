@@ -130,9 +130,10 @@ int stopped_conversion(const Words& words, const std::string& log, const std::fu
 }
 
 TEST_F(DataCommands, ContinueAnEncodedConversionAfterSigtermAndLeaveNothingOfAnother) {
+  const Bytes slow_to_decode = png_of(gradient(1, 400, 400));
   std::vector<tutti::testing_support::TarEntry> entries;
-  for (int i = 0; i < 20000; ++i) {
-    entries.push_back({fmt::format("{}.png", i), png_of(gradient(1, 8, 8, i % 190))});
+  for (int i = 0; i < 2000; ++i) {
+    entries.push_back({fmt::format("{}.png", i), slow_to_decode});
     entries.push_back({fmt::format("{}.cls", i), {static_cast<std::uint8_t>('0' + i % 10)}});
   }
   folder_.write("t.tar", tutti::testing_support::tar_of(entries));
@@ -144,13 +145,14 @@ TEST_F(DataCommands, ContinueAnEncodedConversionAfterSigtermAndLeaveNothingOfAno
   const ChildResult rest = data(with({"convert"}, convert));
   EXPECT_EQ(rest.status, 0) << rest.err;
   EXPECT_THAT(rest.err, HasSubstr("continuing after the first "));
-  EXPECT_THAT(rest.out, HasSubstr("set.h5: 20000 training and 0 test images"));
+  EXPECT_THAT(rest.out, HasSubstr("set.h5: 2000 training and 0 test images"));
   EXPECT_EQ(data({"convert", path("t.tar"), path("whole.h5"), "--encoded"}).status, 0);
   EXPECT_TRUE(read_text(path("whole.h5")) == read_text(path("set.h5")));
 
   std::filesystem::create_directory(path("plain"));
   const auto is_writing = [&] { return !std::filesystem::is_empty(path("plain")); };
-  EXPECT_EQ(stopped_conversion({"synthetic:100000x3x64x64:2", path("plain/set.h5")}, path("log"), is_writing), 75);
+  const Words large{"synthetic:4000x1x8x8:2", path("plain/set.h5"), "--image-size", "512"};
+  EXPECT_EQ(stopped_conversion(large, path("log"), is_writing), 75);
   EXPECT_THAT(read_text(path("log")), HasSubstr("stopped by SIGTERM; nothing is written"));
   EXPECT_TRUE(std::filesystem::is_empty(path("plain")));
 }
