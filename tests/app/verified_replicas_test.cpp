@@ -31,10 +31,9 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndSaveNoDivergedState) {
   EXPECT_THAT(result.err, mentions(why, what));
   const std::string record = read_text(folder.path() + "/exit.json");
   EXPECT_THAT(record, mentions("\"status\":87", why));
-  EXPECT_THAT(
-      read_text(folder.path() + "/metrics.jsonl"),
-      mentions(
-          R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"],)"));
+  EXPECT_THAT(read_text(folder.path() + "/metrics.jsonl"),
+              mentions(R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],)"
+                       R"("tensors":["optimizer/velocity/dense1/weight"],)"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000004.h5"));
 }
 

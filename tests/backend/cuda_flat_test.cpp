@@ -3,6 +3,7 @@
 
 #include "backend/cuda/format.hpp"
 #include "backend/optimizer_contract.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <algorithm>
@@ -63,8 +64,7 @@ class CudaFlat : public ::testing::Test {
 TEST_F(CudaFlat, ReportsTheSizeOfAFailedAllocationAndStaysUsable) {
   const Error error = thrown_by([&] { cuda_.backend().allocate(std::size_t{1} << 50); });
   const std::string message = error.what();
-  EXPECT_NE(message.find("no room for 1073741824.0 MiB more"), std::string::npos) << message;
-  EXPECT_NE(message.find("--batch-size"), std::string::npos) << message;
+  EXPECT_THAT(message, mentions("no room for 1073741824.0 MiB more", "--batch-size"));
   const Floats left = left_by(cuda_, {{1, 2}, {3, 4}}, 0, [](Device& device, std::span<const Tensor> tensors) {
     device.backend().add(device.stream(), tensors[0], tensors[1]);
   });

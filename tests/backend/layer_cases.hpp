@@ -264,7 +264,7 @@ inline std::vector<NetworkCase> small_cases() {
        {Conv2dSpec{6, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu},
         Conv2dSpec{6, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kAdd, kRelu}},
        {{3, 0}}},
-      resnet_like("SmallResnet", 3, 6, 4),
+      resnet_like("SmallResnet", 3, 5, 3),
   };
 }
 

@@ -57,6 +57,7 @@ class LayoutContract : public LayerContract {
         continue;
       }
       for (const LayoutUnderTest& residual : layouts()) {
+        is_mixed_ = &residual != &input;
         try_it(SingleLayerOptions{.input = input.of(shape()), .residual = residual.of(shape()), .mode = mode},
                input.name + " + " + residual.name);
       }
@@ -79,6 +80,7 @@ class LayoutContract : public LayerContract {
   }
   void expect_gradients(const SingleGradients& got, const reference::BackwardInputs& pass);
 
+  bool is_mixed_ = false;  // the residual of the layer that is tried has another layout than its input
   std::vector<float> residual_ = random_floats(shape().elements(), "residual");
 };
 
@@ -121,7 +123,8 @@ TEST_P(LayoutContract, BackwardOfOneToThreeGradientsEqualsTheNaiveLoopsInEveryLa
     SingleLayer layer(device_, spec(), options, weights_);
     const reference::Array input(shape(), stored(options.input, input_));
     const reference::Array output(layer.output().shape, layer.forward(input_, residual_));
-    for (int count = 1; count <= 3; ++count) {
+    // Every pair of layouts is tried with the sum of two gradients, and equal ones with all numbers of them.
+    for (int count = is_mixed_ ? 2 : 1; count <= (is_mixed_ ? 2 : 3); ++count) {
       SCOPED_TRACE(name + ", " + std::to_string(count) + " gradients");
       reference::Array gradient(output.shape);
       const auto gradients = output_gradients(layer, count);

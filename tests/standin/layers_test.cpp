@@ -6,6 +6,7 @@
 #include "backend/cuda/format.hpp"
 #include "backend/network_weights.hpp"
 #include "standin/control.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -82,10 +83,10 @@ TEST(LayersOnGpus, AreMadeWhileOtherStreamsWaitForOtherRanks) {
 
 TEST(LayersOnGpus, NeedAGpuThatIsNotTooOld) {
   const Setting turing("TUTTI_STANDIN_MAJOR", "7");
-  const Error error = thrown_by([] { make_cuda(); });
-  EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(), testing::HasSubstr("Stand-in for a GPU (GPU 0) has compute capability 7.0, and 8.0 (A100) "
-                                               "or newer is needed"));
+  EXPECT_THAT(thrown_by([] { make_cuda(); }),
+              reports(ErrorSource::usage,
+                      "Stand-in for a GPU (GPU 0) has compute capability 7.0, and 8.0 (A100) "
+                      "or newer is needed"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The trainer program with the stand-in in place of CUDA.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -60,8 +61,13 @@ std::string weights(const Launch& launch, const Words& more) {
   return last_word(train(launch, with({"--epochs", "2", "--device", "cuda"}, more)).err, "weights ");
 }
 
+const std::string& weights_of_lenet() {
+  static const std::string once = weights(kLenet, {});
+  return once;
+}
+
 TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
-  const std::string expected = weights(kLenet, {});
+  const std::string expected = weights_of_lenet();
   EXPECT_EQ(weights(kLenet, {"--in-flight", "0"}), expected);
   EXPECT_EQ(weights(kLenet, {"--in-flight", "2"}), expected);
   EXPECT_EQ(weights(kLenet, {"--record-steps", "off"}), expected);
@@ -70,14 +76,13 @@ TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
 TEST(ProgramOnGpus, TrainsWithConvolutionsThatCannotBeCaptured) {
   const Words words = with(
       kLenet.words, {"--epochs", "2", "--device", "cuda", "--lr", "0.01", "--momentum", "0", "--batch-size", "16"});
-  const std::string expected = weights(kLenet, {});
   for (const auto& [engines, warnings] : {std::pair("1", 0), std::pair("2", 1)}) {
     const ChildResult result = run_child(trainer_words(0, words), {{"TUTTI_STANDIN_UNCAPTURABLE", engines}});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(count(result.err, "could not be recorded as a CUDA graph"), warnings) << result.err;
     EXPECT_EQ(count(result.err, "plan search: "), 1) << result.err;
     EXPECT_EQ(count(result.err, " candidates of 2 engines in "), 1) << result.err;
-    EXPECT_EQ(last_word(result.err, "weights "), expected);
+    EXPECT_EQ(last_word(result.err, "weights "), weights_of_lenet());
   }
   const ChildResult ranks = run_child(trainer_words(2, with(words, {"--comm", "nccl", "--bucket-mib", "0.1"})),
                                       {{"TUTTI_STANDIN_UNCAPTURABLE", "2"}});
@@ -204,10 +209,8 @@ TEST(ProgramOnGpus, FindsABitThatFlipsInADevicesMemory) {
     launch.words = with(launch.words, {"--momentum", "0.9", "--comm", "nccl", "--exchange", exchange,
                                        "--verify-replicas", "3", "--in-flight", "1", "--epochs", "2", "--device",
                                        "cuda", "--rehearse", std::string("flip:rank=2,step=4,of=") + bit});
-    const ChildResult result = run_trainer(launch.ranks, with({"--lr", "0.01", "--batch-size", "16"}, launch.words));
-    EXPECT_EQ(result.status, 87) << result.err;
-    EXPECT_NE(result.err.find("equal after step 3 and differ "), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find(std::string("in ") + tensors + ";"), std::string::npos) << result.err;
+    EXPECT_THAT(run_trainer(launch.ranks, with({"--lr", "0.01", "--batch-size", "16"}, launch.words)),
+                ends(87, "equal after step 3 and differ ", std::string("in ") + tensors + ";"));
   }
 }
 
@@ -219,13 +222,12 @@ TEST(ProgramOnGpus, AuditsPartsWithoutAChangeOfBits) {
 }
 
 TEST(ProgramOnGpus, NamesTheGpuThatComputesAWrongResult) {
-  const ChildResult result = run_trainer(
-      3, with(kLenet.words,
-              words_of("--batch-size 16 --lr 0.01 --epochs 3 --parts 3 --comm nccl --device cuda --audit-every 1 "
-                       "--rehearse wrong:rank=2,steps=5-18,layer=conv2,pass=forward,kind=stuck,element=9")));
-  EXPECT_EQ(result.status, 87) << result.err;
-  EXPECT_NE(result.err.find(" multiprocessors), GPU 2) computed part "), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find(", first in the forward pass of conv2;"), std::string::npos) << result.err;
+  EXPECT_THAT(
+      run_trainer(
+          3, with(kLenet.words,
+                  words_of("--batch-size 16 --lr 0.01 --epochs 3 --parts 3 --comm nccl --device cuda --audit-every 1 "
+                           "--rehearse wrong:rank=2,steps=5-18,layer=conv2,pass=forward,kind=stuck,element=9"))),
+      ends(87, " multiprocessors), GPU 2) computed part ", ", first in the forward pass of conv2;"));
 }
 
 constexpr const char* kTrainLenet =
@@ -236,31 +238,24 @@ TEST(ProgramOnGpus, HasRanksOnMigInstancesOfOneGpuCommunicateThroughTheHostOnly)
     return run_script(2, std::string("export CUDA_VISIBLE_DEVICES=$RANK; ") + kTrainLenet + options,
                       {{"TUTTI_STANDIN_MIG", "2"}});
   };
-  const ChildResult by_nccl = train_on_instances("");
-  EXPECT_EQ(by_nccl.status, 64) << by_nccl.err;
-  EXPECT_NE(by_nccl.err.find("have MIG instances of one GPU (Stand-in for a GPU at 0000:a0:00.0), between which NCCL "
-                             "does not work: start one rank per physical GPU, or choose --comm mpi"),
-            std::string::npos)
-      << by_nccl.err;
-  const ChildResult by_mpi = train_on_instances("--comm mpi");
-  EXPECT_EQ(by_mpi.status, 0) << by_mpi.err;
+  EXPECT_THAT(train_on_instances(""),
+              ends(64,
+                   "have MIG instances of one GPU (Stand-in for a GPU at 0000:a0:00.0), between which NCCL "
+                   "does not work: start one rank per physical GPU, or choose --comm mpi"));
+  EXPECT_THAT(train_on_instances("--comm mpi"), ends(0));
 }
 
 TEST(ProgramOnGpus, LoadsKernelsEarlyWhereRanksWaitForEachOtherUnlessTheUserDecidesOtherwise) {
-  const ChildResult eager = run_script(2, kTrainLenet, {{"TUTTI_STANDIN_EAGER", "1"}});
-  EXPECT_EQ(eager.status, 0) << eager.err;
-  const ChildResult lazy = run_script(2, kTrainLenet, {{"TUTTI_STANDIN_EAGER", "1"}, {"CUDA_MODULE_LOADING", "LAZY"}});
-  EXPECT_NE(lazy.err.find("a kernel that loads at its first launch may wait"), std::string::npos) << lazy.err;
+  EXPECT_THAT(run_script(2, kTrainLenet, {{"TUTTI_STANDIN_EAGER", "1"}}), ends(0));
+  EXPECT_THAT(run_script(2, kTrainLenet, {{"TUTTI_STANDIN_EAGER", "1"}, {"CUDA_MODULE_LOADING", "LAZY"}}).err,
+              mentions("a kernel that loads at its first launch may wait"));
 }
 
 TEST(ProgramOnGpus, RefusesAnOldGpuByName) {
-  const ChildResult refused =
-      run_child(trainer_words(0, with(kLenet.words, {"--device", "cuda"})), {{"TUTTI_STANDIN_MAJOR", "7"}});
-  EXPECT_EQ(refused.status, 64);
-  EXPECT_NE(refused.err.find(" has no GPU: Stand-in for a GPU (GPU 0) has compute capability 7.0, and 8.0 (A100) or "
-                             "newer is needed; hide it by CUDA_VISIBLE_DEVICES if there are others"),
-            std::string::npos)
-      << refused.err;
+  EXPECT_THAT(run_child(trainer_words(0, with(kLenet.words, {"--device", "cuda"})), {{"TUTTI_STANDIN_MAJOR", "7"}}),
+              ends(64,
+                   " has no GPU: Stand-in for a GPU (GPU 0) has compute capability 7.0, and 8.0 (A100) or "
+                   "newer is needed; hide it by CUDA_VISIBLE_DEVICES if there are others"));
 }
 
 TEST(ProgramOnGpus, NamesWhatNcclUsesBetweenGpus) {
@@ -299,13 +294,10 @@ TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpu) {
     const ChildResult plain = train_on_mixed_ranks(options);
     EXPECT_EQ(plain.status, 0) << plain.err;
     EXPECT_EQ(count(plain.err, ", precision fp32, "), 1) << plain.err;
-    const ChildResult flipped = train_on_mixed_ranks(
-        options + " --rehearse flip:step=4,of=weights,tensor=dense2/bias,element=1,bit=3,rank=" + rank);
-    EXPECT_EQ(flipped.status, 87) << flipped.err;
-    EXPECT_NE(flipped.err.find(std::string("differ after step 4: rank ") + rank + " on "), std::string::npos)
-        << flipped.err;
-    EXPECT_NE(flipped.err.find(" differs from all others in parameters/dense2/bias;"), std::string::npos)
-        << flipped.err;
+    EXPECT_THAT(train_on_mixed_ranks(
+                    options + " --rehearse flip:step=4,of=weights,tensor=dense2/bias,element=1,bit=3,rank=" + rank),
+                ends(87, std::string("differ after step 4: rank ") + rank + " on ",
+                     " differs from all others in parameters/dense2/bias;"));
   }
 }
 
@@ -319,13 +311,11 @@ TEST(ProgramOnGpus, IsAuditedByRanksOfItsKindOnly) {
 TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {
   const Words words = with({"check", "--device", "cuda"}, kLenet.words);
   EXPECT_EQ(run_trainer(2, words).status, 0);
-  const ChildResult windowless = run_child(trainer_words(2, words), {{"TUTTI_NCCL_FAULT", "windowless 1 -1"}});
-  EXPECT_EQ(windowless.status, 0) << windowless.err;
-  EXPECT_NE(windowless.err.find("so collectives copy it: rank 1 on "), std::string::npos) << windowless.err;
+  EXPECT_THAT(run_child(trainer_words(2, words), {{"TUTTI_NCCL_FAULT", "windowless 1 -1"}}),
+              ends(0, "so collectives copy it: rank 1 on "));
   const ChildResult crowd = run_child(trainer_words(2, words), {{"TUTTI_STANDIN_DEVICES", "1"}});
-  EXPECT_EQ(crowd.status, 1);
-  EXPECT_NE(crowd.out.find("2 ranks on "), std::string::npos) << crowd.out;
-  EXPECT_NE(crowd.out.find(" see the same 1 GPU: start as many ranks as GPUs"), std::string::npos) << crowd.out;
+  EXPECT_THAT(crowd, ends(1));
+  EXPECT_THAT(crowd.out, mentions("2 ranks on ", " see the same 1 GPU: start as many ranks as GPUs"));
   const ChildResult small =
       run_child(trainer_words(0, with(words, {"--batch-size", "6000"})), {{"TUTTI_STANDIN_MEMORY", "32"}});
   EXPECT_EQ(small.status, 1);
@@ -333,20 +323,15 @@ TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithEnoughMemory) {
       << small.out << small.err;
 }
 
-void expect_end(const ChildResult& result, int status, const Words& texts) {
-  EXPECT_EQ(result.status, status) << result.err;
-  for (const std::string& text : texts)
-    EXPECT_NE(result.err.find(text), std::string::npos) << text << "\n" << result.err;
-}
-
 TEST(ProgramOnGpus, DoesNotFallBackToCpusOnABrokenNode) {
   const Words words = trainer_words(0, with(kLenet.words, {"--batch-size", "16", "--steps", "1"}));
   const std::string none = "100";  // cudaErrorNoDevice
-  expect_end(run_child(words, {{"CUDA_VISIBLE_DEVICES", "0"}, {"TUTTI_STANDIN_START_ERROR", "802"}}), 64,
-             {"cudaErrorSystemNotReady", "drain ", "though its driver or launcher announces GPUs", "--device cpu"});
-  expect_end(run_child(words, {{"CUDA_VISIBLE_DEVICES", "0"}, {"TUTTI_STANDIN_START_ERROR", none}}), 64,
-             {"--device auto does not fall back to CPUs then: see nvidia-smi and dmesg on "});
-  expect_end(run_child(words, {{"TUTTI_STANDIN_START_ERROR", none}}), 0, {"; cpu: "});
+  EXPECT_THAT(
+      run_child(words, {{"CUDA_VISIBLE_DEVICES", "0"}, {"TUTTI_STANDIN_START_ERROR", "802"}}),
+      ends(64, "cudaErrorSystemNotReady", "drain ", "though its driver or launcher announces GPUs", "--device cpu"));
+  EXPECT_THAT(run_child(words, {{"CUDA_VISIBLE_DEVICES", "0"}, {"TUTTI_STANDIN_START_ERROR", none}}),
+              ends(64, "--device auto does not fall back to CPUs then: see nvidia-smi and dmesg on "));
+  EXPECT_THAT(run_child(words, {{"TUTTI_STANDIN_START_ERROR", none}}), ends(0, "; cpu: "));
 }
 
 TEST(ProgramOnGpus, WarnsOfRanksThatSeeOnlyTheirOwnGpu) {
@@ -355,10 +340,10 @@ TEST(ProgramOnGpus, WarnsOfRanksThatSeeOnlyTheirOwnGpu) {
   for (const std::string& word : words) options += " " + word;
   const std::string hidden = "each see only their own GPU";
   const ChildResult apart = run_script(2, "CUDA_VISIBLE_DEVICES=$RANK exec \"$T\"" + options);
-  expect_end(apart, 0, {"warning: on ", hidden});
+  EXPECT_THAT(apart, ends(0, "warning: on ", hidden));
   EXPECT_EQ(count(apart.err, hidden), 1) << apart.err;
   const ChildResult together = run_script(2, "CUDA_VISIBLE_DEVICES=0,1 exec \"$T\"" + options);
-  expect_end(together, 0, {"NCCL"});
+  EXPECT_THAT(together, ends(0, "NCCL"));
   EXPECT_EQ(count(together.err, hidden), 0) << together.err;
   EXPECT_EQ(last_word(apart.err, "weights "), last_word(together.err, "weights "));
 }
@@ -366,16 +351,16 @@ TEST(ProgramOnGpus, WarnsOfRanksThatSeeOnlyTheirOwnGpu) {
 TEST(ProgramOnGpus, NamesTheHostToDrainAfterAHardwareError) {
   const Words words = trainer_words(2, with(kLenet.words, {"--batch-size", "16", "--device", "cuda"}));
   const ChildResult result = run_child(words, {{"TUTTI_STANDIN_ERROR", "214 1 30"}});
-  expect_end(result, 70, {"rank 1 on ", "cudaErrorECCUncorrectable", ": drain ", "dmesg | grep Xid"});
+  EXPECT_THAT(result, ends(70, "rank 1 on ", "cudaErrorECCUncorrectable", ": drain ", "dmesg | grep Xid"));
 }
 
 TEST(ProgramOnGpus, SaysWhatTakesTheMemoryOfAGpu) {
   const Words words = trainer_words(0, with(kLenet.words, {"--batch-size", "88", "--device", "cuda"}));
   const ChildResult result = run_child(words, {{"TUTTI_STANDIN_MEMORY", "4"}});
-  expect_end(result, 65,
-             {"GPU 0 on ", " has no room for ", "of its 4 MiB free: lower --batch-size", " MiB of tensors there, ",
-              " MiB of scratch and ", " MiB of data; a rank of this run needs about ",
-              " MiB for weights, gradients and optimizer state, ", " MiB for activations and "});
+  EXPECT_THAT(result,
+              ends(65, "GPU 0 on ", " has no room for ", "of its 4 MiB free: lower --batch-size",
+                   " MiB of tensors there, ", " MiB of scratch and ", " MiB of data; a rank of this run needs about ",
+                   " MiB for weights, gradients and optimizer state, ", " MiB for activations and "));
 }
 
 // The ranks wait for each other, in the same all-reduce or while NCCL connects them. On a busy machine, the watch may
@@ -385,14 +370,14 @@ TEST(ProgramOnGpus, IsEndedByTheWatchBeforeNcclGivesUp) {
       2, with(kLenet.words, {"--batch-size", "16", "--device", "cuda", "--epochs", "9", "--stall-timeout", "2"}));
   for (const char* const fault : {"stall 1 9", "stall -1 0"}) {
     const ChildResult result = run_child(words, {{"TUTTI_NCCL_FAULT", fault}});
-    expect_end(result, 86, {"NCCL_SOCKET_IFNAME and NCCL_IB_HCA"});
+    EXPECT_THAT(result, ends(86, "NCCL_SOCKET_IFNAME and NCCL_IB_HCA"));
     const bool is_explained = result.err.find("wait for each other in the same collective") != std::string::npos ||
                               result.err.find("are stuck: the first in ") != std::string::npos;
     EXPECT_TRUE(is_explained) << result.err;
     EXPECT_EQ(result.err.find("gave up after"), std::string::npos) << result.err;
   }
   // The host does not return from NCCL.
-  expect_end(run_child(words, {{"TUTTI_NCCL_FAULT", "block 1 9"}}), 86, {": rank 1 on ", " is stuck: "});
+  EXPECT_THAT(run_child(words, {{"TUTTI_NCCL_FAULT", "block 1 9"}}), ends(86, ": rank 1 on ", " is stuck: "));
 }
 
 }  // namespace
