@@ -7,6 +7,7 @@
 #include "storage/damaged_checkpoint.hpp"
 #include "support/allocation_watch.hpp"
 #include "support/lone_child.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <array>
@@ -123,7 +124,7 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
     checkpoint.put(checkpoint.manifest_name(), bytes_of(text));
     EXPECT_FALSE(checkpoint.loads(change));
   };
-  constexpr std::size_t kMany = 5'000'000;
+  constexpr std::size_t kMany = 1'000'000;
   std::string deep;
   for (std::size_t depth = 0; depth < kMany / 8; ++depth) deep += "{\"a\":[";
   for (const std::string& blob :
@@ -179,8 +180,7 @@ TEST(FileWithoutManifest, ThatIsDamagedIsNeverTriedByAResume) {
     testing::internal::CaptureStderr();
     const Error error = thrown_by([&] { CheckpointStore(folder.path()).newest(*world, Log{}); });
     testing::internal::GetCapturedStderr();
-    EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_NE(std::string(error.what()).find("is intact"), std::string::npos) << error.what();
+    EXPECT_THAT(error, reports(ErrorSource::checkpoint, "is intact"));
   }
   for (const auto& [outcome, count] : outcomes) {
     std::printf("lone file: %s: %d\n", name_of_outcome(outcome).c_str(), count);
