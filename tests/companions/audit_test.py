@@ -176,9 +176,9 @@ class HonestRuns(Audited):
                                                       status=65))
 
     def test_are_confirmed_as_far_as_the_time_suffices(self):
-        folder = train(self.root / "long", "--data", self.data, *MODEL, "--epochs", "5000", "--steps", "20000",
-                       "--checkpoint-every", "end", "--digest-every", "100")
-        printed = self.audit(folder, "--minutes", "0.05")
+        folder = train(self.root / "long", "--data", self.data, *MODEL, "--epochs", "5000", "--steps", "60000",
+                       "--checkpoint-every", "end", "--digest-every", "500")
+        printed = self.audit(folder, "--minutes", "0.2")
         self.assertRegex(printed, r"steps 0 to [1-9]\d*0: \d+ records confirmed\nconfirmed: 0 of 1 intervals, ")
 
 
