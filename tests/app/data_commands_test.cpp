@@ -88,8 +88,8 @@ TEST_F(DataCommands, TrainToTheSameBitsOnAFolderAndOnItsEncodedFileAndResumeOneO
   }
   const ChildResult made = data({"convert", path("in"), path("set.h5"), "--encoded", "--shard-size", "32KiB"});
   ASSERT_EQ(made.status, 0) << made.err;
-  EXPECT_THAT(made.out, HasSubstr("set.h5: 24 training and 6 test images, "));
-  EXPECT_THAT(made.out, HasSubstr("HDF5 files: keep them in one folder"));
+  EXPECT_THAT(made.out, mentions("set.h5: 24 training and 6 test images, "));
+  EXPECT_THAT(made.out, mentions("HDF5 files: keep them in one folder"));
   const Words options{"--image-size", "16", "--augment", "resized-crop", "--normalize", "0.5/0.25"};
   const std::string on_folder = weights(path("in"), options);
   EXPECT_EQ(on_folder.size(), 16u);
@@ -104,7 +104,7 @@ TEST_F(DataCommands, TrainToTheSameBitsOnAFolderAndOnItsEncodedFileAndResumeOneO
   EXPECT_EQ(on_auto.status, 0) << on_auto.err;
   const ChildResult info = data({"info", path("set.h5"), "--verify"});
   EXPECT_EQ(info.status, 0) << info.err;
-  EXPECT_THAT(info.out, HasSubstr("the bytes of 30 images; 30 of them decoded"));
+  EXPECT_THAT(info.out, mentions("the bytes of 30 images; 30 of them decoded"));
   EXPECT_EQ(data({"show", path("set.h5"), path("s.png"), "--image-size", "16", "--count", "5"}).status, 0);
 }
 
@@ -114,11 +114,11 @@ TEST_F(DataCommands, ConvertWithOptionsForEncodedImagesOnlyWhereTheyApply) {
     EXPECT_EQ(refused.status, 64) << refused.err;
     return refused.err;
   };
-  EXPECT_THAT(refusal({"--short-side", "20"}), HasSubstr("give --encoded, too"));
-  EXPECT_THAT(refusal({"--encoded", "--image-size", "20"}), HasSubstr("give --short-side"));
-  EXPECT_THAT(refusal({"--encoded", "--quality", "20"}), HasSubstr("--quality is for images that are resized"));
-  EXPECT_THAT(refusal({"--encoded", "--shard-size", "4"}), HasSubstr("must be such as 512MiB or 4GiB"));
-  EXPECT_THAT(refusal({"--encoded"}), HasSubstr("glyphs has none"));
+  EXPECT_THAT(refusal({"--short-side", "20"}), mentions("give --encoded, too"));
+  EXPECT_THAT(refusal({"--encoded", "--image-size", "20"}), mentions("give --short-side"));
+  EXPECT_THAT(refusal({"--encoded", "--quality", "20"}), mentions("--quality is for images that are resized"));
+  EXPECT_THAT(refusal({"--encoded", "--shard-size", "4"}), mentions("must be such as 512MiB or 4GiB"));
+  EXPECT_THAT(refusal({"--encoded"}), mentions("glyphs has none"));
 }
 
 // Starts a conversion, and sends SIGTERM once this file exists.
@@ -140,12 +140,12 @@ TEST_F(DataCommands, ContinueAnEncodedConversionAfterSigtermAndLeaveNothingOfAno
   const Words convert{path("t.tar"), path("set.h5"), "--encoded"};
   const auto has_begun = [&] { return std::filesystem::exists(path("set.h5.partial/files-00000")); };
   EXPECT_EQ(stopped_conversion(convert, path("log"), has_begun), 75);
-  EXPECT_THAT(read_text(path("log")), HasSubstr("stopped by SIGTERM; run the same command again to continue"));
+  EXPECT_THAT(read_text(path("log")), mentions("stopped by SIGTERM; run the same command again to continue"));
   EXPECT_FALSE(std::filesystem::exists(path("set.h5")));
   const ChildResult rest = data(with({"convert"}, convert));
   EXPECT_EQ(rest.status, 0) << rest.err;
-  EXPECT_THAT(rest.err, HasSubstr("continuing after the first "));
-  EXPECT_THAT(rest.out, HasSubstr("set.h5: 2000 training and 0 test images"));
+  EXPECT_THAT(rest.err, mentions("continuing after the first "));
+  EXPECT_THAT(rest.out, mentions("set.h5: 2000 training and 0 test images"));
   EXPECT_EQ(data({"convert", path("t.tar"), path("whole.h5"), "--encoded"}).status, 0);
   EXPECT_TRUE(read_text(path("whole.h5")) == read_text(path("set.h5")));
 
@@ -153,7 +153,7 @@ TEST_F(DataCommands, ContinueAnEncodedConversionAfterSigtermAndLeaveNothingOfAno
   const auto is_writing = [&] { return !std::filesystem::is_empty(path("plain")); };
   const Words large{"synthetic:4000x1x8x8:2", path("plain/set.h5"), "--image-size", "512"};
   EXPECT_EQ(stopped_conversion(large, path("log"), is_writing), 75);
-  EXPECT_THAT(read_text(path("log")), HasSubstr("stopped by SIGTERM; nothing is written"));
+  EXPECT_THAT(read_text(path("log")), mentions("stopped by SIGTERM; nothing is written"));
   EXPECT_TRUE(std::filesystem::is_empty(path("plain")));
 }
 
@@ -323,7 +323,7 @@ TEST_F(DataCommands, ConvertNothingThatTheDiskCannotHold) {
   }
   const ChildResult encoded = data({"convert", path("in"), path("out.h5"), "--encoded"});
   EXPECT_EQ(encoded.status, 73) << encoded.err;
-  EXPECT_THAT(encoded.err, HasSubstr("out.h5' would take 14336.0 GiB, and "));
+  EXPECT_THAT(encoded.err, mentions("out.h5' would take 14336.0 GiB, and "));
   EXPECT_FALSE(std::filesystem::exists(path("out.h5.partial/files-00000")));
 }
 

@@ -143,8 +143,8 @@ testing_support::Picture waves(int height, int width) {
   return picture;
 }
 
-// The values at the edges of a crop differ most, since the filter of a scaled image reaches beyond the crop. A crop that
-// begins a decoded pixel beside its place would differ by up to 50 of 255 levels where the waves are steepest.
+// The values at the edges of a crop differ most, since the filter of a scaled image reaches beyond the crop. A crop
+// that begins a decoded pixel beside its place would differ by up to 50 of 255 levels where the waves are steepest.
 TEST(ScaledDecode, GivesNearlyTheValuesOfWholeImages) {
   const TemporaryFolder folder;
   for (int i = 0; i < 8; ++i)
