@@ -132,7 +132,10 @@ bool take_step(Augment& augment, const std::string& name, const std::string& tex
   if (name == "alternate-flip") augment.flip = Flip::alternate;
   augment.vertical_flip = augment.vertical_flip || name == "vertical-flip";
   augment.trivial = augment.trivial || name == "trivial";
-  return text.empty() && (name == "flip" || name == "alternate-flip" || name == "vertical-flip" || name == "trivial");
+  augment.scaled_decode = augment.scaled_decode || name == "scaled-decode";
+  constexpr std::array<std::string_view, 5> kPlain{"flip", "alternate-flip", "vertical-flip", "scaled-decode",
+                                                   "trivial"};
+  return text.empty() && std::ranges::find(kPlain, name) != kPlain.end();
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ TEST(ImageRecipe, ReadsStepsOfAnAugmentationInAnyOrder) {
   EXPECT_TRUE(more.vertical_flip && more.rotate == 30 && more.jitter == (ColorJitter{0.4, 0.3, 0.2, 0.1}));
   EXPECT_TRUE(more.rand_augment.operations == 2 && more.rand_augment.magnitude == 9);
   EXPECT_TRUE(parse_augment("vertical-flip").only_resamples());
+  EXPECT_TRUE(parse_augment("resized-crop,scaled-decode").scaled_decode);
   EXPECT_FALSE(parse_augment("rotate:1").only_resamples());
   for (const char* wrong : {"",
                             "crop",
