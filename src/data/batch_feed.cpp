@@ -198,8 +198,7 @@ void BatchWriter::write_encoded(std::int64_t sample, const SampleKey& key, const
 void BatchWriter::augment(const SampleKey& key, std::span<float> values) {
   if (recipe_.augment.changes_bytes()) {
     pixels_.resize(values.size());
-    std::ranges::transform(values, pixels_.begin(),
-                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+    std::ranges::transform(values, pixels_.begin(), byte_of);
     for (const ImageOperation& operation : draw_operations(recipe_.augment, recipe_.seed, key, recipe_.image)) {
       apply(operation, recipe_.image, pixels_);
     }

@@ -69,8 +69,7 @@ FittedBlock make_block(const Dataset& set, const ImageRecipe& recipe, std::int64
       return;
     }
     writer.write(view, plan_image(recipe, view.shape, {}), values);
-    std::ranges::transform(values, std::back_inserter(block.pixels),
-                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+    std::ranges::transform(values, std::back_inserter(block.pixels), byte_of);
   };
   for (std::int64_t read = 0; read < count; read += at_once) {
     samples.resize(static_cast<std::size_t>(std::min(at_once, count - read)));

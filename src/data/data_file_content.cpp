@@ -15,7 +15,6 @@
 #include <system_error>
 
 namespace tutti {
-namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -23,8 +22,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
-
-}  // namespace
 
 void refuse_broken_names(const DatasetInfo& info) {
   for (const std::string& name : info.class_names) {

@@ -65,23 +65,16 @@ std::vector<std::uint8_t> resize(const ImageView& image, const Shape& shape) {
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));  // 0 to 1
   PixelWriter(ImageRecipe{.augment = {}, .image = shape, .statistics = {}}).write(image, {axis(1), axis(2)}, values);
   std::vector<std::uint8_t> pixels;
-  std::ranges::transform(values, std::back_inserter(pixels),
-                         [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+  std::ranges::transform(values, std::back_inserter(pixels), byte_of);
   return pixels;
 }
 
-// Exact integers, so the bits do not depend on the processor.
 void add_means(const ImageView& image, EncodedEntry& entry) {
-  const auto plane = static_cast<std::size_t>(image.shape[1] * image.shape[2]);
+  ChannelSums sums(image.shape);
+  sums.add({image.pixels, static_cast<std::size_t>(image.shape.elements())});
   for (std::size_t c = 0; c < static_cast<std::size_t>(image.shape[0]); ++c) {
-    std::uint64_t sum = 0;
-    std::uint64_t squares = 0;
-    for (const std::uint32_t pixel : std::span(image.pixels + c * plane, plane)) {
-      sum += pixel;
-      squares += pixel * pixel;
-    }
-    entry.means[c] = static_cast<double>(sum) / static_cast<double>(plane);
-    entry.squares[c] = static_cast<double>(squares) / static_cast<double>(plane);
+    entry.means[c] = sums.mean(c);
+    entry.squares[c] = sums.mean_square(c);
   }
 }
 

@@ -115,8 +115,8 @@ class EncodedFileReader : DataFileContent {
       : DataFileContent(path, kEncodedFormat), applies_exif_(applies_exif) {
     files_.push_back(file_);
     if (file_.contains("/shards")) {
-      std::string digests = file_.read_text("/shards");
-      for (std::string& digest : split_lines(digests)) files_.push_back(open_shard(std::ssize(files_), digest));
+      for (const std::string& digest : lines_of(file_.read_text("/shards")))
+        files_.push_back(open_shard(std::ssize(files_), digest));
     }
     const std::int64_t channels = length_of("/mean");
     if (channels != 1 && channels != 3) refuse(fmt::format("/mean has {} values", channels));
@@ -150,16 +150,6 @@ class EncodedFileReader : DataFileContent {
   }
 
  private:
-  static std::vector<std::string> split_lines(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      lines.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-    return lines;
-  }
-
   ArrayFile open_shard(std::int64_t shard, const std::string& digest) const {
     const std::string path = shard_path(file_.path(), shard);
     std::error_code unknown;

@@ -139,12 +139,7 @@ bool draw_flip(const ImageRecipe& recipe, const SampleKey& key, RandomSequence& 
 }
 
 bool draw_vertical_flip(const ImageRecipe& recipe, const SampleKey& key) {
-  if (!recipe.augment.vertical_flip) return false;
-  return philox(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
-                              .when = static_cast<std::uint32_t>(key.epoch),
-                              .purpose = random_purpose("vertical flip")})[0] >>
-             31 !=
-         0;
+  return recipe.augment.vertical_flip && random_of("vertical flip", recipe.seed, key).next() >> 31 != 0;
 }
 
 // The crop with the most taps of an axis that is cropped to any size up to its own. A crop of the output's size needs
@@ -287,6 +282,12 @@ std::int64_t least_eighths(const ImagePlan& plan) {
   return 8;
 }
 
+RandomSequence random_of(std::string_view purpose, std::uint64_t seed, const SampleKey& key) {
+  return RandomSequence(seed, {.item = static_cast<std::uint32_t>(key.item),
+                               .when = static_cast<std::uint32_t>(key.epoch),
+                               .purpose = random_purpose(purpose)});
+}
+
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
@@ -296,9 +297,7 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
     fitted.rows.mirrored = is_turned;
     return fitted;
   }
-  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
-                                      .when = static_cast<std::uint32_t>(key.epoch),
-                                      .purpose = random_purpose("augment")});
+  RandomSequence random = random_of("augment", recipe.seed, key);
   const bool flipped = draw_flip(recipe, key, random);
   ImagePlan plan = draw_crop(recipe, from, wanted, random);
   plan.columns.mirrored = flipped;
@@ -307,9 +306,7 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
 }
 
 ErasedBox draw_erased(const ImageRecipe& recipe, const SampleKey& key) {
-  RandomSequence random(recipe.seed, {.item = static_cast<std::uint32_t>(key.item),
-                                      .when = static_cast<std::uint32_t>(key.epoch),
-                                      .purpose = random_purpose("erase")});
+  RandomSequence random = random_of("erase", recipe.seed, key);
   if (random.uniform() >= recipe.augment.erase) return {};
   const double least_log = portable_log(0.3);
   const double most_log = portable_log(3.3);

@@ -3,11 +3,13 @@
 // order: the flip (one draw; alternate flips have their own number), the area (one draw of 53 bits; resized-crop: area
 // and ratio, up to ten times), the top, the left.
 
+#include "tutti/base/random.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_map.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -117,6 +119,9 @@ struct SampleKey {
   std::int64_t epoch = 0;
   std::int64_t item = sample;  // keys the random numbers in the epoch: the sample, or its position if it may repeat
 };
+
+// The random numbers for one purpose of an image in an epoch.
+RandomSequence random_of(std::string_view purpose, std::uint64_t seed, const SampleKey& key);
 
 // The least eighths of its size, of 1, 2, 4 and 8, at which a decoded image has at least a pixel for each one that the
 // plan gives. libjpeg decodes at these sizes with vector instructions.

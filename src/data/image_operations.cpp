@@ -247,12 +247,6 @@ ImageOperation operation_of(Operation kind, int bin, bool negative, Magnitudes r
 
 namespace {
 
-RandomSequence random_of(const char* purpose, std::uint64_t seed, const SampleKey& key) {
-  return RandomSequence(seed, {.item = static_cast<std::uint32_t>(key.item),
-                               .when = static_cast<std::uint32_t>(key.epoch),
-                               .purpose = random_purpose(purpose)});
-}
-
 constexpr std::uint32_t kDrawn = static_cast<std::uint32_t>(Operation::hue);  // operations of trivial and randaugment
 
 void draw_jitter(const ColorJitter& jitter, RandomSequence random, std::vector<ImageOperation>& operations) {

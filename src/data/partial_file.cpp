@@ -51,12 +51,8 @@ Descriptor open_file(const std::string& path) {
 }
 
 void write_at(const Descriptor& file, const std::string& path, std::span<const std::byte> bytes, std::int64_t at) {
-  while (!bytes.empty()) {
-    const ssize_t written = retry_on_eintr([&] { return ::pwrite(file.get(), bytes.data(), bytes.size(), at); });
-    if (written <= 0) fail_saving(path, "writing", written == 0 ? EIO : errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    at += written;
-  }
+  const bool is_there = ::lseek(file.get(), at, SEEK_SET) == at;
+  if (!is_there || !write_all(file.get(), bytes).empty()) fail_saving(path, "writing", errno);
 }
 
 void flush(const Descriptor& file, const std::string& path) {
@@ -143,18 +139,16 @@ void PartialFile::note_saved(std::size_t journal) {
 }
 
 JournalJson PartialFile::record(const ConversionPoint& point) const {
-  JournalJson record{
-      {"set", point.set},
-      {"at", point.at},
-      {"byte", point.byte},
-      {"bytes", state_.bytes},
-      {"payload", state_.payload},
-      {"skipped", state_.skipped},
-      {"encoded_again", state_.encoded_again},
-      {"problem", state_.skipped > 0 ? JournalJson::binary({state_.first_problem.begin(), state_.first_problem.end()})
-                                     : JournalJson::binary({})},
-      {"color", {state_.color_means, state_.color_squares}},
-      {"gray", {state_.gray_means, state_.gray_squares}}};
+  JournalJson record{{"set", point.set},
+                     {"at", point.at},
+                     {"byte", point.byte},
+                     {"bytes", state_.bytes},
+                     {"payload", state_.payload},
+                     {"skipped", state_.skipped},
+                     {"encoded_again", state_.encoded_again},
+                     {"problem", JournalJson::binary({state_.first_problem.begin(), state_.first_problem.end()})},
+                     {"color", {state_.color_means, state_.color_squares}},
+                     {"gray", {state_.gray_means, state_.gray_squares}}};
   append_rest(record["classes"], state_.classes, saved_.classes);
   for (std::size_t set = 0; set < state_.indices.size(); ++set) {
     const EncodedIndex& index = state_.indices[set];

@@ -23,6 +23,9 @@ struct Normal {
   float value(float pixel) const { return (pixel / 255.0f - mean) / deviation; }
 };
 
+// The byte of a value of 0 to 1, as PixelWriter writes it without normalization.
+inline std::uint8_t byte_of(float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); }
+
 class PixelWriter {
  public:
   explicit PixelWriter(const ImageRecipe& recipe);

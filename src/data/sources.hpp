@@ -130,8 +130,13 @@ class ChannelSums {
   void add(std::span<const std::uint8_t> images);  // complete images
   void add(const ChannelSums& others);             // must have the same image shape
   ChannelStatistics statistics() const;
+  // Of the bytes of a channel, and of their squares.
+  double mean(std::size_t channel) const { return mean_of(sums_[channel]); }
+  double mean_square(std::size_t channel) const { return mean_of(square_sums_[channel]); }
 
  private:
+  double mean_of(std::uint64_t sum) const { return static_cast<double>(sum) / static_cast<double>(pixels_); }
+
   std::size_t plane_;
   std::uint64_t pixels_ = 0;  // of each channel
   std::vector<std::uint64_t> sums_;

@@ -178,7 +178,7 @@ ReplicaEstimate estimate_replica(const ReplicaShape& shape) {
   const auto block = static_cast<std::int64_t>(shape.network.layout().block_bytes());
   const int max_parts =
       max_parts_by_rank(options.part_map, options.num_parts, shape.ranks).at(static_cast<std::size_t>(shape.rank));
-  const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;  // of a part
+  const std::int64_t samples = shape.samples_per_part();
   const bool audits = options.safeguards.audit_every_steps > 0;
 
   ReplicaEstimate estimate;

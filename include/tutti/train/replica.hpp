@@ -73,6 +73,9 @@ struct ReplicaShape {
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;
+
+  // Of the largest part of a step.
+  std::int64_t samples_per_part() const { return (options.batch_size + options.num_parts - 1) / options.num_parts; }
 };
 
 // In bytes, by shapes alone: within 25 % of what will be allocated.

@@ -27,10 +27,6 @@ void check_amount(std::int64_t wanted, std::int64_t available, const std::string
   findings.add({is_error ? Severity::error : Severity::warning, ErrorSource::input, text});
 }
 
-std::int64_t samples_per_part(const TrainerOptions& options) {
-  return (options.batch_size + options.num_parts - 1) / options.num_parts;
-}
-
 // The layer with the most weights and output, as the end of a message:
 // " (largest layer: dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB)".
 std::string largest_layer(const Network& network, std::int64_t samples) {
@@ -113,7 +109,7 @@ JobMemory check_job_memory(World& world, const ReplicaShape& shape, const std::o
                                .of_groups = {pools.begin(), pools.end() - 1},
                                .device_bytes = job.estimate.network,
                                .device_free = device_free,
-                               .largest = largest_layer(shape.network, samples_per_part(shape.options))};
+                               .largest = largest_layer(shape.network, shape.samples_per_part())};
   Findings mine = check_memory(memory);
   mine.add(check_limits(process_limits(), {.on_gpu = on_gpu,
                                            .has_fast_network = machine.has_fast_network(),
