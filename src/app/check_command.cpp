@@ -8,6 +8,7 @@
 #include "plan_choices.hpp"
 #include "preflight/agreement.hpp"
 #include "preflight/host.hpp"
+#include "preflight/input.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
@@ -65,6 +66,7 @@ class Check {
   std::optional<RunStart> start_;
   std::optional<ChosenProcessor> processor_;  // until the run has it
   std::optional<PreparedRun> run_;
+  std::optional<Communicators> communicators_;
   RunPlan plan_;    // zeros if the data do not fill a batch
   RunNeeds needs_;  // zeros if the run could not be prepared
   const std::optional<LoadedCheckpoint> not_resumed_;
@@ -133,7 +135,7 @@ void Check::prepare(const Log& silent) {
   }
   if (run_) {
     findings_.add(check_agreement(world_, *run_));
-    findings_.attempt([&] { connect(world_, *run_, silent); });
+    communicators_ = findings_.attempt([&] { return connect(world_, *run_, silent); });
     findings_.attempt([&] {
       run_or_throw_on_all(world_, [&] { plan_ = plan_run(config_.trainer, run_->data.train->info().samples); });
     });
@@ -158,6 +160,8 @@ void Check::check_prepared() {
   });
   needs_ = check_needs(world_, *run_, device_free);
   findings_.add(needs_.memory.findings);
+  if (!communicators_ || findings_.count(Severity::error) > 0) return;
+  findings_.attempt([&] { findings_.add(check_input(world_, *run_, *communicators_->communicator)); });
 }
 
 // Without saves by time, whose number is not known yet.

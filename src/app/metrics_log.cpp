@@ -131,7 +131,7 @@ void MetricsLog::on_wrong_part(const WrongPartReport& report) {
               .dump());
 }
 
-void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time) {
+void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time, const InputRates& input) {
   Json record{{"event", "time"}, {"epoch", end.epoch}, {"step", end.step}, {"seconds", time.seconds()}};
   record.update(json_of(time.mean()));
   record["worst"] = nullptr;
@@ -139,6 +139,8 @@ void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time) {
     record["worst"] = {
         {"rank", worst->rank}, {"host", worst->host}, {"phase", name_of(worst->cause)}, {"seconds", worst->seconds}};
   }
+  record["core_images_per_second"] = input.core;
+  record["rank_images_per_second"] = input.rank;
   if (time.ranks.size() <= kMaxRanksListed) {
     for (const TimeShares& rank : time.ranks) record["ranks"].push_back(json_of(rank));
   }

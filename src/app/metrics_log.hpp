@@ -24,8 +24,10 @@
 //                               when repeated; right_at: the last step in which an audit confirmed the first, or 0
 //   {"event":"time","epoch":1,"step":235,"seconds":..,"data":..,"compute":..,"communication":..,"waiting":..,
 //    "evaluation":..,"checkpoint":..,"other":..,"worst":{"rank":2,"host":"n1","phase":"data","seconds":..},
-//    "ranks":[{"data":..,..},..]}     the time since the last such record, in seconds: means over the ranks, and each
-//                                     rank, up to 64; worst: how long this rank made each other wait, null if alone
+//    "core_images_per_second":..,"rank_images_per_second":..,"ranks":[{"data":..,..},..]}
+//                               the time since the last such record, in seconds: means over the ranks, and each rank,
+//                               up to 64; worst: how long this rank made each other wait, null if alone; the images
+//                               that a core prepares, and that a rank trains on if it never waits for one
 //   {"event":"skipped","step":50,"rank":0,"tensor":"conv1/weight"}       a step that changed no weight
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               every attempt to save; one that failed has "failure", too, and "given_up":[10,20] lists
@@ -36,6 +38,8 @@
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/train/run_observer.hpp"
 #include "tutti/watch/time_profile.hpp"
+
+#include "input_rates.hpp"
 
 #include <functional>
 #include <string>
@@ -60,7 +64,7 @@ class MetricsLog final : public RunObserver {
   void on_wrong_part(const WrongPartReport& report) override;
   void on_skipped(const SkippedReport& report) override;
   // Appends the time since the previous such record, by phase.
-  void on_time(const EpochEnd& end, const TimeReport& time);
+  void on_time(const EpochEnd& end, const TimeReport& time, const InputRates& input);
 
   // The hash of the last record in the file; empty if there is none.
   const std::string& hash() const { return hash_; }

@@ -6,6 +6,7 @@
 #include "tutti/storage/array_file.hpp"
 
 #include "device_choice.hpp"
+#include "input_rates.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
 #include "streams_and_signals.hpp"
@@ -215,7 +216,24 @@ void RunOutput::finish(RunEnd end, const Trainer& trainer) {
 // Prints nothing if the only epoch of the run has printed the same.
 void RunOutput::print_time() {
   if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
-  log_.info((resumes_ ? "this invocation: " : "whole run: ") + time_line(time_.report()));
+  const TimeReport whole = time_.report();
+  print_times(whole, rates_of(whole, images_), resumes_ ? "this invocation: " : "whole run: ");
+}
+
+// Of the images trained on in that time. Collective.
+InputRates RunOutput::rates_of(const TimeReport& time, std::int64_t images) const {
+  const TimeShares mean = time.mean();
+  const double training =
+      mean.sum() - mean[TimeShare::data] - mean[TimeShare::evaluation] - mean[TimeShare::checkpoint];
+  const double of_rank = static_cast<double>(images) / world_.size();
+  return input_rates(world_, epochs_.back().prepared, training > 0 ? of_rank / training : 0);
+}
+
+// Images that need no decoding are prepared in no time.
+void RunOutput::print_times(const TimeReport& time, const InputRates& input, const char* of_what) {
+  on_note(of_what + time_line(time));
+  if (!assembly_.data.train->is_encoded()) return;
+  on_note(rates_text(input, assembly_.processor.all_on_gpus));
 }
 
 BoundaryAction RunOutput::at_boundary(std::int64_t /*step*/) {
@@ -235,6 +253,7 @@ void RunOutput::on_samples(const SampleReport& report) {
 }
 
 void RunOutput::on_step(const StepProgress& progress) {
+  images_ += progress.samples;
   lines_.count(progress);
   if (bar_) bar_->draw(progress);
   if (prints_lines_ && lines_.is_due(since_start_.seconds())) {
@@ -372,9 +391,10 @@ void RunOutput::on_epoch_end(const EpochEnd& end) {
   epochs_.push_back(end);
   const TimeReport time = time_profile_.report();
   time_.add(time);
+  const InputRates input = rates_of(time, images_ - std::exchange(images_before_, images_));
   has_printed_time_ = is_notable(time);
-  if (has_printed_time_) on_note(time_line(time));
-  record([&](MetricsLog& metrics) { metrics.on_time(end, time); });
+  if (has_printed_time_) print_times(time, input);
+  record([&](MetricsLog& metrics) { metrics.on_time(end, time, input); });
 }
 
 }  // namespace tutti

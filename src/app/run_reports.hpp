@@ -71,6 +71,8 @@ class RunOutput : public RunObserver {
   void warn_of_lost_record(const Error& error);
   void record_line(const std::string& json);
   void print_time();
+  InputRates rates_of(const TimeReport& time, std::int64_t images) const;
+  void print_times(const TimeReport& time, const InputRates& input, const char* of_what = "");
   void report_saves();
   void report_save(const SaveReport& report);
   void finish_saves();
@@ -101,7 +103,9 @@ class RunOutput : public RunObserver {
   ProgressLines lines_;
   Stopwatch since_start_;
   TimeProfileSum time_;
-  bool has_printed_time_ = false;  // of the last epoch
+  std::int64_t images_ = 0;         // trained on since the launch
+  std::int64_t images_before_ = 0;  // at the last end of an epoch
+  bool has_printed_time_ = false;   // of the last epoch
   std::vector<EpochEnd> epochs_;
   bool has_warned_ = false;          // that the network does not learn
   std::set<std::string> warned_of_;  // failures reported so far

@@ -18,28 +18,28 @@ inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end
 }
 
 // Loads the slices of these parts from every batch.
-inline LoaderPlan plan_by_hand(const Assembly& assembly, IndexRange parts) {
-  const TrainerOptions& options = assembly.config.trainer;
+inline LoaderPlan plan_by_hand(const PreparedRun& run, IndexRange parts) {
+  const TrainerOptions& options = run.config.trainer;
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
           .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = assembly.data.train->labels()},
+          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = run.data.train->labels()},
           .steps_ahead = 0,
           .recipe = options.recipe,
           .class_weights = options.class_weights};
 }
 
 struct StepByHand {
-  StepByHand(const Assembly& assembly, const LoaderPlan& plan)
-      : options(assembly.config.trainer),
-        backend(*assembly.processor.backend),
-        communicator(*assembly.communicator),
+  StepByHand(const PreparedRun& run, Communicator& summing, const LoaderPlan& plan)
+      : options(run.config.trainer),
+        backend(*run.processor.backend),
+        communicator(summing),
         stream(backend.make_stream()),
-        arena(assembly.network->layout(), backend, communicator.allocate(assembly.network->layout().block_bytes())),
-        weights(*assembly.network, backend, arena.weights()),
-        instance(*assembly.network, weights, backend, options.loss()),
-        loader(*assembly.data.train, backend, plan),
+        arena(run.network->layout(), backend, communicator.allocate(run.network->layout().block_bytes())),
+        weights(*run.network, backend, arena.weights()),
+        instance(*run.network, weights, backend, options.loss()),
+        loader(*run.data.train, backend, plan),
         part_gradients(backend.allocate(arena.gradients().bytes())),
         velocity(backend.allocate(arena.gradients().bytes())),
         sums(backend.allocate(sizeof(LossSums::Fields))) {
@@ -47,7 +47,7 @@ struct StepByHand {
     loader.seek(epoch, 0);
     for (const std::int64_t samples : loader.part_batch_sizes()) instance.plan(samples, LayerMode::training);
     // Every rank draws the same weights: each depends only on the seed, its tensor's name and its index.
-    initialize(*assembly.network, options.initializer, options.seed, backend, arena.weights());
+    initialize(*run.network, options.initializer, options.seed, backend, arena.weights());
     weights.refresh(*stream);
     backend.fill_zero(*stream, velocity.view(arena.gradients().shape, ElementType::f32));
     backend.fill_zero(*stream, sums.view(Shape{LossSums::kFields}, ElementType::i64));

@@ -75,9 +75,11 @@ class Tour {
         run_(world, config_for(world, invocation.run), &rank_status),
         abort_on_exit_(watch, *run_.assembly.communicator) {
     run_or_throw_on_all(world, [&] { excerpt_.emplace(*run_.assembly.network); });
-    build_with_shared_choices(
-        world, run_.assembly.config.processor, *run_.assembly.processor.backend, Log(world.rank(), world.host(), true),
-        [&] { step_.emplace(run_.assembly, plan_by_hand(run_.assembly, plan().parts_of(world.rank()))); });
+    build_with_shared_choices(world, run_.assembly.config.processor, *run_.assembly.processor.backend,
+                              Log(world.rank(), world.host(), true), [&] {
+                                step_.emplace(run_.assembly, *run_.assembly.communicator,
+                                              plan_by_hand(run_.assembly, plan().parts_of(world.rank())));
+                              });
   }
 
   void show_batch();

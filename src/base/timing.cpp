@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <ctime>
 
 namespace tutti {
 namespace {
@@ -15,6 +16,12 @@ double quantile(const std::vector<double>& sorted, double fraction) {
 }
 
 }  // namespace
+
+double thread_cpu_seconds() {
+  timespec time{};
+  static_cast<void>(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time));  // fails only for a clock that does not exist
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 Quartiles quartiles_of(std::vector<double> values) {
   std::ranges::sort(values);

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "batch_feed.hpp"
 
@@ -113,6 +114,10 @@ class BatchLoader::Prefetcher {
 
   const SplitBatchSampler& sampler() const { return sampler_; }
   std::vector<std::int64_t> part_batch_sizes() const { return {part_batch_sizes_.begin(), part_batch_sizes_.end()}; }
+  PreparedImages prepared() const {
+    const Lock lock(mutex_);
+    return prepared_;
+  }
   std::int64_t most_samples() const { return part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin(); }
 
   void seek(std::int64_t epoch, std::int64_t step) {
@@ -287,14 +292,18 @@ class BatchLoader::Prefetcher {
     const std::size_t piece = slot.begun++;
     lock.unlock();
     std::exception_ptr failure;
+    const auto& [part, rows] = slot.pieces[piece];
+    const double begin = thread_cpu_seconds();
     try {
-      const auto& [part, rows] = slot.pieces[piece];
       feeds_[part].write(writer, rows, slot.index, slot.step.batches[part].samples);
       plan_.after_piece();
     } catch (...) {
       failure = std::current_exception();
     }
+    const double took = thread_cpu_seconds() - begin;
     lock.lock();
+    prepared_.images += std::ssize(rows.samples);
+    prepared_.core_seconds += took;
     ++slot.done;
     // The failure of the first piece in order is reported, independent of thread timing.
     if (failure != nullptr && (slot.failure == nullptr || piece < slot.failed_piece)) {
@@ -318,13 +327,14 @@ class BatchLoader::Prefetcher {
   std::vector<BatchFeed> feeds_;  // by part of this rank; never shrinks
   std::vector<Slot> slots_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Position position_;  // of the step to begin next; used only by the thread that begins a step
   bool is_beginning_ = false;
   std::vector<Slot*> free_;
   std::deque<Slot*> queue_;  // begun steps, in order
   Slot* in_use_ = nullptr;   // returned by the last next()
+  PreparedImages prepared_;
 
   std::vector<std::jthread> readers_;  // the last member, so that it is joined before the others are destroyed
 };
@@ -339,6 +349,8 @@ std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return prefetc
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { prefetcher_->seek(epoch, step); }
 void BatchLoader::assign(IndexRange parts) { prefetcher_->assign(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return prefetcher_->next(stream); }
+
+PreparedImages BatchLoader::prepared() const { return prefetcher_->prepared(); }
 
 std::unique_ptr<PartReader> BatchLoader::make_part_reader() const {
   return std::unique_ptr<PartReader>(new PartReader(prefetcher_->part_pipeline()));

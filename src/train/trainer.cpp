@@ -177,7 +177,9 @@ RunEnd Trainer::run(RunObserver& observer) {
     const BoundaryAction action = run_ends ? BoundaryAction::proceed : observer.at_boundary(progress_.step);
     if (action != BoundaryAction::proceed || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) save(observer);
     const bool stops = action == BoundaryAction::save_and_stop;
-    if (epoch_ends || run_ends || stops) observer.on_epoch_end({.epoch = epoch, .step = progress_.step});
+    if (epoch_ends || run_ends || stops) {
+      observer.on_epoch_end({.epoch = epoch, .step = progress_.step, .prepared = replica_.loader().prepared()});
+    }
     if (stops) return RunEnd::stopped;
   }
   return RunEnd::planned;

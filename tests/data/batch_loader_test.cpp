@@ -157,6 +157,22 @@ TEST(BatchLoader, DeliversTheSamplersBatchesForAnyNumberOfStepsAheadAndReaders) 
   }
 }
 
+TEST(BatchLoader, CountsImagesAndProcessorTime) {
+  const auto backend = backend_in(MemorySpace::host);
+  const CountingDataset data(100);
+  LoaderPlan plan = plan_of(20, 2);
+  plan.steps_ahead = 0;
+  Loading loader(data, *backend, plan);
+  EXPECT_EQ(loader.prepared().images, 0);
+  loader.next();
+  loader.next();
+  EXPECT_EQ(loader.prepared().images, 40);
+  EXPECT_GT(loader.prepared().core_seconds, 0);
+  loader.seek(3, 0);
+  loader.next();
+  EXPECT_EQ(loader.prepared().images, 60);
+}
+
 TEST(BatchLoader, ContinuesAtAnyPosition) {
   const CountingDataset data(40);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {

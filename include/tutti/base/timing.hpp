@@ -1,5 +1,5 @@
 #pragma once
-// Wall time since construction or restart(), and the quartiles of measured times.
+// Wall time since construction or restart(), processor time, and the quartiles of measured times.
 
 #include <chrono>
 #include <vector>
@@ -15,6 +15,9 @@ class Stopwatch {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
 };
+
+// The processor time of the calling thread.
+double thread_cpu_seconds();
 
 struct Quartiles {
   double low = 0;

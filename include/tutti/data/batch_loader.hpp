@@ -76,6 +76,12 @@ class PartReader {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
+// What it took to prepare images, the processor time of all threads together.
+struct PreparedImages {
+  std::int64_t images = 0;
+  double core_seconds = 0;
+};
+
 class BatchLoader {
  public:
   // `data` and `backend` are borrowed.
@@ -96,6 +102,9 @@ class BatchLoader {
   // Returns the next step's batches, ordered before the work enqueued in `stream` from now on. The stream must be the
   // same at every call. Epochs follow each other indefinitely. Rethrows errors from reading the data.
   const StepBatches& next(Stream& stream);
+
+  // Of all steps prepared so far.
+  PreparedImages prepared() const;
 
   // It borrows this loader's copy of the data on a GPU.
   std::unique_ptr<PartReader> make_part_reader() const;

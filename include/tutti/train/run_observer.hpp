@@ -4,6 +4,7 @@
 // printed, written or ignored.
 
 #include "tutti/backend/layer.hpp"
+#include "tutti/data/batch_loader.hpp"
 #include "tutti/storage/train_state.hpp"
 #include "tutti/watch/rank_status.hpp"
 
@@ -35,8 +36,9 @@ struct EpochReport {
 
 // A whole epoch, or what the run has seen of it, with its evaluation and its checkpoint.
 struct EpochEnd {
-  std::int64_t epoch = 0;  // counted from 1
-  std::int64_t step = 0;   // steps done in the run
+  std::int64_t epoch = 0;     // counted from 1
+  std::int64_t step = 0;      // steps done in the run
+  PreparedImages prepared{};  // by this rank since the launch
 };
 
 // The steps since the last such report.

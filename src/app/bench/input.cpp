@@ -1,6 +1,7 @@
 #include "tutti/base/timing.hpp"
 
 #include "bench.hpp"
+#include "input_rates.hpp"
 #include "step_by_hand.hpp"
 
 #include <fmt/format.h>
@@ -48,18 +49,25 @@ double measure(World& world, double seconds, const std::function<std::int64_t()>
   return all;
 }
 
-double input_alone(World& world, const Assembly& assembly, int readers, double seconds) {
+struct InputAlone {
+  double images_per_second = 0;
+  PreparedImages prepared;
+};
+
+InputAlone input_alone(World& world, const Assembly& assembly, int readers, double seconds) {
   BatchLoader loader(*assembly.data.train, *assembly.processor.backend, plan_of(assembly, world, readers));
   const auto stream = assembly.processor.backend->make_stream();
-  return measure(world, seconds, [&] { return samples_of(loader.next(*stream)); });
+  const double rate = measure(world, seconds, [&] { return samples_of(loader.next(*stream)); });
+  return {rate, loader.prepared()};
 }
 
 // Of compute alone, and with the input. Measures both in alternation, so that a machine that slows down affects both.
 std::pair<double, double> compute_rates(World& world, const Assembly& assembly, double seconds) {
   std::optional<StepByHand> step;
   assembly.processor.backend->enter_compute_thread(assembly.config.trainer.threads);
-  run_or_throw_on_all(world,
-                      [&] { step.emplace(assembly, plan_of(assembly, world, assembly.config.trainer.readers)); });
+  run_or_throw_on_all(world, [&] {
+    step.emplace(assembly, *assembly.communicator, plan_of(assembly, world, assembly.config.trainer.readers));
+  });
   const auto compute = [&](const StepBatches& batches) {
     step->compute(batches);
     return samples_of(batches);
@@ -101,13 +109,22 @@ ExitStatus bench_input(World& world, const Invocation& invocation, CommandContex
     results.push_back({{"what", what}, {"readers", reader_threads}, {"images_per_second", images_per_second}});
   };
   const int max_readers = std::clamp(cores.usable / world.local_size(), readers, kMaxReaders);
+  PreparedImages prepared;
   for (int count = 1; count <= max_readers; ++count) {
-    report("input", count, input_alone(world, assembly, count, seconds));
+    const InputAlone input = input_alone(world, assembly, count, seconds);
+    if (count == 1) prepared = input.prepared;
+    report("input", count, input.images_per_second);
   }
   const auto [alone, together] = compute_rates(world, assembly, seconds);
   report("compute", 0, alone);
   report("together", readers, together);
-  if (world.rank() == 0) fmt::print("together / compute alone = {:.3f}\n", together / alone);
+  const InputRates rates = input_rates(world, prepared, alone / world.size());
+  if (world.rank() == 0) {
+    fmt::print("together / compute alone = {:.3f}\n", together / alone);
+    fmt::print("{}\n", rates_text(rates, assembly.processor.all_on_gpus));
+    fmt::print("with {}, {}\n", plural(readers, "reader"),
+               rates.cores() > readers ? "the network waits for images" : "images wait for the network");
+  }
   write_json(world, invocation.json,
              Json{{"bench", "input"},
                   {"model", assembly.config.model},
@@ -118,6 +135,8 @@ ExitStatus bench_input(World& world, const Invocation& invocation, CommandContex
                   {"compute_threads", assembly.config.trainer.threads},
                   {"readers_budgeted", readers},
                   {"together_over_compute", together / alone},
+                  {"core_images_per_second", rates.core},
+                  {"rank_images_per_second", rates.rank},
                   {"results", results}});
   return ExitStatus::done;
 }
