@@ -138,6 +138,10 @@ void refuse_contradictions(const RunConfig& config) {
                 fmt::format("--momentum {} is for sgd and lars, and adamw has its own moments: leave it out",
                             config.trainer.optimizer.momentum));
   }
+  if (!config.data.validation_groups.empty() && config.data.validation_ratio == 0) {
+    throw Error(ErrorSource::usage,
+                "--validation-groups says which images are held out together: add --validation-ratio");
+  }
   if (config.new_head && config.init_from.empty()) {
     throw Error(ErrorSource::usage, "--new-head is for runs that start from the weights of others: add --init-from");
   }

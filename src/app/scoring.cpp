@@ -30,6 +30,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
   if (invocation.run.given.contains("exif")) config.data.applies_exif = asked.data.applies_exif;
+  if (invocation.run.given.contains("validation-groups")) config.data.validation_groups = asked.data.validation_groups;
   if (invocation.run.given.contains("views")) config.trainer.views = asked.trainer.views;
   const bool other_data = invocation.run.given.contains("data");
   const bool other_test_data = invocation.run.given.contains("test-data");
@@ -41,6 +42,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
     config.data.validation_ratio = 0;
     config.data.skip_bad_images = false;
   }
+  if (config.data.validation_ratio == 0) config.data.validation_groups.clear();
   config.data.skip_bad_images = config.data.skip_bad_images || asked.data.skip_bad_images;
   if (config.processor.precision == Precision::tf32)
     config.processor.precision.reset();  // so that CPUs can evaluate it, in fp32

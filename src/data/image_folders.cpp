@@ -2,6 +2,7 @@
 #include "tutti/base/text.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
+#include "csv_reader.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>
@@ -38,77 +39,6 @@ void add_listed(ImageFiles& files, const fs::path& inside, const FolderListing& 
   }
 }
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr std::array<std::string_view, 8> kHeaderWords{"file",  "filename", "file_name", "id",
-                                                       "image", "image_id", "name",      "path"};
-
-struct Row {
-  std::vector<std::string> fields;
-  std::int64_t line = 0;
-};
-
-[[noreturn]] void refuse(const std::string& path, std::int64_t line, const std::string& reason) {
-  throw Error(ErrorSource::input, fmt::format("{}:{}: {}", path, line, reason));
-}
-
-class CsvReader {
- public:
-  CsvReader(std::string_view text, const std::string& path, char separator = ',')
-      : rest_(text), path_(path), separator_(separator) {
-    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
-  }
-
-  // The next line that is not empty; at the end, a row without fields.
-  Row next() {
-    while (!rest_.empty()) {
-      Row row{{}, line_};
-      do row.fields.push_back(read_field());
-      while (take(separator_));
-      take('\r');
-      if (!rest_.empty() && !take('\n')) refuse(path_, row.line, "something follows a quoted field");
-      ++line_;
-      if (row.fields.size() > 1 || !row.fields.front().empty()) return row;
-    }
-    return {{}, line_};
-  }
-
- private:
-  bool take(char c) {
-    if (!rest_.starts_with(c)) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-
-  std::string read_field() {
-    if (take('"')) return read_quoted();
-    const std::size_t end = std::min({rest_.find(separator_), rest_.find('\n'), rest_.size()});
-    std::string field(rest_.substr(0, end));
-    rest_.remove_prefix(end);
-    if (field.ends_with('\r') && !rest_.starts_with(separator_)) field.pop_back();
-    return field;
-  }
-
-  // A quote inside the field is doubled.
-  std::string read_quoted() {
-    const std::int64_t start = line_;
-    std::string field;
-    while (true) {
-      const std::size_t end = rest_.find('"');
-      if (end == std::string_view::npos) refuse(path_, start, "a quoted field never ends");
-      field += rest_.substr(0, end);
-      line_ += std::count(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
-      rest_.remove_prefix(end + 1);
-      if (!take('"')) return field;
-      field += '"';
-    }
-  }
-
-  std::string_view rest_;
-  const std::string& path_;
-  char separator_;
-  std::int64_t line_ = 1;
-};
-
 // The images of a folder by name, with and without their extensions.
 class ImageIndex {
  public:
@@ -130,10 +60,6 @@ class ImageIndex {
   std::unordered_map<std::string, std::vector<std::size_t>> by_name_;
   std::unordered_map<std::string, std::vector<std::size_t>> by_stem_;
 };
-
-bool is_header(const Row& row) {
-  return std::ranges::find(kHeaderWords, in_lower_case(row.fields.front())) != kHeaderWords.end();
-}
 
 LoadedSet labelled_set(ImageFiles files, const std::vector<std::string>& labels) {
   LoadedSet set;
@@ -184,20 +110,21 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
   LabelTable table;
   std::unordered_map<std::size_t, std::int64_t> line_of;
   bool is_first = true;
-  for (Row row = reader.next(); !row.fields.empty(); row = reader.next()) {
+  for (CsvRow row = reader.next(); !row.fields.empty(); row = reader.next()) {
     if (std::exchange(is_first, false) && is_header(row) && index.find(row.fields.front()).empty()) continue;
-    if (row.fields.size() != 2) refuse(path, row.line, fault_of(row.fields));
+    if (row.fields.size() != 2) refuse_line(path, row.line, fault_of(row.fields));
     const auto found = index.find(row.fields[0]);
-    if (found.empty()) refuse(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
-    if (found.size() > 1) refuse(path, row.line, fmt::format("'{}' is the name of more than one image", row.fields[0]));
-    if (row.fields[1].empty()) refuse(path, row.line, fmt::format("'{}' has no label", row.fields[0]));
+    if (found.empty()) refuse_line(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
+    if (found.size() > 1)
+      refuse_line(path, row.line, fmt::format("'{}' is the name of more than one image", row.fields[0]));
+    if (row.fields[1].empty()) refuse_line(path, row.line, fmt::format("'{}' has no label", row.fields[0]));
     const auto [entry, is_new] = line_of.emplace(found.front(), row.line);
     if (!is_new)
-      refuse(path, row.line, fmt::format("'{}' has a label already, in line {}", row.fields[0], entry->second));
+      refuse_line(path, row.line, fmt::format("'{}' has a label already, in line {}", row.fields[0], entry->second));
     table.images.push_back(found.front());
     table.labels.push_back(std::move(row.fields[1]));
   }
-  if (table.images.empty()) refuse(path, 1, "the table lists no images");
+  if (table.images.empty()) refuse_line(path, 1, "the table lists no images");
   return table;
 }
 
@@ -305,18 +232,18 @@ LoadedSet list_image_list(const fs::path& path) {
   ImageFiles files{path.parent_path(), {}};
   std::vector<std::string> labels;
   bool is_first = true;
-  for (Row row = reader.next(); !row.fields.empty(); row = reader.next()) {
+  for (CsvRow row = reader.next(); !row.fields.empty(); row = reader.next()) {
     if (std::exchange(is_first, false) && is_header(row) && !fs::exists(files.folder / row.fields.front())) continue;
-    if (row.fields.size() != 2) refuse(name, row.line, fault_of(row.fields));
-    if (row.fields[1].empty()) refuse(name, row.line, fmt::format("'{}' has no label", row.fields[0]));
+    if (row.fields.size() != 2) refuse_line(name, row.line, fault_of(row.fields));
+    if (row.fields[1].empty()) refuse_line(name, row.line, fmt::format("'{}' has no label", row.fields[0]));
     try {
       files.files.push_back(file_at(files.folder / row.fields[0], row.fields[0]));
     } catch (const fs::filesystem_error& failure) {
-      refuse(name, row.line, fmt::format("'{}': {}", row.fields[0], failure.code().message()));
+      refuse_line(name, row.line, fmt::format("'{}': {}", row.fields[0], failure.code().message()));
     }
     labels.push_back(std::move(row.fields[1]));
   }
-  if (labels.empty()) refuse(name, 1, "the list has no images");
+  if (labels.empty()) refuse_line(name, 1, "the list has no images");
   LoadedSet set = labelled_set(std::move(files), labels);
   set.info.name = path.stem().string();
   return set;

@@ -1,6 +1,5 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/random.hpp"
 
 #include "sources.hpp"
 
@@ -10,9 +9,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <numeric>
 #include <utility>
 
 namespace tutti {
@@ -51,68 +47,6 @@ Pixels split(Pixels& pixels, std::span<const std::int64_t> chosen, std::size_t i
   const Pixels behind{pixels.block, pixels.begin + pixels.size, taken.size()};
   std::ranges::copy(taken, behind.bytes().begin());
   return behind;
-}
-
-std::int64_t held_out_samples(std::int64_t samples, double ratio) {
-  return std::max<std::int64_t>(1, std::llround(ratio * static_cast<double>(samples)));
-}
-
-// The number of samples to hold out of each class, in proportion to the class sizes. What is left by rounding down goes
-// to the largest remainders; of equal ones, to the classes that come first in `order`. A class keeps a sample for
-// training as long as others have more.
-std::map<std::int32_t, std::int64_t> shares_of_classes(std::span<const std::int32_t> labels, std::int64_t count,
-                                                       std::span<const std::int64_t> order) {
-  struct Class {
-    std::int32_t label;
-    std::int64_t samples = 0;
-    std::int64_t share = 0;
-    std::int64_t remainder = 0;
-  };
-  std::map<std::int32_t, std::size_t> place_of;
-  std::vector<Class> classes;
-  for (const std::int64_t sample : order) {
-    const std::int32_t label = labels[static_cast<std::size_t>(sample)];
-    if (place_of.emplace(label, classes.size()).second) classes.push_back({label});
-    ++classes[place_of.at(label)].samples;
-  }
-  const std::int64_t all = std::ssize(labels);
-  std::int64_t left = count;
-  for (Class& each : classes) {
-    each.share = count * each.samples / all;
-    each.remainder = count * each.samples % all;
-    left -= each.share;
-  }
-  std::ranges::stable_sort(classes, std::ranges::greater(),
-                           [](const Class& each) { return std::pair(each.share + 1 < each.samples, each.remainder); });
-  std::map<std::int32_t, std::int64_t> shares;
-  for (const Class& each : classes) shares[each.label] = each.share + (left-- > 0 ? 1 : 0);
-  return shares;
-}
-
-// The samples to hold out, ascending.
-std::vector<std::int64_t> choose(std::span<const std::int32_t> labels, const DataRequest& request) {
-  const std::int64_t samples = std::ssize(labels);
-  const std::int64_t count = held_out_samples(samples, request.validation_ratio);
-  if (count >= samples) {
-    throw Error(ErrorSource::usage, fmt::format("--validation-ratio {} holds out {} of {} samples: nothing is left to "
-                                                "train on; give a smaller one",
-                                                request.validation_ratio, count, samples));
-  }
-  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
-  std::iota(order.begin(), order.end(), 0);
-  RandomSequence random(request.seed, {.purpose = random_purpose("validation")});
-  shuffle(order, random);
-  if (request.split == Split::stratified) {
-    auto shares = shares_of_classes(labels, count, order);
-    std::vector<std::int64_t> chosen;
-    for (const std::int64_t sample : order) {
-      if (shares[labels[static_cast<std::size_t>(sample)]]-- > 0) chosen.push_back(sample);
-    }
-    order = std::move(chosen);
-  }
-  order.resize(static_cast<std::size_t>(count));
-  std::ranges::sort(order);
-  return order;
 }
 
 }  // namespace
@@ -173,27 +107,6 @@ LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen) 
                                 take_rows(encoded->checksums, chosen), encoded->applies_exif};
   } else {
     taken.pixels = split(std::get<Pixels>(set.pixels), chosen, static_cast<std::size_t>(set.info.image.elements()));
-  }
-  return taken;
-}
-
-bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, const DataRequest& request) {
-  const auto labels = whole.labels();
-  if (held_out_samples(std::ssize(labels), request.validation_ratio) >= std::ssize(labels)) return false;
-  const auto rows = choose(labels, request);
-  return digest == whole.digest() + tutti::digest("left", std::span(rows));
-}
-
-LoadedSet hold_out(LoadedSet& set, const DataRequest& request) {
-  const std::uint64_t whole = digest_of(set);
-  const auto rows = choose(set.labels, request);
-  LoadedSet taken = extract_samples(set, rows);
-  taken.info.name += " (validation)";
-  taken.digest = whole + digest("held out", std::span(rows));
-  set.digest = whole + digest("left", std::span(rows));
-  taken.info.skipped.clear();
-  for (SkippedImage& skipped : set.info.skipped) {
-    skipped.next_sample -= std::ranges::lower_bound(rows, skipped.next_sample) - rows.begin();
   }
   return taken;
 }

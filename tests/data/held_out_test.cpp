@@ -3,15 +3,20 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/open_data.hpp"
 
-#include "data/written_sets.hpp"
+#include "data/written_images.hpp"
 #include "support/thrown.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -108,6 +113,107 @@ TEST(HeldOut, IsAtLeastOneSampleAndNeverAll) {
   for (const double wrong : {1.0, -0.1, std::nan("")}) {
     EXPECT_EQ(thrown_by([&] { hold_out(folder.text(), wrong); }).source(), ErrorSource::usage);
   }
+}
+
+// Images of 9 patients of two classes, named by their class, patient and number.
+class Groups : public ::testing::Test {
+ protected:
+  Groups() {
+    for (int patient = 0; patient < 9; ++patient) {
+      for (int i = 0; i <= patient % 4; ++i) {
+        const std::string name = fmt::format("{}/p{}-{}", patient % 3 == 0 ? "ill" : "well", patient, i);
+        folder_.write("in/" + name + ".png", testing_support::png_of(testing_support::gradient(1, 4, 4, patient)));
+        rows_.push_back(
+            fmt::format("{},x,P{}\n", i % 2 == 0 ? name + ".png" : name.substr(name.find('/') + 1), patient));
+      }
+    }
+  }
+  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  OwnedData hold_out(const std::string& groups, double ratio = 0.3, std::uint64_t seed = 0) const {
+    DataRequest request;
+    request.train = path("in");
+    request.validation_ratio = ratio;
+    request.validation_groups = path(groups);
+    request.seed = seed;
+    return open_data(request);
+  }
+  void write(const std::string& name, const std::vector<std::string>& rows) const {
+    const std::string text = fmt::format("{}", fmt::join(rows, ""));
+    folder_.write(name, testing_support::Bytes(text.begin(), text.end()));
+  }
+  std::vector<std::string> rows_with_header() const {
+    std::vector<std::string> rows{"image,note,patient\n", "elsewhere.png,x,P0\n"};
+    rows.insert(rows.end(), rows_.begin(), rows_.end());
+    return rows;
+  }
+  static std::set<char> patients_of(const Dataset& data) {
+    std::set<char> patients;
+    for (std::int64_t i = 0; i < data.info().samples; ++i)
+      patients.insert(data.name_of(i).at(data.name_of(i).find("/p") + 2));
+    return patients;
+  }
+
+  TemporaryFolder folder_;
+  std::vector<std::string> rows_;
+};
+
+TEST_F(Groups, StayTogetherNearTheRatioOfEveryClass) {
+  write("patients.csv", rows_with_header());
+  std::set<std::set<char>> choices;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const OwnedData data = hold_out("patients.csv:patient", 0.3, seed);
+    const auto left = patients_of(*data.pair.train);
+    const auto held = patients_of(*data.pair.test);
+    EXPECT_EQ(left.size() + held.size(), 9u) << "no patient is on both sides";
+    for (const char patient : held) EXPECT_EQ(left.count(patient), 0u);
+    EXPECT_NEAR(static_cast<double>(data.pair.test->info().samples), 0.3 * static_cast<double>(rows_.size()), 4)
+        << "the largest group";
+    EXPECT_EQ(data.pair.test->info().class_samples.size(), 2u);
+    for (const std::int64_t samples : data.pair.test->info().class_samples) EXPECT_GT(samples, 0);
+    choices.insert(held);
+    // The same from the file of the same images, and recognized in the whole set.
+    DataRequest request;
+    request.train = path("in");
+    const OwnedData whole = open_data(request);
+    request.validation_ratio = 0.3;
+    request.seed = seed;
+    request.validation_groups = path("patients.csv:patient");
+    EXPECT_TRUE(matches_after_hold_out(data.pair.train->digest(), *whole.pair.train, request));
+    request.validation_groups = path("missing.csv");
+    EXPECT_FALSE(matches_after_hold_out(data.pair.train->digest(), *whole.pair.train, request));
+  }
+  EXPECT_GT(choices.size(), 1u) << "the seed decides between groups of one size";
+}
+
+TEST_F(Groups, AreOnBothSidesAtAnyRatio) {
+  write("patients.csv", rows_with_header());
+  for (const double ratio : {0.001, 0.5, 0.95}) {
+    const OwnedData data = hold_out("patients.csv:patient", ratio);
+    EXPECT_GT(data.pair.train->info().samples, 0) << ratio;
+    EXPECT_GT(data.pair.test->info().samples, 0) << ratio;
+  }
+}
+
+TEST_F(Groups, AreRefusedByLineOrImageIfTheyAreNotClear) {
+  const auto problem = [&](const std::vector<std::string>& rows, const std::string& named = "t.csv") {
+    write("t.csv", rows);
+    return std::string(thrown_by([&] { hold_out(named); }).what());
+  };
+  auto rows = rows_with_header();
+  EXPECT_THAT(problem(rows, "t.csv:doctor"),
+              HasSubstr("t.csv:1: there is no column 'doctor': the first line names image, note, patient"));
+  rows.push_back("well/p1-0.png,x,P7\n");
+  EXPECT_THAT(problem(rows, "t.csv:patient"), HasSubstr("'well/p1-0.png' has the group 'P1' already"));
+  EXPECT_THAT(problem({"image,group\n", "well/p1-0.png,1\n"}), HasSubstr("t.csv lists no group of 'ill/p0-0.png'"));
+  EXPECT_THAT(problem({"well/p1-0.png\n"}), HasSubstr("t.csv:1: 1 fields instead of an image and its group"));
+  EXPECT_THAT(problem({"well/p1-0.png,\n"}), HasSubstr("t.csv:1: 'well/p1-0.png' has no group"));
+  folder_.write("in/ill/p1-0.png", testing_support::png_of(testing_support::gradient(1, 4, 4)));
+  EXPECT_THAT(problem({"p1-0,1\n"}), HasSubstr("'p1-0' is the name of ill/p1-0.png and of well/p1-0.png"));
+  DataRequest unnamed;
+  unnamed.train = "synthetic:20x1x4x4:2";
+  unnamed.validation_ratio = 0.2;
+  unnamed.validation_groups = path("t.csv");
+  EXPECT_THAT(thrown_by([&] { open_data(unnamed); }).what(), HasSubstr("have no names by which a table could list"));
 }
 
 TEST(HeldOut, ReplacesTheFoldersTestSetAndExcludesASeparateOne) {

@@ -39,6 +39,8 @@ struct DataRequest {
   std::string test{};           // likewise for a separate test set; else empty
   double validation_ratio = 0;  // if > 0, this fraction of the training set is held out as the test set
   Split split = Split::stratified;
+  // Images of one group are held out together, if given: a CSV table of image files and groups, FILE or FILE:COLUMN.
+  std::string validation_groups{};
   std::uint64_t seed = 0;  // decides which samples are held out
   bool skip_bad_images = false;
   Verification verification = Verification::start;

@@ -274,7 +274,7 @@ std::shared_ptr<const TiledConvolution> make_matrix_linear(const Desc& input, st
     from = {values, kBlockChannels, values, values, 1, 1, values};
   }
   const TileSide to{units, kBlockChannels, units, units, 1, 1, units};
-  // The only window covers the image. With a stride of its size each pixel's gradient is made of the one place read there.
+  // The only window covers the image. With a stride of its size, each pixel's gradient is made of the one place there.
   const std::int64_t stride = std::max(from.rows, from.columns);
   const MatrixShape shape{from, to, images, {from.rows, from.columns, stride, 0, 1}, true};
   if (is_bf16(input)) return std::make_shared<const Matrix<Bf16>>(shape);
