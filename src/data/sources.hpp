@@ -117,9 +117,9 @@ void finish_block(const LoadedPair& pair, GrowingMemory& block);
 // keep their order.
 LoadedSet extract_samples(LoadedSet& set, std::span<const std::int64_t> chosen);
 
-// Removes a ratio of the samples, chosen by split, groups and seed of the request, from `set` and returns them. Both digests
-// are computed from the whole set's digest and the chosen indices, so they do not depend on how the pixels are stored.
-// Throws a usage error if one of the two would be empty.
+// Removes a ratio of the samples, chosen by split, groups and seed of the request, from `set` and returns them. Both
+// digests are computed from the whole set's digest and the chosen indices, so they do not depend on how the pixels are
+// stored. Throws a usage error if one of the two would be empty.
 LoadedSet hold_out(LoadedSet& set, const DataRequest& request);
 
 // Mean and standard deviation of each channel over images, by exact integer sums: independent of order and machine.
