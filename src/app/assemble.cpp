@@ -31,10 +31,11 @@ namespace {
 void refuse_other_data_on_a_host(World& world, const std::vector<std::string>& hosts, const DataRequest& request) {
   const auto requests = all_gather_text(
       world, request.images.empty()
-                 ? fmt::format("--data {} --test-data {} --validation-ratio {} --validation-split {} "
+                 ? fmt::format("--data {} --test-data {} --class-depth {} --validation-ratio {} --validation-split {} "
                                "--validation-groups {} --seed {} --skip-bad-images {} --exif {}",
-                               request.train, request.test, request.validation_ratio, name_of(request.split),
-                               request.validation_groups, request.seed, request.skip_bad_images, request.applies_exif)
+                               request.train, request.test, request.class_depth, request.validation_ratio,
+                               name_of(request.split), request.validation_groups, request.seed, request.skip_bad_images,
+                               request.applies_exif)
                  : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "),
                                request.skip_bad_images, request.applies_exif));
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {

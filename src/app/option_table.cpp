@@ -51,6 +51,8 @@ std::vector<Option> data_options(RunConfig& c) {
        kScoring | kComputing | kTour, text(c.data.train)},
       {"test-data", data, "folder of the test set, if it is separate", data_source, kScoring | kBatching | kDescribing,
        text(c.data.test)},
+      {"class-depth", data, "levels of folders that name a class: 1 for dog/1.jpg, 2 for animals/dog/1.jpg",
+       data_source, kScoring | kBatching | kDescribing, whole(c.data.class_depth, 1, 16)},
       {"validation-ratio", data, "fraction of the training set to hold out as the test set", fixed,
        kBatching | kDescribing, real(c.data.validation_ratio)},
       {"validation-split", data,

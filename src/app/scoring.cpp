@@ -30,6 +30,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
   if (invocation.run.given.contains("exif")) config.data.applies_exif = asked.data.applies_exif;
+  if (invocation.run.given.contains("class-depth")) config.data.class_depth = asked.data.class_depth;
   if (invocation.run.given.contains("validation-groups")) config.data.validation_groups = asked.data.validation_groups;
   if (invocation.run.given.contains("views")) config.trainer.views = asked.trainer.views;
   const bool other_data = invocation.run.given.contains("data");

@@ -128,26 +128,44 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
   return table;
 }
 
-std::string empty_class_text(const fs::path& folder, const FolderListing& listing) {
+std::string empty_class_text(const fs::path& folder, const FolderListing& listing, int depth) {
   const auto& inside = listing.folders;
-  return fmt::format(
-      "the class folder '{}' contains no .jpg, .jpeg or .png files{}; remove it or put its images there",
-      folder.string(),
-      inside.empty() ? "" : fmt::format(", and folders inside it, as '{}', are not read", inside.front()));
+  return fmt::format("the class folder '{}' contains no .jpg, .jpeg or .png files{}; remove it or put its images there",
+                     folder.string(),
+                     inside.empty() ? ""
+                                    : fmt::format(", and folders inside it, as '{}', are not read; if they are the "
+                                                  "classes, give --class-depth {}",
+                                                  inside.front(), depth + 1));
+}
+
+// The folders that are this many levels below, relative to `folder`, sorted level by level.
+std::vector<fs::path> folders_below(const fs::path& folder, const fs::path& inside, int levels) {
+  if (levels == 0) return {inside};
+  std::vector<fs::path> found;
+  for (const std::string& name : list_folder(folder / inside).folders) {
+    std::ranges::move(folders_below(folder, inside / name, levels - 1), std::back_inserter(found));
+  }
+  return found;
 }
 
 }  // namespace
 
-std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<std::string>& notes) {
+bool has_class_folders(const fs::path& folder, int depth) {
+  return fs::is_directory(folder) && std::ranges::any_of(folders_below(folder, {}, depth), [&](const fs::path& inside) {
+           return !list_folder(folder / inside).images.files.empty();
+         });
+}
+
+std::optional<LoadedSet> list_class_folders(const fs::path& folder, int depth, std::vector<std::string>& notes) {
   LoadedSet set;
   ImageFiles files{folder, {}};
   std::vector<std::string> others;
-  for (const std::string& name : list_folder(folder).folders) {
+  for (const fs::path& name : folders_below(folder, {}, depth)) {
     const FolderListing listing = list_folder(folder / name);
     const auto label = static_cast<std::int32_t>(set.info.class_names.size());
-    set.info.class_names.push_back(name);
+    set.info.class_names.push_back(name.string());
     if (listing.images.files.empty()) {  // folders alone may be the classes themselves
-      set.empty_classes.push_back(empty_class_text(folder / name, listing));
+      set.empty_classes.push_back(empty_class_text(folder / name, listing, depth));
     } else {
       add_listed(files, name, listing, others);
     }

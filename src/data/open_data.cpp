@@ -43,16 +43,10 @@ void refuse_sets_as_classes(const fs::path& folder) {
                           (folder / "train").string()));
 }
 
-bool has_class_folders(const fs::path& folder) {
-  return fs::is_directory(folder) && std::ranges::any_of(list_folder(folder).folders, [&](const std::string& name) {
-           return !list_folder(folder / name).images.files.empty();
-         });
-}
-
 // The class folders of the first of these sub-folders that contains some. Notes another one that is not read.
 std::optional<LoadedSet> list_set_folder(const fs::path& folder, std::initializer_list<std::string_view> names,
-                                         std::vector<std::string>& notes) {
-  const auto has_classes = [&](std::string_view name) { return has_class_folders(folder / name); };
+                                         int depth, std::vector<std::string>& notes) {
+  const auto has_classes = [&](std::string_view name) { return has_class_folders(folder / name, depth); };
   const auto* const found = std::ranges::find_if(names, has_classes);
   if (found == names.end()) return std::nullopt;
   if (const auto* const other = std::find_if(found + 1, names.end(), has_classes); other != names.end()) {
@@ -60,22 +54,24 @@ std::optional<LoadedSet> list_set_folder(const fs::path& folder, std::initialize
     notes.push_back(fmt::format("the test set is '{}', and '{}' is not read: --test-data {} uses that instead",
                                 (folder / *found).string(), unread, unread));
   }
-  return list_class_folders(folder / *found, notes);
+  return list_class_folders(folder / *found, depth, notes);
 }
 
-std::optional<LoadedSet> load_train(const fs::path& folder, GrowingMemory& block, std::vector<std::string>& notes) {
+std::optional<LoadedSet> load_train(const fs::path& folder, int depth, GrowingMemory& block,
+                                    std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"train"}, "data_batch", block);
-  if (!set) set = list_set_folder(folder, {"train"}, notes);
+  if (!set) set = list_set_folder(folder, {"train"}, depth, notes);
   if (!set) set = list_labelled_folder(folder, notes);
   if (!set) refuse_sets_as_classes(folder);
-  if (!set) set = list_class_folders(folder, notes);
+  if (!set) set = list_class_folders(folder, depth, notes);
   if (set) set->info.name = name_of_folder(folder);
   return set;
 }
 
-std::optional<LoadedSet> load_test(const fs::path& folder, GrowingMemory& block, std::vector<std::string>& notes) {
+std::optional<LoadedSet> load_test(const fs::path& folder, int depth, GrowingMemory& block,
+                                   std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch", block);
-  if (!set) set = list_set_folder(folder, {"test", "valid", "val"}, notes);
+  if (!set) set = list_set_folder(folder, {"test", "valid", "val"}, depth, notes);
   if (set) set->info.name = name_of_folder(folder) + " (test)";
   return set;
 }
@@ -126,7 +122,7 @@ void require_utf8_class_names(const fs::path& path, const std::vector<std::strin
 fs::path inner_set(const fs::path& folder, int levels) {
   for (const std::string& name : list_folder(folder).folders) {
     const fs::path inner = folder / name;
-    if (has_class_folders(inner) || has_class_folders(inner / "train")) return inner;
+    if (has_class_folders(inner, 1) || has_class_folders(inner / "train", 1)) return inner;
     if (levels == 1 || fs::is_symlink(inner)) continue;
     if (fs::path found = inner_set(inner, levels - 1); !found.empty()) return found;
   }
@@ -160,10 +156,12 @@ std::string fetch_hint(const fs::path& folder) {
   }
   constexpr int kMaxLevels = 3;
   if (const fs::path inner = inner_set(folder, kMaxLevels); !inner.empty()) {
+    const fs::path between = inner.lexically_relative(folder);
     refuse(
         fmt::format("'{}' contains no images that can be read, but '{}' contains class folders: give that folder; or, "
-                    "if its name is that of a class, move the images below it into it",
-                    folder.string(), inner.string()));
+                    "if all folders like those in it are the classes, --class-depth {}; or, if its name is that of a "
+                    "class, move the images below it into it",
+                    folder.string(), inner.string(), std::distance(between.begin(), between.end()) + 1));
   }
   refuse(
       fmt::format("'{}' contains no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
@@ -184,7 +182,7 @@ LoadedPair load_sets(const DataRequest& request, GrowingMemory& block) {
     return pair;
   }
   if (!fs::is_directory(path)) return read_data_file(path.string(), request, DataFileSets::both, block);
-  auto train = load_train(path, block, pair.notes);
+  auto train = load_train(path, request.class_depth, block, pair.notes);
   if (!train && request.allow_unlabelled && !list_folder(path).images.files.empty()) {
     pair = list_images({path.string()});
     pair.train.info.name = name_of_folder(path);
@@ -193,7 +191,8 @@ LoadedPair load_sets(const DataRequest& request, GrowingMemory& block) {
   if (!train) refuse_folder(path);
   pair.train = std::move(*train);
   if (!request.allow_non_utf8_names) require_utf8_class_names(path, pair.train.info.class_names);
-  if (request.test.empty() && request.validation_ratio == 0) pair.test = load_test(path, block, pair.notes);
+  if (request.test.empty() && request.validation_ratio == 0)
+    pair.test = load_test(path, request.class_depth, block, pair.notes);
   return pair;
 }
 
@@ -206,8 +205,8 @@ LoadedSet load_test_set(const DataRequest& request, GrowingMemory& block, std::v
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
     return pair.test ? std::move(*pair.test) : std::move(pair.train);
   }
-  if (auto set = load_test(path, block, notes)) return std::move(*set);
-  if (auto set = load_train(path, block, notes)) return std::move(*set);
+  if (auto set = load_test(path, request.class_depth, block, notes)) return std::move(*set);
+  if (auto set = load_train(path, request.class_depth, block, notes)) return std::move(*set);
   refuse_folder(path);
 }
 

@@ -234,10 +234,13 @@ FileContents contents_of(const LoadedSet& set, bool whole);
 // The bytes of an image file. Throws io errors, and an input error if it is too large.
 std::vector<std::byte> read_image_bytes(const std::string& path);
 
-// Lists images in class folders (torchvision's ImageFolder layout): every sub-folder is a class and contains its
-// images. Classes and files are sorted by name. Returns nothing if no sub-folder contains an image. Adds lines about
-// skipped entries to `notes`.
-std::optional<LoadedSet> list_class_folders(const std::filesystem::path& folder, std::vector<std::string>& notes);
+// Whether a folder has class folders with images, `depth` levels below it.
+bool has_class_folders(const std::filesystem::path& folder, int depth);
+// Lists images in class folders (at depth 1 torchvision's ImageFolder layout): every folder `depth` levels below is a
+// class, named by its path, and contains its images. Classes and files are sorted by name. Returns nothing if no class
+// contains an image. Adds lines about skipped entries to `notes`.
+std::optional<LoadedSet> list_class_folders(const std::filesystem::path& folder, int depth,
+                                            std::vector<std::string>& notes);
 
 // Image files without labels: given one by one, or in given folders.
 

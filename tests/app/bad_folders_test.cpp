@@ -55,8 +55,13 @@ TEST_F(BadFolders, HaveFoldersInsideAClassFolderThatAreNotRead) {
                   png_of(gradient(1, 8, 8, i)));
   }
   EXPECT_THAT(data({"info", path("deep")}).err,
-              mentions("but '" + path("deep/0") + "' contains class folders: give that folder; or, if its name"));
-  EXPECT_THAT(data({"info", path("half")}).err, mentions("and folders inside it, as 'more', are not read"));
+              mentions("but '" + path("deep/0") +
+                       "' contains class folders: give that folder; or, if all folders like "
+                       "those in it are the classes, --class-depth 2; or, if its name"));
+  EXPECT_THAT(
+      data({"info", path("half")}).err,
+      mentions("and folders inside it, as 'more', are not read; if they are the classes, give --class-depth 2"));
+  EXPECT_THAT(data({"info", path("deep"), "--class-depth", "2"}).out, mentions("0/more", "1/more"));
 }
 
 TEST_F(BadFolders, MayHaveAnInnerFolderWithTheClasses) {

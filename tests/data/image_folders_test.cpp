@@ -83,6 +83,21 @@ TEST(ClassFolders, MayBeInFoldersOfTrainingAndTestSet) {
   }
 }
 
+TEST(ClassFolders, MayBeBelowOthers) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/pets/dog/1", "train/pets/dog/old/2", "train/farm/cow/3", "test/pets/dog/4"}) {
+    folder.write(std::string(name) + ".png", png_of(gradient(1, 4, 4)));
+  }
+  DataRequest request;
+  request.train = folder.text();
+  request.class_depth = 2;
+  const OwnedData data = open_data(request);
+  EXPECT_EQ(data.pair.train->info().class_names, (std::vector<std::string>{"farm/cow", "pets/dog"}));
+  EXPECT_EQ(contents_of(*data.pair.train).labels, (std::vector<std::int32_t>{0, 1, 1}));
+  EXPECT_EQ(data.pair.train->name_of(2), "pets/dog/old/2.png");
+  EXPECT_EQ(contents_of(*data.pair.test).labels, (std::vector<std::int32_t>{1}));
+}
+
 TEST(ClassFolders, NoteWhichOfTwoTestSetsIsRead) {
   const TemporaryFolder folder;
   write_pets(folder, "train/");

@@ -37,6 +37,7 @@ struct DataRequest {
   // or a bare NAME looked up as ./NAME, ./data/NAME and $TUTTI_DATA/NAME.
   std::string train{};
   std::string test{};           // likewise for a separate test set; else empty
+  int class_depth = 1;          // levels of folders that name a class: 2 for animals/dog/1.jpg
   double validation_ratio = 0;  // if > 0, this fraction of the training set is held out as the test set
   Split split = Split::stratified;
   // Images of one group are held out together, if given: a CSV table of image files and groups, FILE or FILE:COLUMN.
