@@ -111,6 +111,7 @@ void Check::run() {
 // As assemble(), as far as possible.
 void Check::prepare(const Log& silent) {
   const Cores& cores = facts_.cores;
+  config_.processor.gpu.search_plans = false;  // too slow for a few steps
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_contradictions(config_); }); });
   processor_ = findings_.attempt([&] { return choose_processor(world_, facts_.gpus, config_.processor, silent); });
   if (processor_) config_.processor.precision = processor_->precision;

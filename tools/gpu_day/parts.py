@@ -8,8 +8,8 @@ import time
 import traceback
 from typing import Callable
 
-from gpu_day import (checkpoints, checks, exchange, kernels, processor, profile, speed, targets, test_programs,
-                     training)
+from gpu_day import (checkpoints, checks, exchange, kernels, photographs, processor, profile, speed, targets,
+                     test_programs, training)
 from gpu_day.session import PartFailed, PartResult, Results, Session
 from peers.tables import number
 
@@ -62,6 +62,8 @@ PARTS = [
     Part("in-flight", "--in-flight 0, 1, 2: speed and equal bits", training.in_flight, 40, True),
     Part("graphs", "--record-steps on, off: speed and equal bits", training.graphs, 30, True),
     Part("input", "images/s of the input alone, of compute, and of both together", speed.input_alone, 25, True),
+    Part("photographs", "resnet50 at 224 on an encoded data set: images/s of input, compute, and both",
+         photographs.train, 55, True),
     *(Part(name, f"{' and '.join(tools)} of compute-sanitizer on our kernels in steps",
            functools.partial(checks.sanitizers, checks=tools), 60) for name, tools in checks.SANITIZERS.items()),
     Part("ceilings", "bandwidth of a copy and rate of a matrix product", checks.ceilings, 15, True),
