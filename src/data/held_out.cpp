@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -64,28 +63,6 @@ std::map<std::int32_t, std::int64_t> shares_of_classes(std::span<const std::int3
 
 using NameOf = std::function<std::string(std::size_t)>;
 
-// The samples whose image file has this name: its path in the data set, with or without its extension; else its name
-// alone, with or without.
-class NamedSamples {
- public:
-  NamedSamples(std::size_t samples, const NameOf& name_of) {
-    for (std::size_t i = 0; i < samples; ++i) {
-      const std::filesystem::path path = name_of(i);
-      const std::filesystem::path forms[] = {path, path.parent_path() / path.stem(), path.filename(), path.stem()};
-      for (std::size_t form = 0; form < forms_.size(); ++form) forms_[form][forms[form].string()].push_back(i);
-    }
-  }
-  std::span<const std::size_t> find(const std::string& name) const {
-    for (const auto& form : forms_) {
-      if (const auto found = form.find(name); found != form.end()) return found->second;
-    }
-    return {};
-  }
-
- private:
-  std::array<std::unordered_map<std::string, std::vector<std::size_t>>, 4> forms_;
-};
-
 // "FILE:COLUMN" names a column of the header; of a file without one, the second column counts.
 struct GroupTable {
   explicit GroupTable(const std::string& named) : path(named) {
@@ -106,49 +83,69 @@ std::size_t column_of(const GroupTable& table, const CsvRow& header) {
       fmt::format("there is no column '{}': the first line names {}", *table.column, fmt::join(header.fields, ", ")));
 }
 
-// The group of each sample, counted from 0 in the order of the samples. Rows of other images are ignored.
-std::vector<std::size_t> read_groups(const GroupTable& table, std::size_t samples, const NameOf& name_of) {
-  const NamedSamples named(samples, name_of);
+struct GroupRow {
+  std::string group;
+  std::int64_t line = 0;
+  std::optional<std::size_t> sample{};  // that it was found for
+};
+
+// By the names of images.
+std::unordered_map<std::string, GroupRow> read_rows(const GroupTable& table) {
   const std::string text = read_file_text(table.path);
   CsvReader reader(text, table.path);
-  std::vector<std::optional<std::string>> group_of(samples);
+  std::unordered_map<std::string, GroupRow> rows;
   std::size_t column = 1;
   bool is_first = true;
   for (CsvRow row = reader.next(); !row.fields.empty(); row = reader.next()) {
     if (std::exchange(is_first, false)) {
       if (table.column) column = column_of(table, row);
-      if (table.column || (is_header(row) && named.find(row.fields.front()).empty())) continue;
+      if (table.column || is_header(row)) continue;
     }
     if (row.fields.size() <= column) {
       refuse_line(
           table.path, row.line,
           fmt::format("{} fields instead of an image and its group, for example cat.jpg,tom", row.fields.size()));
     }
-    const auto found = named.find(row.fields.front());
-    if (found.empty()) continue;
     const std::string& image = row.fields.front();
-    if (found.size() > 1) {
-      refuse_line(table.path, row.line,
-                  fmt::format("'{}' is the name of {} and of {}: give the path in the data set", image,
-                              name_of(found[0]), name_of(found[1])));
+    const std::string& group = row.fields[column];
+    if (group.empty()) refuse_line(table.path, row.line, fmt::format("'{}' has no group", image));
+    const auto [known, is_new] = rows.try_emplace(image, GroupRow{group, row.line});
+    if (!is_new && known->second.group != group) {
+      refuse_line(
+          table.path, row.line,
+          fmt::format("'{}' has the group '{}' already, in line {}", image, known->second.group, known->second.line));
     }
-    auto& group = group_of[found.front()];
-    if (row.fields[column].empty()) refuse_line(table.path, row.line, fmt::format("'{}' has no group", image));
-    if (group && *group != row.fields[column]) {
-      refuse_line(table.path, row.line, fmt::format("'{}' has the group '{}' already", image, *group));
-    }
-    group = row.fields[column];
   }
+  return rows;
+}
+
+// The group of each sample, counted from 0. A row names an image by its path in the data set, with or without its
+// extension, or by its name alone, if no other has that. Rows of other images are ignored.
+std::vector<std::size_t> read_groups(const GroupTable& table, std::size_t samples, const NameOf& name_of) {
+  auto rows = read_rows(table);
   std::unordered_map<std::string, std::size_t> numbers;
   std::vector<std::size_t> groups;
-  for (std::size_t i = 0; i < samples; ++i) {
-    if (!group_of[i]) {
-      throw Error(ErrorSource::input,
-                  name_of(i).empty()
-                      ? "--validation-groups: the images of these data have no names by which a table could list them"
-                      : fmt::format("--validation-groups: {} lists no group of '{}'", table.path, name_of(i)));
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    const std::filesystem::path path = name_of(sample);
+    auto found = rows.end();
+    for (const auto& form : {path, path.parent_path() / path.stem(), path.filename(), path.stem()}) {
+      if (found == rows.end()) found = rows.find(form.string());
     }
-    groups.push_back(numbers.emplace(*group_of[i], numbers.size()).first->second);
+    if (found == rows.end()) {
+      throw Error(ErrorSource::input,
+                  path.empty()
+                      ? "--validation-groups: the images of these data have no names by which a table could "
+                        "list them"
+                      : fmt::format("--validation-groups: {} lists no group of '{}'", table.path, path.string()));
+    }
+    GroupRow& row = found->second;
+    if (row.sample) {
+      refuse_line(table.path, row.line,
+                  fmt::format("'{}' is the name of {} and of {}: give the path in the data set", found->first,
+                              name_of(*row.sample), path.string()));
+    }
+    row.sample = sample;
+    groups.push_back(numbers.emplace(row.group, numbers.size()).first->second);
   }
   return groups;
 }

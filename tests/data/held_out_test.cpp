@@ -203,12 +203,15 @@ TEST_F(Groups, AreRefusedByLineOrImageIfTheyAreNotClear) {
   EXPECT_THAT(problem(rows, "t.csv:doctor"),
               HasSubstr("t.csv:1: there is no column 'doctor': the first line names image, note, patient"));
   rows.push_back("well/p1-0.png,x,P7\n");
-  EXPECT_THAT(problem(rows, "t.csv:patient"), HasSubstr("'well/p1-0.png' has the group 'P1' already"));
+  EXPECT_THAT(problem(rows, "t.csv:patient"), HasSubstr("'well/p1-0.png' has the group 'P1' already, in line "));
   EXPECT_THAT(problem({"image,group\n", "well/p1-0.png,1\n"}), HasSubstr("t.csv lists no group of 'ill/p0-0.png'"));
   EXPECT_THAT(problem({"well/p1-0.png\n"}), HasSubstr("t.csv:1: 1 fields instead of an image and its group"));
   EXPECT_THAT(problem({"well/p1-0.png,\n"}), HasSubstr("t.csv:1: 'well/p1-0.png' has no group"));
   folder_.write("in/ill/p1-0.png", testing_support::png_of(testing_support::gradient(1, 4, 4)));
-  EXPECT_THAT(problem({"p1-0,1\n"}), HasSubstr("'p1-0' is the name of ill/p1-0.png and of well/p1-0.png"));
+  rows = rows_with_header();
+  std::ranges::replace(rows, std::string("well/p1-0.png,x,P1\n"), std::string("p1-0,x,P1\n"));
+  EXPECT_THAT(problem(rows, "t.csv:patient"),
+              HasSubstr("'p1-0' is the name of ill/p1-0.png and of well/p1-0.png: give the path"));
   DataRequest unnamed;
   unnamed.train = "synthetic:20x1x4x4:2";
   unnamed.validation_ratio = 0.2;
