@@ -15,6 +15,7 @@ struct InputRates {
 
   // That keep a rank supplied.
   double cores() const { return core > 0 ? rank / core : 0; }
+  bool suffices(int readers) const { return cores() <= readers; }
 };
 
 // Of all ranks: `rank` is the mean. Collective.

@@ -15,13 +15,16 @@ double quantile(const std::vector<double>& sorted, double fraction) {
   return std::lerp(sorted[below], sorted[above], index - static_cast<double>(below));
 }
 
-}  // namespace
-
-double thread_cpu_seconds() {
+double seconds_of(clockid_t clock) {
   timespec time{};
-  static_cast<void>(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time));  // fails only for a clock that does not exist
+  static_cast<void>(::clock_gettime(clock, &time));  // fails only for a clock that does not exist
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
+
+}  // namespace
+
+double thread_cpu_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+double process_cpu_seconds() { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 Quartiles quartiles_of(std::vector<double> values) {
   std::ranges::sort(values);

@@ -119,12 +119,11 @@ std::unordered_map<std::string, GroupRow> read_rows(const GroupTable& table) {
   return rows;
 }
 
-// The group of each sample, counted from 0. A row names an image by its path in the data set, with or without its
+// The group of each sample. A row names an image by its path in the data set, with or without its
 // extension, or by its name alone, if no other has that. Rows of other images are ignored.
-std::vector<std::size_t> read_groups(const GroupTable& table, std::size_t samples, const NameOf& name_of) {
+std::vector<std::string> read_groups(const GroupTable& table, std::size_t samples, const NameOf& name_of) {
   auto rows = read_rows(table);
-  std::unordered_map<std::string, std::size_t> numbers;
-  std::vector<std::size_t> groups;
+  std::vector<std::string> groups;
   for (std::size_t sample = 0; sample < samples; ++sample) {
     const std::filesystem::path path = name_of(sample);
     auto found = rows.end();
@@ -145,20 +144,20 @@ std::vector<std::size_t> read_groups(const GroupTable& table, std::size_t sample
                               name_of(*row.sample), path.string()));
     }
     row.sample = sample;
-    groups.push_back(numbers.emplace(row.group, numbers.size()).first->second);
+    groups.push_back(row.group);
   }
   return groups;
 }
 
 // Whole groups, in the order of their first samples. Each is held out if that brings its classes, or all samples
 // together, closer to the ratio; if none does, the smallest.
-std::vector<std::int64_t> choose_groups(std::span<const std::int32_t> labels, std::span<const std::size_t> groups,
+std::vector<std::int64_t> choose_groups(std::span<const std::int32_t> labels, std::span<const std::string> groups,
                                         std::span<const std::int64_t> order, const DataRequest& request) {
   struct Group {
     std::vector<std::int64_t> samples{};
     std::map<std::int32_t, double> classes{};  // their numbers of samples
   };
-  std::unordered_map<std::size_t, std::size_t> place_of;
+  std::unordered_map<std::string, std::size_t> place_of;
   std::vector<Group> in_order;
   std::map<std::int32_t, double> all;
   for (const std::int64_t sample : order) {
@@ -229,13 +228,12 @@ std::vector<std::int64_t> choose(std::span<const std::int32_t> labels, const Nam
 
 bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, const DataRequest& request) {
   const auto labels = whole.labels();
-  if (held_out_samples(std::ssize(labels), request.validation_ratio) >= std::ssize(labels)) return false;
   const auto name_of = [&](std::size_t i) { return whole.name_of(static_cast<std::int64_t>(i)); };
   try {
     const auto rows = choose(labels, name_of, request);
     return digest == whole.digest() + tutti::digest("left", std::span(rows));
   } catch (const Error&) {
-    return false;  // a table of groups of other images
+    return false;  // too few samples, or a table of groups of other images
   }
 }
 

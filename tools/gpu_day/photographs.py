@@ -1,10 +1,7 @@
 """resnet50 on JPEG photographs of an encoded data set, which the host decodes while the GPU computes."""
 
-import json
-
-from gpu_day import training
+from gpu_day import speed, training
 from gpu_day.session import PEERS, PartResult, Session
-from peers.tables import number
 
 CLASSES = 200
 
@@ -24,16 +21,12 @@ def train(session: Session, result: PartResult) -> None:
     options = {"data": encoded_set(session, 4000), **session.processor, "model": session.full("resnet50", "lenet"),
                "image-size": session.full(224, 28), "batch-size": session.full(256, 16), "precision": "bf16",
                "augment": session.full("resized-crop,flip", "flip")}
-    figures = session.folder / "photographs.json"
-    seconds = {"seconds": session.full(1, 0.1), "json": figures}
-    session.run(session.trainer("bench", "input", *training.option_words({**options, **seconds})))
-    facts = json.loads(figures.read_text(encoding="utf-8"))
+    facts, rows = speed.bench_input(session, training.option_words({**options, "seconds": session.full(1, 0.1)}))
     for name in ("core_images_per_second", "rank_images_per_second", "together_over_compute"):
         result.figure(name, facts[name])
     run = {**options, **session.full({"epochs": 2, "last-batch": "discard"}, {"steps": 4})}
     times = training.train(session, training.trainer(session, run), "time")
     result.figure("data_share", times[-1]["data"] / times[-1]["seconds"])
-    rows = [[one["what"], str(one["readers"] or "-"), number(one["images_per_second"])] for one in facts["results"]]
     result.table("Photographs at 224, resnet50", ["", "readers", "images/s"], rows)
     for row in rows:
         result.line(", ".join(row))

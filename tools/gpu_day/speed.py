@@ -230,19 +230,25 @@ def steps(session: Session, result: PartResult) -> None:
         raise PartFailed("; ".join(problems))
 
 
+def bench_input(session: Session, options: list) -> tuple[dict, list[list[str]]]:
+    """Returns what the bench measures, and rows of what it timed, with readers and images/s."""
+    figures = session.folder / "input.json"
+    session.run(session.trainer("bench", "input", *options, "--json", figures))
+    facts = json.loads(figures.read_text(encoding="utf-8"))
+    return facts, [[one["what"], str(one["readers"] or "-"), number(one["images_per_second"])]
+                   for one in facts["results"]]
+
+
 def input_alone(session: Session, result: PartResult) -> None:
     """The input's speed with images that are resident on the GPU, and with those that the host augments."""
-    figures = session.folder / "input.json"
     rows = []
     for name, augment in (("resident", "shift:2,flip"), ("host", "trivial")):
-        options = ["--model", session.full("resnet18", "lenet"), "--batch-size", session.full(256, 16), "--precision",
-                   "bf16", "--augment", augment, "--seconds", session.full(0.5, 0.1), "--json", figures]
-        session.run(session.trainer("bench", "input", "--data", session.fashion_mnist(), *session.processor_words(),
-                                    *options))
-        facts = json.loads(figures.read_text(encoding="utf-8"))
+        facts, timed = bench_input(session, [
+            "--data", session.fashion_mnist(), *session.processor_words(), "--model", session.full("resnet18", "lenet"),
+            "--batch-size", session.full(256, 16), "--precision", "bf16", "--augment", augment, "--seconds",
+            session.full(0.5, 0.1)])
         result.figure(f"{name}_together_over_compute", facts["together_over_compute"])
-        rows += [[f"{augment}: {one['what']}", str(one["readers"] or "-"), number(one["images_per_second"])]
-                 for one in facts["results"]]
+        rows += [[f"{augment}: {what}", *others] for what, *others in timed]
     result.table("Input", ["", "readers", "images/s"], rows)
     for row in rows:
         result.line(", ".join(row))

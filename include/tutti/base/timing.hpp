@@ -16,8 +16,9 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-// The processor time of the calling thread.
+// The processor time of the calling thread, and of all threads of this process.
 double thread_cpu_seconds();
+double process_cpu_seconds();
 
 struct Quartiles {
   double low = 0;

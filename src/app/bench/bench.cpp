@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <fstream>
 #include <set>
 #include <utility>
@@ -30,13 +29,6 @@ double busy_seconds_of_host() {
   double user = 0, nice = 0, system = 0;
   file >> cpu >> user >> nice >> system;
   return file ? (user + nice + system) / static_cast<double>(::sysconf(_SC_CLK_TCK)) : 0;
-}
-
-double seconds_of_process() {
-  timespec used{};
-  return ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0
-             ? static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec)
-             : 0;
 }
 
 double cores_of_host() { return static_cast<double>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))); }
@@ -129,12 +121,12 @@ std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<
   return seconds;
 }
 
-OtherLoad::OtherLoad(World& world) : world_(world), busy_(busy_seconds_of_host()), own_(seconds_of_process()) {}
+OtherLoad::OtherLoad(World& world) : world_(world), busy_(busy_seconds_of_host()), own_(process_cpu_seconds()) {}
 
 std::vector<OtherLoad::Host> OtherLoad::hosts() const {
   const double seconds = since_.seconds();
   const auto all =
-      all_gather_doubles(world_, {busy_seconds_of_host() - busy_, seconds_of_process() - own_, cores_of_host()});
+      all_gather_doubles(world_, {busy_seconds_of_host() - busy_, process_cpu_seconds() - own_, cores_of_host()});
   const auto names = all_gather_text(world_, world_.host());
   std::vector<Host> hosts;
   for (std::size_t rank = 0; rank < names.size(); ++rank) {

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <iterator>
@@ -77,11 +76,11 @@ struct Cost {
   std::vector<double> processor{};
 
   void measure(const std::function<void()>& work) {
-    const std::clock_t before = std::clock();
+    const double before = process_cpu_seconds();
     const Stopwatch watch;
     work();
     seconds.push_back(watch.seconds());
-    processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
+    processor.push_back(process_cpu_seconds() - before);
   }
 };
 

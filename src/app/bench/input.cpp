@@ -123,7 +123,7 @@ ExitStatus bench_input(World& world, const Invocation& invocation, CommandContex
     fmt::print("together / compute alone = {:.3f}\n", together / alone);
     fmt::print("{}\n", rates_text(rates, assembly.processor.all_on_gpus));
     fmt::print("with {}, {}\n", plural(readers, "reader"),
-               rates.cores() > readers ? "the network waits for images" : "images wait for the network");
+               rates.suffices(readers) ? "images wait for the network" : "the network waits for images");
   }
   write_json(world, invocation.json,
              Json{{"bench", "input"},

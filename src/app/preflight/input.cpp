@@ -65,12 +65,11 @@ Findings check_input(World& world, const PreparedRun& run, Communicator& communi
   run.processor.backend->enter_compute_thread(options.threads);
   PreparedImages prepared;
   run_or_throw_on_all(world, [&] { prepared = prepare_images(run, plan); });
-  const auto keeps_up = [&](const InputRates& rates) { return rates.cores() <= options.readers; };
-  if (keeps_up(input_rates(world, prepared, most_images(run, workers)))) return findings;
+  if (input_rates(world, prepared, most_images(run, workers)).suffices(options.readers)) return findings;
   double of_part_trained = 0;
   run_or_throw_on_all(world, [&] { of_part_trained = training_rate(run, communicator, plan); });
   const InputRates rates = input_rates(world, prepared, of_part_trained * workers);
-  if (keeps_up(rates)) return findings;
+  if (rates.suffices(options.readers)) return findings;
   findings.warn(
       "{}, and {}: training will wait for images; give each rank more cores, or store smaller images with "
       "trainer data convert --encoded --short-side N",
