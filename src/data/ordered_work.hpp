@@ -1,12 +1,13 @@
 #pragma once
 // Work of threads whose results are used in order.
 
+#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <future>
 #include <memory>
-#include <semaphore>
+#include <mutex>
 
 namespace tutti {
 
@@ -16,7 +17,10 @@ template <class Result>
 void for_each_in_order(int threads, const std::function<std::function<Result()>()>& next,
                        const std::function<void(Result)>& use) {
   constexpr std::size_t kPerThread = 2;  // finished or in progress
-  std::counting_semaphore<> workers(threads);
+  // Not a counting_semaphore: that of libstdc++ can sleep forever (GCC bug 98033).
+  std::mutex mutex;
+  std::condition_variable freed;
+  int idle = threads;
   std::deque<std::future<Result>> pending;
   bool has_more = true;
   while (has_more || !pending.empty()) {
@@ -24,9 +28,17 @@ void for_each_in_order(int threads, const std::function<std::function<Result()>(
       std::function<Result()> work = next();
       has_more = static_cast<bool>(work);
       if (!has_more) continue;
-      pending.push_back(std::async(std::launch::async, [&workers, work = std::move(work)] {
-        workers.acquire();
-        const std::shared_ptr<void> turn(nullptr, [&](void*) { workers.release(); });
+      pending.push_back(std::async(std::launch::async, [&, work = std::move(work)] {
+        {
+          std::unique_lock lock(mutex);
+          freed.wait(lock, [&] { return idle > 0; });
+          --idle;
+        }
+        const std::shared_ptr<void> turn(nullptr, [&](void*) {
+          const std::lock_guard lock(mutex);
+          ++idle;
+          freed.notify_one();
+        });
         return work();
       }));
     } else {
