@@ -55,6 +55,18 @@ endfunction()
 option(TUTTI_UNITY_TESTS "Compile the sources of each test program in groups, in 0.6 of the time; OFF: after a change, \
 only what has changed" ON)
 
+# With a sanitizer, which is to watch the tested code, the tests' own lines would need half of the compiler's time.
+set(TUTTI_TEST_OBJECTS_FROM "" CACHE PATH "Complete build folder of the same sources whose objects of tests to link")
+
+# The objects of which that build links a test program.
+function(tutti_built_objects program result)
+  execute_process(COMMAND ${CMAKE_MAKE_PROGRAM} -C ${TUTTI_TEST_OBJECTS_FROM} -t query tests/${program}
+                  OUTPUT_VARIABLE inputs COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[^\n ]+/${program}\\.dir/[^\n ]+\\.o" objects "${inputs}")
+  list(TRANSFORM objects PREPEND ${TUTTI_TEST_OBJECTS_FROM}/)
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
 # Creates a test program if there is none of that name yet, and adds a source to it once.
 function(tutti_add_to_test_program target source has_ranks)
   if(NOT TARGET ${target})
@@ -72,6 +84,14 @@ function(tutti_add_to_test_program target source has_ranks)
       target_precompile_headers(${target} REUSE_FROM tutti_test_headers)
     endif()
     target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${has_ranks}>,tutti_mpi_test_main,tutti_test_main>)
+    if(TUTTI_TEST_OBJECTS_FROM)
+      tutti_built_objects(${target} objects)
+      target_sources(${target} PRIVATE ${objects})
+      set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    endif()
+  endif()
+  if(TUTTI_TEST_OBJECTS_FROM)
+    return()
   endif()
   get_target_property(sources ${target} SOURCES)
   if(NOT source IN_LIST sources)
