@@ -46,6 +46,7 @@ LIBRARIES = [
     Library("zlib", r"(zlib|zconf)\.h", ("src/data/",), one_file=True),
     Library("libjpeg", r"(jpeglib|jerror|jmorecfg|jconfig|turbojpeg)\.h", ("src/data/",), one_file=True),
     Library("libpng", r"png(conf)?\.h", ("src/data/",), one_file=True),
+    Library("libtiff", r"tiff(io|vers)?\.h", ("src/data/",), one_file=True),
     Library("toml11", r"toml(\.hpp|/.*)", ("src/app/", "src/nn/")),
     Library("nlohmann-json", r"nlohmann/.*", ("src/app/", "src/train/", "src/storage/", "src/data/")),
     Library("fmt", r"fmt/.*", ("src/",)),

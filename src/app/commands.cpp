@@ -45,7 +45,7 @@ Option source_operand(Invocation& invocation) {
 
 Option images_operand(std::vector<std::string>& images) {
   Option option = operand(
-      "images", "JPEG and PNG files, and folders of them; if omitted: the images of --data",
+      "images", "JPEG, PNG and TIFF files, and folders of them; if omitted: the images of --data",
       {.read = [] { return std::string(); }, .write = [&images](const std::string& path) { images.push_back(path); }});
   option.is_required = false;
   option.is_list = true;
@@ -193,7 +193,7 @@ Options convert_options(Invocation& invocation) {
       own_option("threads", "Data", "threads that read and decode; 0: one per core; the result does not depend on it",
                  whole(invocation.threads, 0, 4096)),
       own_option("encoded", encoded,
-                 "keep JPEG and PNG files as they are; the source may also be tar archives (train-{000..146}.tar)",
+                 "keep image files as they are; the source may also be tar archives (train-{000..146}.tar)",
                  flag(encode.encoded)),
       own_option("short-side", encoded, "resize larger images to this short side; 0: do not",
                  whole(encode.short_side, 0, kMaxSide)),

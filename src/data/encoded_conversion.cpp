@@ -124,7 +124,7 @@ class ListedSource final : public Source {
     for (const auto* const set : {data_.pair.train.get(), data_.pair.test.get()}) {
       if (set != nullptr && !set->is_encoded()) {
         throw Error(ErrorSource::usage,
-                    fmt::format("--encoded keeps JPEG and PNG files, and {} has none: leave it out", set->info().name));
+                    fmt::format("--encoded keeps image files, and {} has none: leave it out", set->info().name));
       }
     }
   }
@@ -300,7 +300,7 @@ class Conversion {
     if (!file_.index(point_.set).labels.empty()) return;
     throw Error(ErrorSource::input,
                 bad > 0 ? fmt::format("all images of {} are bad: first {}", source_.info().name, file_.first_problem())
-                        : fmt::format("{} has no .jpg, .jpeg or .png files", source_.info().name));
+                        : fmt::format("{} has no {} files", source_.info().name, kImageExtensions));
   }
 
   void use(Block block) {

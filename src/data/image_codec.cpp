@@ -4,6 +4,8 @@
 #include "tutti/data/dataset.hpp"
 
 #include "deflate.hpp"
+#include "image_refusals.hpp"
+#include "tiff_decoder.hpp"
 
 #include <fmt/format.h>
 #include <jerror.h>
@@ -26,6 +28,9 @@ namespace {
 
 constexpr std::array<std::uint8_t, 8> kPngSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr std::array<std::uint8_t, 3> kJpegSignature{0xFF, 0xD8, 0xFF};
+// Of little and big endian files, and of those with offsets of 64 bits.
+constexpr std::array<std::array<std::uint8_t, 4>, 4> kTiffSignatures{
+    {{'I', 'I', 42, 0}, {'M', 'M', 0, 42}, {'I', 'I', 43, 0}, {'M', 'M', 0, 43}}};
 // The format needs at least one bit for a block of 8 x 8 pixels.
 constexpr std::int64_t kMaxJpegPixelsPerByte = 512;
 constexpr int kMaxJpegScans = 100;
@@ -34,7 +39,7 @@ constexpr std::int64_t kMaxPngPixelsPerByte = 8 * kMaxDeflateRatio;
 constexpr png_alloc_size_t kMaxPngChunkBytes = 8 << 20;
 constexpr long kMaxJpegMemoryBytes = 6 * kMaxPixels + (64 << 20);
 
-// The orientation in EXIF data, which are a TIFF file without pictures; its first directory has it. 0: none.
+// The orientation in the first directory of a TIFF file, or of EXIF data, which are one without pictures. 0: none.
 int orientation_in(std::span<const std::uint8_t> tiff) {
   constexpr std::uint32_t kOrientationTag = 0x0112;
   constexpr std::uint32_t kShort = 3;
@@ -91,21 +96,6 @@ RegionPixels upright(RegionPixels stored, int orientation, const ImageRegion& re
   if (swaps_axes(orientation)) std::swap(stored.by_row, stored.by_column);
   stored.region = region;
   return stored;
-}
-
-[[noreturn]] void refuse(const ImageFile& file, std::string_view reason,
-                         std::source_location where = std::source_location::current()) {
-  throw Error(ErrorSource::input,
-              fmt::format("the image '{}' cannot be decoded: {}{}{}", file.name, reason,
-                          file.remedy.empty() ? "" : "; ", file.remedy),
-              where);
-}
-
-void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte) {
-  const std::int64_t most = std::min(kMaxPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
-  if (height > 0 && width > 0 && height <= most / width) return;
-  refuse(file,
-         fmt::format("its header announces {} x {} pixels, but the file can contain at most {}", height, width, most));
 }
 
 // The longjmp target for errors of the C libraries, and the reason. A jump must not skip destructors, so a step may
@@ -350,7 +340,12 @@ auto with_decoder(const ImageFile& file, const Action& action) {
     decoder.read_header();
     return action(decoder);
   }
-  if (!begins_with(file, kPngSignature)) refuse(file, "it is neither a JPEG nor a PNG file");
+  if (is_tiff(file.bytes)) {
+    TiffDecoder decoder(file);
+    decoder.read_header();
+    return action(decoder);
+  }
+  if (!begins_with(file, kPngSignature)) refuse(file, "it is neither a JPEG nor a PNG nor a TIFF file");
   PngDecoder decoder(file);
   decoder.read_header();
   return action(decoder);
@@ -372,13 +367,30 @@ std::vector<std::uint8_t> interleave(const ImageView& image) {
   return interleaved;
 }
 
+int valid_orientation(int found) { return found >= 1 && found <= 8 ? found : 1; }
+
 }  // namespace
+
+void refuse(const ImageFile& file, std::string_view reason, std::source_location where) {
+  throw Error(ErrorSource::input,
+              fmt::format("the image '{}' cannot be decoded: {}{}{}", file.name, reason,
+                          file.remedy.empty() ? "" : "; ", file.remedy),
+              where);
+}
+
+void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte) {
+  const std::int64_t most = std::min(kMaxPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
+  if (height > 0 && width > 0 && height <= most / width) return;
+  refuse(file,
+         fmt::format("its header announces {} x {} pixels, but the file can contain at most {}", height, width, most));
+}
 
 // Segments precede the compressed data: FF (once or more), a type, and a length that includes its own two bytes.
 int exif_orientation(std::span<const std::uint8_t> file) {
   constexpr std::array<std::uint8_t, 6> kExif{'E', 'x', 'i', 'f', 0, 0};
   constexpr std::uint8_t kApplication1 = 0xE1;
   constexpr std::uint8_t kStartOfScan = 0xDA;
+  if (is_tiff(file)) return valid_orientation(orientation_in(file));
   std::size_t at = 2;
   while (at + 4 <= file.size() && file[at] == 0xFF && file[at + 1] != kStartOfScan) {
     if (file[at + 1] == 0xFF) {
@@ -390,8 +402,7 @@ int exif_orientation(std::span<const std::uint8_t> file) {
     const auto segment = file.subspan(at + 4, length - 2);
     const bool has_exif = segment.size() >= kExif.size() && std::equal(kExif.begin(), kExif.end(), segment.begin());
     if (file[at + 1] == kApplication1 && has_exif) {
-      const int found = orientation_in(segment.subspan(kExif.size()));
-      return found >= 1 && found <= 8 ? found : 1;
+      return valid_orientation(orientation_in(segment.subspan(kExif.size())));
     }
     at += 2 + length;
   }
@@ -404,10 +415,16 @@ bool decodes_scaled(const ImageFile& file) {
 
 bool has_image_signature(std::span<const std::uint8_t> bytes) {
   const ImageFile file{bytes, {}};
-  return begins_with(file, kJpegSignature) || begins_with(file, kPngSignature);
+  return begins_with(file, kJpegSignature) || begins_with(file, kPngSignature) || is_tiff(bytes);
 }
 
 bool is_jpeg(std::span<const std::uint8_t> bytes) { return begins_with(ImageFile{bytes, {}}, kJpegSignature); }
+
+bool is_tiff(std::span<const std::uint8_t> bytes) {
+  return std::ranges::any_of(kTiffSignatures, [&](const auto& signature) {
+    return begins_with(ImageFile{bytes, {}}, signature);
+  });
+}
 
 std::vector<std::byte> encode_png(const ImageView& image) {
   const Shape& shape = image.shape;

@@ -1,8 +1,8 @@
 #pragma once
-// Decodes JPEG and PNG files to planes of bytes, and applies the EXIF orientation of JPEGs. Color profiles and gamma
-// are ignored and alpha is dropped, as in torchvision. Before anything is allocated, the size in the header is compared
-// with kMaxPixels and with the most pixels that a file of its length can contain. Truncated and damaged files are
-// refused.
+// Decodes JPEG, PNG and TIFF files to planes of bytes, and applies the orientation that JPEG and TIFF files record.
+// Color profiles and gamma are ignored and alpha is dropped, as in torchvision. Before anything is allocated, the size
+// in the header is compared with kMaxPixels and with the most pixels that a file of its length can contain. Truncated
+// and damaged files are refused.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/data/dataset.hpp"
@@ -18,9 +18,10 @@ namespace tutti {
 
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of one image, with any number of channels
 
-// Whether these are the first bytes of a JPEG or PNG file; eight bytes suffice.
+// Whether these are the first bytes of an image file; eight bytes suffice.
 bool has_image_signature(std::span<const std::uint8_t> bytes);
 bool is_jpeg(std::span<const std::uint8_t> bytes);
+bool is_tiff(std::span<const std::uint8_t> bytes);
 // Encodes a JPEG file of an image of 1 (gray) or 3 channels, with a quality of 1 to 100 as in libjpeg.
 std::vector<std::byte> encode_jpeg(const ImageView& image, int quality);
 
@@ -35,7 +36,7 @@ Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std
 // Decodes a part of an image into `memory`: `region_of` returns it, given the image's shape. All bits are those of
 // decode_image unless the region is one of a scaled image, for which decodes_scaled() must be true. Of a JPEG, rows
 // below the region are not decoded, so that damage in them is not noticed; but a file that does not end as it must is
-// decoded to its end and refused. A PNG has checksums and is decoded whole.
+// decoded to its end and refused. PNG and TIFF files are decoded whole.
 RegionPixels decode_region(const ImageFile& file, std::int64_t channels,
                            const std::function<ImageRegion(const Shape&)>& region_of,
                            std::vector<std::uint8_t>& memory);
@@ -43,8 +44,8 @@ RegionPixels decode_region(const ImageFile& file, std::int64_t channels,
 // Whether the file is a JPEG file that is stored upright.
 bool decodes_scaled(const ImageFile& file);
 
-// The EXIF orientation of a JPEG file, 1 (upright) to 8; 1 if it is missing or invalid. Cameras do not rotate pixels;
-// they only record the orientation.
+// The EXIF orientation of a JPEG or TIFF file, 1 (upright) to 8; 1 if it is missing or invalid. Cameras do not rotate
+// pixels; they only record the orientation.
 int exif_orientation(std::span<const std::uint8_t> file);
 
 }  // namespace tutti

@@ -27,15 +27,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::array<std::string_view, 5> kExtensions{".jpg", ".jpeg", ".png", ".tif", ".tiff"};
 // Number of files whose bytes are digested at every start, and that are decoded if not all are.
 constexpr std::size_t kSampledFiles = 256;
 // The headers of nearly all files are shorter than this.
 constexpr std::size_t kHeaderBytes = std::size_t{1} << 16;
-
-bool is_image(const fs::path& path) {
-  const std::string ending = in_lower_case(path.extension().string());
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
 
 template <class Bytes>
 ImageFile image_in(const Bytes& bytes, const std::string& path, bool applies_exif) {
@@ -107,11 +103,18 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
   const auto bytes = read_image_bytes(path);
   const ImageFile image = image_in(bytes, path, files.applies_exif);
   std::vector<std::uint8_t> pixels;
-  if (depth != Depth::header) decode_image(image, kColorChannels, pixels);
+  // The header of a TIFF file tells where its other parts end, and is checked for that.
+  const bool decodes = depth == Depth::whole_file || (depth == Depth::header_and_end && !is_tiff(image.bytes));
+  if (decodes) decode_image(image, kColorChannels, pixels);
   return image_shape(image);
 }
 
 }  // namespace
+
+bool has_image_extension(const fs::path& file) {
+  const std::string extension = in_lower_case(file.extension().string());
+  return std::ranges::find(kExtensions, extension) != kExtensions.end();
+}
 
 std::vector<std::byte> read_image_bytes(const std::string& path) {
   std::error_code unknown;
@@ -139,7 +142,7 @@ FolderListing list_folder(const fs::path& folder) {
     if (name.starts_with('.')) continue;
     if (entry.is_directory()) {
       listing.folders.push_back(name);
-    } else if (is_image(entry.path()) && entry.is_regular_file()) {
+    } else if (has_image_extension(entry.path()) && entry.is_regular_file()) {
       listing.images.files.push_back(file_at(entry.path(), name));
     } else {
       listing.others.push_back(name);

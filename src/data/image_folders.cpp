@@ -130,8 +130,8 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
 
 std::string empty_class_text(const fs::path& folder, const FolderListing& listing, int depth) {
   const auto& inside = listing.folders;
-  return fmt::format("the class folder '{}' contains no .jpg, .jpeg or .png files{}; remove it or put its images there",
-                     folder.string(),
+  return fmt::format("the class folder '{}' contains no {} files{}; remove it or put its images there", folder.string(),
+                     kImageExtensions,
                      inside.empty() ? ""
                                     : fmt::format(", and folders inside it, as '{}', are not read; if they are the "
                                                   "classes, give --class-depth {}",
@@ -192,7 +192,7 @@ LoadedPair list_images(const std::vector<std::string>& paths) {
     const std::size_t before = files.files.size();
     add_listed(files, path, list_folder(path), others);
     if (files.files.size() > before) continue;
-    throw Error(ErrorSource::input, fmt::format("'{}' contains no .jpg, .jpeg or .png files", path.string()));
+    throw Error(ErrorSource::input, fmt::format("'{}' contains no {} files", path.string(), kImageExtensions));
   }
   LoadedPair pair;
   if (!others.empty()) {

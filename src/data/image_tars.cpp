@@ -143,11 +143,6 @@ SampleName parse_name(const std::string& name) {
   return {name.substr(0, dot), in_lower_case(name.substr(dot + 1))};
 }
 
-bool is_image_ending(const std::string& ending) {
-  const std::string last = ending.substr(ending.rfind('.') + 1);
-  return last == "jpg" || last == "jpeg" || last == "png";
-}
-
 }  // namespace
 
 std::optional<TarSets> find_tars(const std::string& train, const std::string& test) {
@@ -269,7 +264,7 @@ std::optional<TarReader::Member> TarReader::read_member() {
 
 // Adds a file to its sample.
 void TarReader::add(const Member& member, const std::string& ending, TarSample& sample) {
-  const bool is_image = is_image_ending(ending);
+  const bool is_image = has_image_extension(member.name);
   const bool is_file = member.type == '0' || member.type == '\0' || member.type == '7';
   if (is_image && !sample.name.empty()) {
     refuse(member.begin, fmt::format("'{}' and '{}' have the same name before the first dot, so they are one sample",

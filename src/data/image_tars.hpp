@@ -1,5 +1,5 @@
 #pragma once
-// Image files in tar archives, in WebDataset's layout: NAME.jpg, NAME.jpeg or NAME.png and, beside it, NAME.cls with
+// Image files in tar archives, in WebDataset's layout: an image such as NAME.jpg and, beside it, NAME.cls with
 // the number or name of its class. NAME ends at the first dot of the file's name. Other files are ignored. The archives
 // are ustar, with GNU long names and pax headers, and are read once, from the first byte to the last.
 

@@ -166,8 +166,8 @@ std::string fetch_hint(const fs::path& folder) {
   refuse(
       fmt::format("'{}' contains no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
                   "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor one folder "
-                  "per class, here or in train/, with .jpg or .png files in it, nor such files with a table labels.csv",
-                  folder.string(), hint.empty() ? "" : fmt::format(" ({})", hint)));
+                  "per class, here or in train/, with {} files in it, nor such files with a table labels.csv",
+                  folder.string(), hint.empty() ? "" : fmt::format(" ({})", hint), kImageExtensions));
 }
 
 // The training set, and its test set unless that is held out or given separately.

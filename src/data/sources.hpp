@@ -204,11 +204,14 @@ inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
 DatasetInfo parse_synthetic(const std::string& name);
 LoadedPair draw_synthetic(const std::string& name, GrowingMemory& block);
 
-// JPEG and PNG files in folders.
+// Image files in folders.
+
+inline constexpr std::string_view kImageExtensions = ".jpg, .jpeg, .png, .tif or .tiff";  // in any case
+bool has_image_extension(const std::filesystem::path& file);
 
 // The entries of a folder, sorted, without hidden entries; not recursive.
 struct FolderListing {
-  ImageFiles images;  // .jpg, .jpeg and .png in any case
+  ImageFiles images;
   std::vector<std::string> folders;
   std::vector<std::string> others;
 };
@@ -244,9 +247,8 @@ std::optional<LoadedSet> list_class_folders(const std::filesystem::path& folder,
 
 // Image files without labels: given one by one, or in given folders.
 
-// Lists files in the order of `paths`, with any extension; of a folder, all .jpg, .jpeg and .png files in it and
-// below, sorted by name, its own before those below. Throws io and input errors that name
-// the path.
+// Lists files in the order of `paths`, with any extension; of a folder, all image files in it and below, sorted by
+// name, its own before those below. Throws io and input errors that name the path.
 LoadedPair list_images(const std::vector<std::string>& paths);
 
 // A flat folder of images with a table of their labels: labels.csv, or the folder's only .csv file. Two columns, comma

@@ -84,7 +84,7 @@ TEST_F(BadFolders, AreVerifiedWholeWhateverIsWrong) {
   std::filesystem::create_directory(path("in/eel"));
   std::filesystem::create_directory(path("in/fox"));
   for (const char* name : {"in/cat/0.png", "in/dog/11.png", "in/dog/7.png"}) folder_.write(name, {'n', 'o'});
-  EXPECT_THAT(data({"info", path("in")}), ends(65, "/in/eel' contains no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(data({"info", path("in")}), ends(65, "/in/eel' contains no .jpg, .jpeg, .png, .tif or .tiff files"));
   const ChildResult verified = data({"info", path("in"), "--verify"});
   EXPECT_EQ(verified.status, 65);
   for (const char* problem : {"the class folder '/eel'", "the class folder '/fox'", "the image '/cat/0.png' ",

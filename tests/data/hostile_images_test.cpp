@@ -8,6 +8,7 @@
 #include "data/image_codec.hpp"
 #include "data/mutator.hpp"
 #include "data/written_images.hpp"
+#include "data/written_tiffs.hpp"
 #include "support/allocation_watch.hpp"
 #include "support/lone_child.hpp"
 
@@ -27,6 +28,7 @@ using testing_support::Mutator;
 using testing_support::open_named;
 using testing_support::png_of;
 using testing_support::TemporaryFolder;
+using testing_support::tiff_of;
 using testing_support::word_at;
 
 constexpr std::size_t kSlack = std::size_t{1} << 18;
@@ -129,6 +131,16 @@ TEST(HostileImages, OfPngAreRefusedOrDecoded) {
        png_of(gradient(2, 8, 8), {PNG_COLOR_TYPE_GRAY_ALPHA}),
        png_of({1, 4, 8, Bytes(64, 3)}, {PNG_COLOR_TYPE_GRAY, 16})},
       8 * 1032, /*fixes_checksums=*/true);
+}
+
+TEST(HostileImages, OfTiffAreRefusedOrDecoded) {
+  decode_mutants(
+      {tiff_of(gradient(3, 24, 30), {.compression = COMPRESSION_LZW}),
+       tiff_of(gradient(3, 24, 30), {.compression = COMPRESSION_JPEG, .rows_per_strip = 16}),
+       tiff_of(gradient(3, 24, 30), {.compression = COMPRESSION_ADOBE_DEFLATE, .tile = 16}),
+       tiff_of(gradient(1, 17, 9), {.photometric = PHOTOMETRIC_PALETTE, .compression = COMPRESSION_PACKBITS}),
+       tiff_of({1, 4, 8, Bytes(64, 3)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 16, .mode = "wb"})},
+      8 * 2560, /*fixes_checksums=*/false);
 }
 
 Bytes chunk_of(const std::string& type, const Bytes& data) {

@@ -193,7 +193,7 @@ TEST(ClassFolders, ReportWhatTheyLeaveOutAndNeedImages) {
   EXPECT_THAT(data.pair.notes[0],
               HasSubstr("1 entries of '" + folder.text() + "' are not image files and are skipped"));
   std::filesystem::create_directory(folder.path() / "eel");
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' contains no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' contains no .jpg, .jpeg, .png, .tif or .tiff files"));
 }
 
 TEST(ClassFolders, NameABadImageWhenItIsRead) {

@@ -120,7 +120,7 @@ TEST(UnlabelledImages, ThatDoNotExistAreRefusedByName) {
   EXPECT_THAT(missing.what(), HasSubstr("there is no image '" + folder.text() + "/x.png'"));
   const Error empty = thrown_by([&] { open_images({folder.text()}); });
   EXPECT_EQ(empty.source(), ErrorSource::input);
-  EXPECT_THAT(empty.what(), HasSubstr("contains no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(empty.what(), HasSubstr("contains no .jpg, .jpeg, .png, .tif or .tiff files"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// JPEG and PNG files; a PNG's chunks also with the checksums that they have.
+// JPEG, PNG and TIFF files; a PNG's chunks also with the checksums that they have.
 
 #include "fuzz/parsed_input.hpp"
 #include "image_codec.hpp"

@@ -18,7 +18,8 @@ NAMES = {
     "libfmt-dev": ("fmt", "fmt"),
     "nlohmann-json3-dev": ("nlohmann-json", "nlohmann_json"),
     "libtoml11-dev": ("toml11", "toml11"), "zlib1g-dev": ("zlib", "zlib"),
-    "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng")}
+    "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng"),
+    "libtiff-dev": ("libtiff", "libtiff")}
 
 # The subset of YAML that the recipes use: comments, keys, plain values and items. A plain value with a colon at its end
 # or before a space would be a mapping.

@@ -24,7 +24,7 @@ struct DataFileOptions {
 // the first bad image in the order of the set.
 void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options = {});
 
-// A data set of encoded images: the bytes of JPEG and PNG files in one HDF5 file, or in several, and an index.
+// A data set of encoded images: the bytes of image files in one HDF5 file, or in several, and an index.
 
 struct EncodedOptions {
   // Larger images are resized so that their short or long side has this many pixels, and encoded again in their format;

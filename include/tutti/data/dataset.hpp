@@ -71,7 +71,7 @@ struct ImageView {
   Shape shape;  // C, H, W
 };
 
-// A JPEG or PNG file in memory, borrowed.
+// A JPEG, PNG or TIFF file in memory, borrowed.
 struct ImageFile {
   std::span<const std::uint8_t> bytes;
   std::string name;          // for error messages

@@ -32,7 +32,7 @@ enum class Split { stratified, random };
 constexpr std::array<std::string_view, 2> enum_names(Split) { return {"stratified", "random"}; }
 
 struct DataRequest {
-  // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of JPEG and PNG, or a
+  // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of images, or a
   // flat folder of images with a label CSV), a list of image files and labels (.txt, .csv, .tsv or .lst), an HDF5 file,
   // or a bare NAME looked up as ./NAME, ./data/NAME and $TUTTI_DATA/NAME.
   std::string train{};
@@ -46,7 +46,7 @@ struct DataRequest {
   bool skip_bad_images = false;
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
-  bool applies_exif = true;             // apply the EXIF orientation of JPEG files
+  bool applies_exif = true;             // apply the EXIF orientation of JPEG and TIFF files
   std::size_t most_resident_bytes = 0;  // a larger HDF5 data set is read lazily; 0: a quarter of the host's memory
   bool allow_unlabelled = false;        // accept a folder of image files without a label table, unlabelled
   bool allow_untrained_labels = false;  // the test set may have classes without training samples

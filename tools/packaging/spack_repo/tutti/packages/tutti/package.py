@@ -30,6 +30,7 @@ class Tutti(CMakePackage, CudaPackage):
     depends_on("zlib-api")
     depends_on("jpeg")
     depends_on("libpng")
+    depends_on("libtiff")
     depends_on("python@3.9:", type=("build", "run"))
     depends_on("nlohmann-json", type="build")
     depends_on("toml11@3.7:", type="build")
