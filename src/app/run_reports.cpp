@@ -56,10 +56,11 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                        plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
                        plural(config.trainer.threads, "thread"),
                        trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
-  log.info(fmt::format("batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.trainer.batch_size,
-                       plural(config.trainer.num_parts, "part"), part_size_text(config), name_of(*config.exchange),
-                       config.trainer.exchange.wire == Wire::bf16 ? " in bf16" : "",
-                       assembly.communicator->description(), state_location(assembly.config.trainer.exchange)));
+  log.info(fmt::format(
+      "batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.trainer.batch_size,
+      plural(config.trainer.num_parts, "part"), part_size_text(config), name_of(*config.exchange),
+      config.trainer.exchange.wire == Wire::fp32 ? "" : fmt::format(" in {}", name_of(config.trainer.exchange.wire)),
+      assembly.communicator->description(), state_location(assembly.config.trainer.exchange)));
   const Shape& image = assembly.config.trainer.recipe.image;
   const std::string from =
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());

@@ -21,6 +21,7 @@ void require_fixed_point(const FixedPointGrid& grid, const Tensor& values, const
   require(values.elements() == sums.elements() && grid.exponents.elements() == slices && largest.elements() == slices,
           "{} values and {} sums on a grid of {} slices with {} exponents and {} largest values", values.elements(),
           sums.elements(), slices, grid.exponents.elements(), largest.elements());
+  require(sums.type == ElementType::i64 || sums.type == ElementType::i32, "fixed-point sums in {}", name_of(sums.type));
 }
 
 }  // namespace

@@ -18,9 +18,10 @@ void require_space(const Tensor& values, MemorySpace space) {
 }  // namespace
 
 void require_summable(const Tensor& values, MemorySpace space) {
-  if (values.type != ElementType::f32 && values.type != ElementType::bf16 && values.type != ElementType::i64) {
+  const bool is_integer = values.type == ElementType::i32 || values.type == ElementType::i64;
+  if (!is_integer && values.type != ElementType::f32 && values.type != ElementType::bf16) {
     throw Error(ErrorSource::internal,
-                fmt::format("only f32, bf16 and i64 values can be reduced, not {}", name_of(values.type)));
+                fmt::format("only f32, bf16, i32 and i64 values can be reduced, not {}", name_of(values.type)));
   }
   require_space(values, space);
 }

@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Throws unless `values` are f32, bf16 or i64 in this memory, and so can be reduced.
+// Throws unless `values` are f32, bf16, i32 or i64 in this memory, and so can be reduced.
 void require_summable(const Tensor& values, MemorySpace space);
 // Throws unless `values` have elements of 4 or 8 bytes in this memory, and so can be sent.
 void require_sendable(const Tensor& values, MemorySpace space);

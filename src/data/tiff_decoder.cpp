@@ -38,6 +38,14 @@ toff_t seek(thandle_t handle, toff_t offset, int from) {
   return source.at;
 }
 
+// Without this, Debian's library misreads tiles that are not compressed. It does not write to the memory.
+int map(thandle_t handle, void** memory, toff_t* size) {
+  const auto bytes = source_of(handle).bytes;
+  *memory = const_cast<std::uint8_t*>(bytes.data());
+  *size = bytes.size();
+  return 1;
+}
+
 // The library has one handler for the whole process and passes it the handle of the file.
 void keep_first_error(thandle_t handle, const char*, const char* format, va_list values) {
   if (handle == nullptr || source_of(handle).error[0] != '\0') return;
@@ -51,11 +59,10 @@ TIFF* open(TiffSource& source) {
     TIFFSetErrorHandlerExt(keep_first_error);
     return true;
   }();
-  constexpr const char* kReadWithoutMapping = "rm";
   return TIFFClientOpen(
-      "image", kReadWithoutMapping, &source, read, [](thandle_t, void*, tmsize_t) { return tmsize_t{0}; }, seek,
-      [](thandle_t) { return 0; }, [](thandle_t handle) { return toff_t{source_of(handle).bytes.size()}; },
-      [](thandle_t, void**, toff_t*) { return 0; }, [](thandle_t, void*, toff_t) {});
+      "image", "r", &source, read, [](thandle_t, void*, tmsize_t) { return tmsize_t{0}; }, seek,
+      [](thandle_t) { return 0; }, [](thandle_t handle) { return toff_t{source_of(handle).bytes.size()}; }, map,
+      [](thandle_t, void*, toff_t) {});
 }
 
 }  // namespace

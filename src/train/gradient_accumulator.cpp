@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kStateName = "exact/levels";
 constexpr int kMantissaBits = 23;
-constexpr int kSumBits = 62;
 // The levels in a checkpoint: the value for an unknown level, and the range of a float's exponents.
 constexpr float kUnknownLevel = 1e9F;
 constexpr int kMinLevel = -148;
@@ -26,33 +25,34 @@ Tensor on_host(std::vector<std::int32_t>& values) {
 
 }  // namespace
 
-bool GridLevel::accept(std::int32_t largest_bits) {
+bool GridLevel::accept(std::int32_t largest_bits, const SumBits& bits) {
   if (largest_bits == 0) return true;
   // Computed from the bits, since this thread may treat denormal numbers as 0.
   const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(largest_bits)));
   const int seen = width > kMantissaBits ? (largest_bits >> kMantissaBits) - 126 : width - 149;
   // The level is unknown until a first gradient has been seen. A run that starts without a checkpoint therefore
   // computes its first step twice: first to find the levels, then on the grids that follow from them.
-  if (!level || seen > *level + kMarginBits) {
+  if (!level || seen > *level + bits.margin) {
     level = seen;
     return false;
   }
-  level = std::max(seen, std::min(*level - 1, seen + kSlackBits));
+  level = std::max(seen, std::min(*level - 1, seen + bits.slack));
   return true;
 }
 
-std::int32_t GridLevel::exponent(int parts) const {
+std::int32_t GridLevel::exponent(int parts, const SumBits& bits) const {
   const int bits_of_parts = static_cast<int>(std::bit_width(static_cast<unsigned>(parts - 1)));
-  return level ? kSumBits - bits_of_parts - kMarginBits - *level : 0;
+  return level ? bits.sum - bits_of_parts - bits.margin - *level : 0;
 }
 
 ExactAccumulator::ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients,
-                                   int parts)
+                                   int parts, ElementType sums)
     : GradientAccumulator(context.backend, gradients),
       context_(context),
       slices_(layout.slices()),
       parts_(parts),
-      sums_(context.communicator, gradients.elements(), ElementType::i64),
+      bits_(sums == ElementType::i32 ? kShortSums : kLongSums),
+      sums_(context.communicator, gradients.elements(), sums),
       rows_(context.communicator, context.communicator.size() * std::ssize(slices_), ElementType::i32),
       ends_(upload(backend_, layout.slice_ends())),
       exponents_(backend_, std::ssize(slices_), ElementType::i32),
@@ -113,7 +113,7 @@ StepOutcome ExactAccumulator::after_exchange(const PartsOfStep&, StepResult&) {
   std::vector<GridLevel> next = levels_;
   bool valid = true;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    if (next[i].accept(largest[i])) continue;
+    if (next[i].accept(largest[i], bits_)) continue;
     levels_[i] = next[i];
     valid = false;
   }
@@ -124,7 +124,7 @@ StepOutcome ExactAccumulator::after_exchange(const PartsOfStep&, StepResult&) {
 
 void ExactAccumulator::set_exponents(Stream& stream) {
   std::vector<std::int32_t> wanted;
-  for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_));
+  for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_, bits_));
   if (wanted == exponents_on_host_) return;
   exponents_on_host_ = std::move(wanted);
   backend_.copy(stream, exponents_.values, on_host(exponents_on_host_));

@@ -46,21 +46,27 @@ class GradientAccumulator {
   Tensor gradients_;
 };
 
+// How the bits of integer sums are used.
+struct SumBits {
+  int sum = 0;
+  // A gradient may reach 2^margin times the largest of the previous step.
+  int margin = 0;
+  // The level falls by one per step, or to 2^slack times the largest of the previous step if that is lower.
+  int slack = 0;
+};
+inline constexpr SumBits kLongSums{.sum = 62, .margin = 10, .slack = 16};
+inline constexpr SumBits kShortSums{.sum = 30, .margin = 3, .slack = 2};
+
 // The exponent of one slice's grid from step to step: pure arithmetic on the largest |gradient| of any part.
 class GridLevel {
  public:
-  // A gradient may reach 2^kMarginBits times the largest of the previous step.
-  static constexpr int kMarginBits = 10;
-  // The level falls by one per step, or to 2^kSlackBits times the largest of the previous step if that is lower.
-  static constexpr int kSlackBits = 16;
-
   // Updates the level from the f32 bits of the largest finite |gradient|. False: the step must be repeated on the new
   // grid.
-  bool accept(std::int32_t largest_bits);
-  // The grid has steps of 2^-exponent, so that the sum of `parts` parts within the margin stays below 2^62 of them.
-  std::int32_t exponent(int parts) const;
+  bool accept(std::int32_t largest_bits, const SumBits& bits);
+  // The grid has steps of 2^-exponent, so that the sum of `parts` parts within the margin stays below 2^sum of them.
+  std::int32_t exponent(int parts, const SumBits& bits) const;
 
-  // All gradients of the previous step were below 2^level. Those of the next may exceed that by kMarginBits. Empty:
+  // All gradients of the previous step were below 2^level. Those of the next may exceed that by the margin. Empty:
   // unknown.
   std::optional<int> level;
 };
@@ -71,15 +77,16 @@ class GridLevel {
 // a check it comes after that for finite gradients.
 class ExactAccumulator final : public GradientAccumulator, public StepCheck {
  public:
-  // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks.
-  ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts);
+  // The context is borrowed. `gradients` is the block, `parts` the number of parts over all ranks, `sums` i64 or i32.
+  ExactAccumulator(const RankContext& context, const ParameterLayout& layout, const Tensor& gradients, int parts,
+                   ElementType sums);
 
   bool sums_in_place() const override { return false; }
   void begin(Stream& stream) override;
   void add(Stream& stream, const PartGradients& part, IndexRange elements) override;
   void clear(Stream& stream) override;
 
-  // i64, one per element of the block: the ranks' summands.
+  // i64 or i32, one per element of the block: the ranks' summands.
   Tensor sums() const { return sums_.values; }
   // Converts their sums over all ranks into the gradients. Called in one thread at a time.
   void convert(Stream& stream, IndexRange elements);
@@ -110,6 +117,7 @@ class ExactAccumulator final : public GradientAccumulator, public StepCheck {
   const RankContext& context_;
   std::vector<ParameterSlice> slices_;
   int parts_;
+  SumBits bits_;
   OwnedTensor sums_;
   OwnedTensor rows_;  // i32 [ranks * slices]: by rank, the largest |gradient| of each slice
   OwnedTensor ends_;

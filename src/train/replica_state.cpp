@@ -28,7 +28,8 @@ ReplicaState::ReplicaState(const TrainerContext& context, const TrainerOptions& 
       recorded_updates_(std::make_unique<RecordedWork>(backend_)),
       average_(make_weight_average(options.average, backend_, arena_.weights())) {
   if (options.exchange.kind == Exchange::exact) {
-    auto exact = std::make_unique<ExactAccumulator>(rank, arena_.layout(), arena_.gradients(), options.num_parts);
+    const ElementType sums = options.exchange.wire == Wire::int32 ? ElementType::i32 : ElementType::i64;
+    auto exact = std::make_unique<ExactAccumulator>(rank, arena_.layout(), arena_.gradients(), options.num_parts, sums);
     exact_ = exact.get();
     total_ = std::move(exact);
   } else {
@@ -269,7 +270,8 @@ std::int64_t ReplicaState::estimate_bytes(const ReplicaShape& shape) {
       bytes += shape.rank == 0 ? of_optimizer : 0;
       break;
   }
-  if (options.exchange.kind == Exchange::exact) bytes += 2 * block;        // sums of 8 bytes
+  if (options.exchange.kind == Exchange::exact)
+    bytes += (options.exchange.wire == Wire::int32 ? 1 : 2) * block;       // sums
   if (options.exchange.rounds() && shape.ranks > 1) bytes += trained / 2;  // rounded to bf16
   if (options.average.decay > 0) bytes += 2 * block;                       // the average, and a spare block
   return bytes;

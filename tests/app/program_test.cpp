@@ -115,6 +115,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central", 0},
       {{"--shard-optimizer"}, 64, "--shard-optimizer cannot be used with --exchange ring", 3},
       {{"--wire", "bf16", "--parts", "2"}, 64, "--wire bf16 is for --exchange ring, and not for exact: leave", 3},
+      {{"--wire", "int32"}, 64, "--wire int32 is for --exchange exact, and not for ring: leave --wire out, or add", 3},
       {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 0},
       {{"--augment", "crop"}, 64, "--augment crop: give none, or some of these", 0},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 0},

@@ -32,7 +32,8 @@ class FixedPointBlock {
     std::int32_t exponent = 0;
   };
 
-  FixedPointBlock(Device& device, const std::vector<Slice>& slices) : device_(device) {
+  FixedPointBlock(Device& device, const std::vector<Slice>& slices, ElementType sums = ElementType::i64)
+      : device_(device), type_(sums) {
     Steps ends;
     std::vector<std::int32_t> exponents;
     for (const Slice& slice : slices) {
@@ -44,7 +45,10 @@ class FixedPointBlock {
     set_sums(Steps(static_cast<std::size_t>(length_), -77));
   }
 
-  void set_sums(const Steps& sums) { sums_ = hold(sums, ElementType::i64); }
+  void set_sums(const Steps& sums) {
+    sums_ = type_ == ElementType::i64 ? hold(sums, type_)
+                                      : hold(std::vector<std::int32_t>(sums.begin(), sums.end()), type_);
+  }
   void add(const Floats& values, bool first) { add(values, first, 0, length_); }
   // Elements begin .. end - 1 of the block's values.
   void add(const Floats& values, bool first, std::int64_t begin, std::int64_t end) {
@@ -65,7 +69,11 @@ class FixedPointBlock {
   }
 
   Tensor room() { return hold(Floats(static_cast<std::size_t>(length_), kNan), ElementType::f32); }
-  Steps sums() { return device_.download<std::int64_t>(sums_); }
+  Steps sums() {
+    if (type_ == ElementType::i64) return device_.download<std::int64_t>(sums_);
+    const std::vector<std::int32_t> sums = device_.download<std::int32_t>(sums_);
+    return {sums.begin(), sums.end()};
+  }
   std::vector<std::int32_t> largest() { return device_.download<std::int32_t>(largest_); }
 
  private:
@@ -82,6 +90,7 @@ class FixedPointBlock {
   }
 
   Device& device_;
+  ElementType type_;
   std::vector<Buffer> memory_;
   std::int64_t length_ = 0;
   FixedPointGrid grid_;
@@ -260,6 +269,34 @@ TEST_P(FixedPointContract, SumsOf65536PartsAtTheLimitDoNotOverflow) {
   sums.add({limit, -limit}, false);
   EXPECT_EQ(sums.sums(), (Steps{65536 * steps_of(limit, 0), -65536 * steps_of(limit, 0)}));
   EXPECT_TRUE(same_bits(sums.values(), {65536 * limit, -65536 * limit}));
+}
+
+// The sums, values and largest values of 32 bits are those of 64, wherever calls begin and end.
+TEST_P(FixedPointContract, SumsOf32BitsAreThoseOf64ThatFit) {
+  RandomSequence random(2, {.purpose = random_purpose("cuts of short sums")});
+  std::vector<FixedPointBlock::Slice> slices;
+  for (const std::int64_t length : {3, 1, 700, 64, 129}) slices.push_back({length, random.between(20, 29)});
+  FixedPointBlock long_sums(device_, slices);
+  FixedPointBlock short_sums(device_, slices, ElementType::i32);
+  constexpr std::int64_t kLength = 897;
+  for (const char* part : {"first", "second", "third"}) {
+    const bool first = part[0] == 'f';
+    Floats values = random_floats(kLength, part);  // their sums are below 3 * 2^29
+    values[800] = 0x1.8p-20F;                      // a tie on a grid of 2^-20
+    for (std::int64_t begin = 0; begin < kLength;) {
+      const std::int64_t end = std::min<std::int64_t>(kLength, begin + random.between(1, 300));
+      for (FixedPointBlock* sums : {&long_sums, &short_sums}) sums->add(values, first, begin, end);
+      begin = end;
+    }
+  }
+  EXPECT_EQ(short_sums.sums(), long_sums.sums());
+  EXPECT_EQ(short_sums.largest(), long_sums.largest());
+  EXPECT_TRUE(same_bits(short_sums.values(), long_sums.values()));
+  FixedPointBlock rounded(device_, {{6, 2}}, ElementType::i32);
+  rounded.add({0.125F, 0.375F, 0.625F, -0.125F, -0.375F, -0x1p29F}, true);
+  EXPECT_EQ(rounded.sums(), (Steps{0, 2, 2, 0, -2, -0x7fffffff - 1}));
+  rounded.set_sums({(1 << 24) + 1, (1 << 24) + 3, -(1 << 24) - 1, 0x7fffffff, -1, 0});
+  EXPECT_TRUE(same_bits(rounded.values(), {0x1p22F, 0x1.000004p22F, -0x1p22F, 0x1p29F, -0.25F, 0}));
 }
 
 TEST_P(FixedPointContract, RefusesTensorsOfLengthsThatDoNotMatch) {

@@ -126,6 +126,9 @@ TEST_P(CommunicatorContract, AddsWholeNumbersExactlyAtEveryLength) {
     EXPECT_TRUE(equal_values(sum(*communicator, floats), sum_of_whole_numbers<float>(length, world().size(), 5)));
     EXPECT_TRUE(
         equal_values(sum(*communicator, integers), sum_of_whole_numbers<std::int64_t>(length, world().size(), 6)));
+    auto short_integers = put(*communicator, whole_numbers<std::int32_t>(length, world().rank(), 7));
+    EXPECT_TRUE(equal_values(sum(*communicator, short_integers),
+                             sum_of_whole_numbers<std::int32_t>(length, world().size(), 7)));
   }
 }
 

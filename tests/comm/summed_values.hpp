@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
+#include <type_traits>
 #include <vector>
 
 namespace tutti {
@@ -23,7 +24,8 @@ class InlineStream final : public Stream {
 template <class T>
 constexpr ElementType element_type() {
   if (sizeof(T) == sizeof(Bf16)) return ElementType::bf16;
-  return sizeof(T) == sizeof(float) ? ElementType::f32 : ElementType::i64;
+  if (std::is_same_v<T, float>) return ElementType::f32;
+  return sizeof(T) == sizeof(std::int32_t) ? ElementType::i32 : ElementType::i64;
 }
 
 template <class T>

@@ -104,8 +104,9 @@ const char* mistake_in(const Call& call, const Member& member) {
   const auto* const to = static_cast<const std::byte*>(call.to);
   if (call.other < 0 || call.other >= member.ranks()) return "a rank that is not there";
   if (!call.is_collective() && call.other == member.rank()) return "the stand-in sends to other ranks only";
-  if (call.adds() && call.type != ncclFloat32 && call.type != ncclBfloat16 && call.type != ncclInt64) {
-    return "the stand-in adds f32, bf16 and i64";
+  if (call.adds() && call.type != ncclFloat32 && call.type != ncclBfloat16 && call.type != ncclInt32 &&
+      call.type != ncclInt64) {
+    return "the stand-in adds f32, bf16, i32 and i64";
   }
   if (call.kind == Call::Kind::reduce_scatter ? to != from + rank * call.bytes()
       : call.kind == Call::Kind::all_gather   ? from != to + rank * call.bytes()

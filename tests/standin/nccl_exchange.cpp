@@ -211,6 +211,7 @@ void Exchange::finish() {
   if (call_.kind == Call::Kind::reduce && rank_ != call_.other) return;
   if (call_.adds() && call_.type == ncclFloat32) return add_all<float>(call_, rank_, by_rank_);
   if (call_.adds() && call_.type == ncclBfloat16) return add_all<Bf16>(call_, rank_, by_rank_);
+  if (call_.adds() && call_.type == ncclInt32) return add_all<std::uint32_t>(call_, rank_, by_rank_);
   if (call_.adds()) return add_all<std::int64_t>(call_, rank_, by_rank_);
   auto* to = static_cast<std::byte*>(call_.to);
   for (const auto& values : by_rank_) {

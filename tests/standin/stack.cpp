@@ -58,7 +58,10 @@ Stack::Stack(std::size_t index)
   if (__tsan_create_fiber != nullptr) place.fiber = __tsan_create_fiber(0);
 }
 
-Stack::~Stack() { ::munmap(bottom_, kStackBytes); }
+Stack::~Stack() {
+  forget();  // memory that is mapped here later must not be taken for it
+  ::munmap(bottom_, kStackBytes);
+}
 
 void Stack::begin_with(void (*begin)()) {
   auto* const words = reinterpret_cast<void**>(bottom_ + beginning_);

@@ -46,8 +46,9 @@ class Row {
   explicit Row(unsigned number) : number_(number) {}
 
   std::vector<RunSpec> specs() const {
-    RunSpec spec = small_run(bit(6) ? small_resnet() : built_in_model("lenet"),
-                             {.kind = Exchange::exact, .shard_optimizer = bit(7)});
+    RunSpec spec = small_run(
+        bit(6) ? small_resnet() : built_in_model("lenet"),
+        {.kind = Exchange::exact, .shard_optimizer = bit(7), .wire = number_ % 3 == 1 ? Wire::int32 : Wire::fp32});
     spec.precision = bit(13) ? Precision::bf16 : Precision::fp32;
     TrainerOptions& options = spec.options;
     options.optimizer = optimizer(two_bits(1, 2));

@@ -1,4 +1,4 @@
-// Gradients that are sent in bf16.
+// Gradients that are sent in bf16 or, by the exact exchange, in 32 bits.
 
 #include "comm/summed_values.hpp"
 #include "support/mpi_world.hpp"
@@ -17,9 +17,9 @@ namespace tutti {
 namespace {
 
 // The bytes that this rank sends in 10 steps.
-std::uint64_t bytes_of_steps(Wire wire) {
+std::uint64_t bytes_of_steps(const ExchangeOptions& exchange) {
   const OwnedData data = open_small("synthetic:640x1x28x28:10");
-  RankRun run(test_world(), built_in_model("lenet"), data.pair, small_run({}, {.wire = wire}).options);
+  RankRun run(test_world(), built_in_model("lenet"), data.pair, small_run({}, exchange).options);
   run.trainer.step();
   run.trainer.synchronize();
   const std::uint64_t before = run.communicator->bytes_sent();
@@ -31,28 +31,47 @@ std::uint64_t bytes_of_steps(Wire wire) {
 TEST(Bf16Gradients, HaveHalfTheBytes) {
   const Network network(built_in_model("lenet"), Shape{1, 28, 28}, 10);
   const auto steps_elements = static_cast<std::uint64_t>(10 * network.layout().block_elements());
-  const std::uint64_t in_fp32 = bytes_of_steps(Wire::fp32);
-  EXPECT_EQ(in_fp32 - bytes_of_steps(Wire::bf16), 2 * steps_elements);
+  const std::uint64_t in_fp32 = bytes_of_steps({});
+  EXPECT_EQ(in_fp32 - bytes_of_steps({.wire = Wire::bf16}), 2 * steps_elements);
   EXPECT_LT(in_fp32, 4 * steps_elements + 10 * 100) << "a step's check for finite values";
 }
 
-TEST(Bf16Gradients, TrainAsThoseInFp32) {
+// Apart from the largest gradients of each tensor, which all ranks gather.
+TEST(ShortExactSums, HaveTheBytesOfARing) {
+  const Network network(built_in_model("lenet"), Shape{1, 28, 28}, 10);
+  const auto steps_elements = static_cast<std::uint64_t>(10 * network.layout().block_elements());
+  const std::uint64_t by_ring = bytes_of_steps({});
+  const std::uint64_t in_64_bits = bytes_of_steps({.kind = Exchange::exact});
+  const std::uint64_t in_32_bits = bytes_of_steps({.kind = Exchange::exact, .wire = Wire::int32});
+  EXPECT_EQ(in_64_bits - in_32_bits, 2 * steps_elements);
+  EXPECT_LE(in_32_bits, by_ring + 10 * 4 * network.layout().slices().size());
+}
+
+double loss_of_first_epoch(const ExchangeOptions& exchange) {
   const OwnedData data = open_small("synthetic:640x1x28x28:10");
-  const auto loss_of_first_epoch = [&](Wire wire) {
-    TrainerOptions options = small_run({}, {.wire = wire}).options;
-    options.epochs = 2;
-    options.steps = 0;
-    RankRun run(test_world(), built_in_model("lenet"), data.pair, options);
-    Recorder seen;
-    run.trainer.run(seen);
-    const double loss = seen.epochs[0].train.mean_loss();
-    EXPECT_LT(seen.epochs[1].train.mean_loss(), loss / 2);
-    return loss;
-  };
-  const double in_fp32 = loss_of_first_epoch(Wire::fp32);
-  const double in_bf16 = loss_of_first_epoch(Wire::bf16);
+  TrainerOptions options = small_run({}, exchange).options;
+  options.epochs = 2;
+  options.steps = 0;
+  RankRun run(test_world(), built_in_model("lenet"), data.pair, options);
+  Recorder seen;
+  run.trainer.run(seen);
+  const double loss = seen.epochs[0].train.mean_loss();
+  EXPECT_LT(seen.epochs[1].train.mean_loss(), loss / 2);
+  return loss;
+}
+
+TEST(Bf16Gradients, TrainAsThoseInFp32) {
+  const double in_fp32 = loss_of_first_epoch({});
+  const double in_bf16 = loss_of_first_epoch({.wire = Wire::bf16});
   EXPECT_NE(in_bf16, in_fp32);
   EXPECT_NEAR(in_bf16, in_fp32, 0.02 * in_fp32);
+}
+
+TEST(ShortExactSums, TrainAsLongOnes) {
+  const double in_64_bits = loss_of_first_epoch({.kind = Exchange::exact});
+  const double in_32_bits = loss_of_first_epoch({.kind = Exchange::exact, .wire = Wire::int32});
+  EXPECT_NE(in_32_bits, in_64_bits);
+  EXPECT_NEAR(in_32_bits, in_64_bits, 1e-5 * in_64_bits);
 }
 
 // Every rank rounds its values, and all but one round a partial sum.

@@ -17,8 +17,9 @@ struct FixedPointGrid {
 
 // For elements offset .. offset + n - 1 of the block: sums += round(values * 2^exponent), to the nearest, ties to even.
 struct ToFixedPoint {
-  Tensor values;            // f32 [n]
-  Tensor sums;              // i64 [n]; unspecified for values of 2^62 units or more and values that are not finite
+  Tensor values;  // f32 [n]
+  // i64 or i32 [n]; unspecified for values of 2^62 units or more, in i32 2^31, and values that are not finite.
+  Tensor sums;
   std::int64_t offset = 0;  // of `values` in the block
   bool first = false;       // overwrite the sums instead of adding
   // i32 [slices]: atomic max with the bits of the largest |value| in each slice. Infinity compares above all finite
@@ -28,7 +29,7 @@ struct ToFixedPoint {
 
 // values = sums * 2^-exponent, rounded from f64; results below the smallest normal number become 0.
 struct FromFixedPoint {
-  Tensor sums;    // i64 [n]
+  Tensor sums;    // i64 or i32 [n]
   Tensor values;  // f32 [n]
   std::int64_t offset = 0;
 };

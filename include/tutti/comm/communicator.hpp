@@ -24,7 +24,7 @@ class Backend;
 // A reduce_scatter, work on this rank's shard, and an all_gather of the results. The shard of rank r is elements
 // bounds[r] .. bounds[r + 1] - 1 and may be empty; bounds begin with 0 and end with the number of elements.
 struct ReduceScatterGather {
-  // f32 or i64. After the reduce_scatter this rank's shard holds the sum; the rest is unspecified. Empty: no
+  // f32, i32 or i64. After the reduce_scatter this rank's shard holds the sum; the rest is unspecified. Empty: no
   // reduce_scatter.
   Tensor values;
   std::vector<std::int64_t> bounds;  // ranks + 1, ascending
@@ -68,9 +68,10 @@ class Communicator {
   // ranks or none must use such memory; the first one waits for the other ranks where NCCL registers the memory.
   virtual Buffer allocate(std::size_t bytes) = 0;
 
-  // Adds the f32, bf16 or i64 values of all ranks in place, after the work already in `stream`. `values` is borrowed
-  // until finish(). f32 and bf16 sums have the same bits on every rank; they depend on the number of ranks. bf16 values
-  // are added in f32; over MPI, every partial sum is then rounded to nearest even. Collective. Asynchronous.
+  // Adds the f32, bf16, i32 or i64 values of all ranks in place, after the work already in `stream`. `values` is
+  // borrowed until finish(). f32 and bf16 sums have the same bits on every rank; they depend on the number of ranks.
+  // bf16 values are added in f32; over MPI, every partial sum is then rounded to nearest even. Collective.
+  // Asynchronous.
   virtual void all_reduce(const Tensor& values, Stream& stream) = 0;
   // The bits of f32 sums depend only on the ranks' values and the bounds. Both tensors are borrowed until finish().
   // Collective. Asynchronous.

@@ -11,17 +11,24 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace tutti::cpu {
 namespace {
 
 constexpr double kSmallestNormal = 0x1p-126;  // normal number in f32
 
-struct Kernels {
+template <class Sum>
+struct SumKernels {
   // Return the bits of the greatest |value|.
-  std::int32_t (*set)(const float* values, std::int64_t* sums, std::int64_t count, double scale);
-  std::int32_t (*add)(const float* values, std::int64_t* sums, std::int64_t count, double scale);
-  void (*read)(const std::int64_t* sums, float* values, std::int64_t count, double scale);
+  std::int32_t (*set)(const float* values, Sum* sums, std::int64_t count, double scale);
+  std::int32_t (*add)(const float* values, Sum* sums, std::int64_t count, double scale);
+  void (*read)(const Sum* sums, float* values, std::int64_t count, double scale);
+};
+
+struct Kernels {
+  SumKernels<std::int64_t> long_sums;
+  SumKernels<std::int32_t> short_sums;
   std::uint64_t (*digest_words)(const void* values, std::int64_t count, std::uint64_t start);  // of 32 bits
   std::uint64_t (*digest_longs)(const void* values, std::int64_t count, std::uint64_t start);
   bool (*all_finite)(const float* values, std::int64_t count);
@@ -45,15 +52,19 @@ void for_each_run(const Tensor& slice_ends, std::int64_t offset, std::int64_t co
   }
 }
 
-}  // namespace
+// Calls work(kernels, sums) for the type of the sums.
+template <class Work>
+void with_sums(const Tensor& sums, const Work& work) {
+  if (sums.type == ElementType::i32) return work(kernels().short_sums, host_i32(sums).data());
+  work(kernels().long_sums, host_i64(sums).data());
+}
 
-void CpuBackend::to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFixedPoint& request) {
-  require_fixed_point(grid, request);
+template <class Sum>
+void add_steps(const SumKernels<Sum>& steps, Sum* sums, const FixedPointGrid& grid, const ToFixedPoint& request) {
   const float* const values = host_f32(request.values).data();
-  std::int64_t* const sums = host_i64(request.sums).data();
   const std::span<std::int32_t> largest = host_i32(request.largest);
   const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
-  const auto add = request.first ? kernels().set : kernels().add;
+  const auto add = request.first ? steps.set : steps.add;
   for_each_run(grid.ends, request.offset, request.values.elements(),
                [&](std::size_t slice, std::int64_t at, std::int64_t count) {
                  const std::int32_t most = add(values + at, sums + at, count, std::ldexp(1.0, exponents[slice]));
@@ -61,16 +72,27 @@ void CpuBackend::to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFix
                });
 }
 
-void CpuBackend::from_fixed_point(Stream&, const FixedPointGrid& grid, const FromFixedPoint& request) {
-  require_fixed_point(grid, request);
-  const std::int64_t* const sums = host_i64(request.sums).data();
+template <class Sum>
+void read_steps(const SumKernels<Sum>& steps, const Sum* sums, const FixedPointGrid& grid,
+                const FromFixedPoint& request) {
   float* const values = host_f32(request.values).data();
   const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
-  const auto read = kernels().read;
   for_each_run(grid.ends, request.offset, request.values.elements(),
                [&](std::size_t slice, std::int64_t at, std::int64_t count) {
-                 read(sums + at, values + at, count, std::ldexp(1.0, -exponents[slice]));
+                 steps.read(sums + at, values + at, count, std::ldexp(1.0, -exponents[slice]));
                });
+}
+
+}  // namespace
+
+void CpuBackend::to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFixedPoint& request) {
+  require_fixed_point(grid, request);
+  with_sums(request.sums, [&](const auto& steps, auto* sums) { add_steps(steps, sums, grid, request); });
+}
+
+void CpuBackend::from_fixed_point(Stream&, const FixedPointGrid& grid, const FromFixedPoint& request) {
+  require_fixed_point(grid, request);
+  with_sums(request.sums, [&](const auto& steps, auto* sums) { read_steps(steps, sums, grid, request); });
 }
 
 void CpuBackend::add_digests(Stream&, std::span<const DigestedTensor> tensors, const Tensor& digests) {

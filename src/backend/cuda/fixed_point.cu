@@ -5,6 +5,8 @@
 #include "backend/requests.hpp"
 #include "flat.cuh"
 
+#include <type_traits>
+
 namespace tutti::cuda {
 namespace {
 
@@ -18,15 +20,17 @@ struct SlicedExtent {
   bool aligned;  // pairs of values and of sums, to their size
 };
 
+template <class Sum>
 struct Quantize {
   const float* values;
-  std::int64_t* sums;
+  Sum* sums;
   bool first;
   std::int32_t* largest;
 };
 
+template <class Sum>
 struct Dequantize {
-  const std::int64_t* sums;
+  const Sum* sums;
   float* values;
 };
 
@@ -59,14 +63,22 @@ __device__ int greatest_of_block(int value) {
   return value;
 }
 
+// The nearest integer; ties go to even.
+__device__ void round_to(std::uint64_t& steps, double value) {
+  steps = static_cast<std::uint64_t>(static_cast<std::int64_t>(__double2ll_rn(value)));
+}
+__device__ void round_to(std::uint32_t& steps, double value) {
+  steps = static_cast<std::uint32_t>(__double2int_rn(value));
+}
+
 // A thread's share of elements begin .. end - 1, all of one slice. Returns the greatest bits of |value|.
-template <int kSize>
-__device__ int step(const Quantize& work, std::int64_t begin, std::int64_t end, int exponent) {
+template <int kSize, class Sum>
+__device__ int step(const Quantize<Sum>& work, std::int64_t begin, std::int64_t end, int exponent) {
   const double scale = power_of_two(exponent);
   int greatest = 0;
   for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kUnroll * kSize * kThreads) {
     Vec<float, kSize> values[kUnroll] = {};
-    Vec<std::int64_t, kSize> sums[kUnroll] = {};
+    Vec<Sum, kSize> sums[kUnroll] = {};
 #pragma unroll
     for (int k = 0; k < kUnroll; ++k) {
       if (at + k * kSize * kThreads >= end) continue;
@@ -80,10 +92,9 @@ __device__ int step(const Quantize& work, std::int64_t begin, std::int64_t end, 
       for (int i = 0; i < kSize; ++i) {
         const float value = values[k].values[i];
         greatest = max(greatest, __float_as_int(value) & 0x7FFFFFFF);
-        const long long steps = __double2ll_rn(static_cast<double>(value) * scale);
-        // Unsigned sums may wrap around.
-        sums[k].values[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sums[k].values[i]) +
-                                                      static_cast<std::uint64_t>(steps));
+        std::make_unsigned_t<Sum> steps;  // unsigned sums may wrap around
+        round_to(steps, static_cast<double>(value) * scale);
+        sums[k].values[i] = static_cast<Sum>(static_cast<std::make_unsigned_t<Sum>>(sums[k].values[i]) + steps);
       }
       store(work.sums, at + k * kSize * kThreads, sums[k]);
     }
@@ -91,12 +102,12 @@ __device__ int step(const Quantize& work, std::int64_t begin, std::int64_t end, 
   return greatest;
 }
 
-template <int kSize>
-__device__ int step(const Dequantize& work, std::int64_t begin, std::int64_t end, int exponent) {
+template <int kSize, class Sum>
+__device__ int step(const Dequantize<Sum>& work, std::int64_t begin, std::int64_t end, int exponent) {
   constexpr double kSmallestNormal = 0x1p-126;
   const double scale = power_of_two(-exponent);
   for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kUnroll * kSize * kThreads) {
-    Vec<std::int64_t, kSize> sums[kUnroll] = {};
+    Vec<Sum, kSize> sums[kUnroll] = {};
 #pragma unroll
     for (int k = 0; k < kUnroll; ++k) {
       if (at + k * kSize * kThreads < end) sums[k] = load<kSize>(work.sums, at + k * kSize * kThreads);
@@ -116,12 +127,14 @@ __device__ int step(const Dequantize& work, std::int64_t begin, std::int64_t end
   return 0;
 }
 
-__device__ void raise_largest(const Quantize& work, std::int64_t slice, int greatest) {
+template <class Sum>
+__device__ void raise_largest(const Quantize<Sum>& work, std::int64_t slice, int greatest) {
   const int of_block = greatest_of_block(greatest);
   if (threadIdx.x == 0) atomicMax(work.largest + slice, of_block);
   __syncthreads();
 }
-__device__ void raise_largest(const Dequantize&, std::int64_t, int) {}
+template <class Sum>
+__device__ void raise_largest(const Dequantize<Sum>&, std::int64_t, int) {}
 
 // A block loops over its slices; pairs begin at even elements.
 template <class Work>
@@ -142,9 +155,9 @@ __global__ void __launch_bounds__(kThreads) step_slices(const Work work, const S
 }
 
 template <class Work>
-void launch_steps(cudaStream_t stream, const Work& work, const SlicedExtent& extent) {
+void launch_steps(Stream& stream, const Work& work, const SlicedExtent& extent) {
   const std::int64_t blocks = (extent.elements + kBlockElements - 1) / kBlockElements;
-  launch(step_slices<Work>, Grid{.blocks = blocks, .threads = kThreads}, stream, work, extent);
+  launch(step_slices<Work>, Grid{.blocks = blocks, .threads = kThreads}, native(as_cuda_stream(stream)), work, extent);
 }
 
 template <class Request>
@@ -161,21 +174,32 @@ SlicedExtent extent_of(const FixedPointGrid& grid, const Request& request) {
           .aligned = is_aligned(request.values) && is_aligned(request.sums)};
 }
 
+// Calls work(sums) for the type of the sums.
+template <class Work>
+void with_sums(const Tensor& sums, const Work& work) {
+  if (sums.type == ElementType::i32) return work(device_i32(sums));
+  work(device_i64(sums));
+}
+
 }  // namespace
 
 void CudaBackend::to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) {
-  launch_steps(native(as_cuda_stream(stream)),
-               Quantize{.values = device_f32(request.values),
-                        .sums = device_i64(request.sums),
-                        .first = request.first,
-                        .largest = device_i32(request.largest)},
-               extent_of(grid, request));
+  const SlicedExtent extent = extent_of(grid, request);
+  with_sums(request.sums, [&]<class Sum>(Sum* sums) {
+    launch_steps(stream,
+                 Quantize<Sum>{.values = device_f32(request.values),
+                               .sums = sums,
+                               .first = request.first,
+                               .largest = device_i32(request.largest)},
+                 extent);
+  });
 }
 
 void CudaBackend::from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) {
-  launch_steps(native(as_cuda_stream(stream)),
-               Dequantize{.sums = device_i64(request.sums), .values = device_f32(request.values)},
-               extent_of(grid, request));
+  const SlicedExtent extent = extent_of(grid, request);
+  with_sums(request.sums, [&]<class Sum>(Sum* sums) {
+    launch_steps(stream, Dequantize<Sum>{.sums = sums, .values = device_f32(request.values)}, extent);
+  });
 }
 
 }  // namespace tutti::cuda

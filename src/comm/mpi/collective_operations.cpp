@@ -32,7 +32,7 @@ void add_bf16(void* to, const void* from, std::size_t bytes) {
   for (std::size_t i = 0; i < elements; ++i) sums[i] = to_bf16(to_float(sums[i]) + to_float(terms[i]));
 }
 
-// to += from, f32, bf16 or i64. In the default floating-point environment, so that all threads give the same bits:
+// to += from, f32, bf16, i32 or i64. In the default floating-point environment, so that all threads give the same bits:
 // compute threads may flush denormals to zero, a helper thread may not.
 void add(ElementType type, void* to, const void* from, std::size_t bytes) {
   std::fenv_t callers{};
@@ -42,8 +42,10 @@ void add(ElementType type, void* to, const void* from, std::size_t bytes) {
     add_as<float>(to, from, bytes);
   } else if (type == ElementType::bf16) {
     add_bf16(to, from, bytes);
-  } else {
+  } else if (type == ElementType::i32) {
     // Unsigned, so that overflow wraps around as in MPI libraries.
+    add_as<std::uint32_t>(to, from, bytes);
+  } else {
     add_as<std::uint64_t>(to, from, bytes);
   }
   std::fesetenv(&callers);

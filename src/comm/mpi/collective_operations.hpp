@@ -38,7 +38,7 @@ struct MpiRank {
 // number of ranks), and rank c - 1 gets the sum. The bits depend only on the values, the chunks and the number of
 // ranks.
 struct Reduction {
-  Tensor values;   // f32, bf16 or i64; empty: no reduce_scatter
+  Tensor values;   // f32, bf16, i32 or i64; empty: no reduce_scatter
   Tensor results;  // may be `values`; empty: no all_gather
   // As in ReduceScatterGather, for the chunk whose sum this rank gets.
   std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> transform_shard;

@@ -125,6 +125,9 @@ inline float __int_as_float(int a) { return std::bit_cast<float>(a); }
 inline float __uint_as_float(unsigned a) { return std::bit_cast<float>(a); }
 inline long long __double_as_longlong(double a) { return std::bit_cast<long long>(a); }
 inline long long __double2ll_rn(double a) { return std::llrint(a); }
+inline int __double2int_rn(double a) {
+  return std::isnan(a) ? 0 : static_cast<int>(std::clamp(std::nearbyint(a), -0x1p31, 0x1p31 - 1));
+}
 inline double __longlong_as_double(long long a) { return std::bit_cast<double>(a); }
 
 namespace tutti::standin {
