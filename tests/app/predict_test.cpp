@@ -298,7 +298,7 @@ TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrReportsItInItsRow) {
   EXPECT_EQ(rows[2][1], "");
   EXPECT_THAT(rows[2][3], mentions("cannot be decoded"));
   EXPECT_EQ(rows[3][1], label(2));
-  EXPECT_THAT(rows[4][3], mentions("neither a JPEG nor a PNG"));
+  EXPECT_THAT(rows[4][3], mentions("neither a JPEG nor a PNG nor a TIFF file"));
   EXPECT_THAT(result.err, mentions("2 images, 2 skipped\n"));
   EXPECT_THAT(read_text(file("rows")), mentions("in/4.png\",\"problem\":\"the image"));
 }

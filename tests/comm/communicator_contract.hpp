@@ -225,7 +225,7 @@ TEST_P(CommunicatorContract, RefusesWhatItCannotAdd) {
   const auto communicator = make();
   const auto values = put(*communicator, std::vector<float>(4));
   Tensor tensor = values.tensor();
-  tensor.type = ElementType::i32;
+  tensor.type = ElementType::u8;
   EXPECT_THROW(communicator->all_reduce(tensor, stream()), Error);
   tensor = values.tensor();
   tensor.space = tensor.space == MemorySpace::host ? MemorySpace::cuda : MemorySpace::host;

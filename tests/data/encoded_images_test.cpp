@@ -127,8 +127,9 @@ TEST_F(EncodedImages, AreRefusedByNameAndRemedyIfTheyChange) {
   folder.write("class1/7a.jpg", Bytes(100, 3));
   const Error damaged = thrown_by([&] { read_all(*data.pair.train, plan("none")); });
   EXPECT_EQ(damaged.source(), ErrorSource::input);
-  EXPECT_THAT(damaged.what(), ::testing::HasSubstr("class1/7a.jpg' cannot be decoded: it is neither a JPEG nor a PNG "
-                                                   "file; --skip-bad-images leaves such files out"));
+  EXPECT_THAT(damaged.what(),
+              ::testing::HasSubstr("class1/7a.jpg' cannot be decoded: it is neither a JPEG nor a PNG nor a TIFF file; "
+                                   "--skip-bad-images leaves such files out"));
 }
 
 // Waves of 64 and 80 pixels.

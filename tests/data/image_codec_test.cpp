@@ -189,8 +189,8 @@ TEST(ImageCodec, ReadsTheShapeFromTheHeader) {
 }
 
 TEST(ImageCodec, RefusesOtherFilesByName) {
-  EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
+  EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
   EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown color space"));
 }
 

@@ -71,7 +71,7 @@ TEST(UnlabelledImages, ThatAreBadAreReportedWithNamePositionAndReason) {
   for (const SkippedImage& skipped : info.skipped) {
     skipped_images.push_back(std::filesystem::path(skipped.name).filename().string() + " " +
                              std::to_string(skipped.next_sample));
-    EXPECT_THAT(skipped.problem, HasSubstr("neither a JPEG nor a PNG"));
+    EXPECT_THAT(skipped.problem, HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
   }
   EXPECT_THAT(skipped_images, ElementsAre("0.png 0", "2.png 1", "3.png 1", "5.png 2"));
 }

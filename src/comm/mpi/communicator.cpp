@@ -198,7 +198,9 @@ class LibraryOperation final : public Operation {
 
   void start() override {
     const int count = static_cast<int>(values_.elements());
-    const MPI_Datatype type = values_.type == ElementType::f32 ? MPI_FLOAT : MPI_INT64_T;
+    const MPI_Datatype type = values_.type == ElementType::f32   ? MPI_FLOAT
+                              : values_.type == ElementType::i32 ? MPI_INT32_T
+                                                                 : MPI_INT64_T;
     check(blocks_ ? MPI_Allreduce(MPI_IN_PLACE, values_.data, count, type, MPI_SUM, comm_)
                   : MPI_Iallreduce(MPI_IN_PLACE, values_.data, count, type, MPI_SUM, comm_, &request_));
   }
