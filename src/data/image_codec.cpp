@@ -52,6 +52,8 @@ int orientation_in(std::span<const std::uint8_t> tiff) {
     for (std::size_t i = 0; i < bytes; ++i) value = value << 8U | tiff[at + (is_little ? bytes - 1 - i : i)];
     return value;
   };
+  constexpr std::uint32_t kWithOffsetsOf64Bits = 43;
+  if (number(2, 2) == kWithOffsetsOf64Bits) return 0;
   const std::size_t directory = number(4, 4);
   const std::size_t entries = number(directory, 2);
   for (std::size_t i = 0; i < entries; ++i) {

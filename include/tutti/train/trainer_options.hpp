@@ -29,8 +29,8 @@ namespace tutti {
 enum class Exchange { ring, exact, sharded, central };
 constexpr std::array<std::string_view, 4> enum_names(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
-// The type in which gradients are sent and added. bf16: by `ring`. int32: by `exact`, whose integers otherwise have 64
-// bits. The statistics of batch norm are always added in f32.
+// The type in which gradients are sent and added. bf16: by `ring`, except for the statistics of batch norm. int32: by
+// `exact`, whose integers otherwise have 64 bits.
 enum class Wire { fp32, bf16, int32 };
 constexpr std::array<std::string_view, 3> enum_names(Wire) { return {"fp32", "bf16", "int32"}; }
 
