@@ -331,26 +331,22 @@ class PngDecoder {
 };
 
 template <class Signature>
-bool begins_with(const ImageFile& file, const Signature& signature) {
-  return file.bytes.size() >= signature.size() && std::equal(signature.begin(), signature.end(), file.bytes.begin());
+bool begins_with(std::span<const std::uint8_t> bytes, const Signature& signature) {
+  return bytes.size() >= signature.size() && std::equal(signature.begin(), signature.end(), bytes.begin());
 }
+
+bool is_png(std::span<const std::uint8_t> bytes) { return begins_with(bytes, kPngSignature); }
 
 template <class Action>
 auto with_decoder(const ImageFile& file, const Action& action) {
-  if (begins_with(file, kJpegSignature)) {
-    JpegDecoder decoder(file);
+  const auto act_with = [&](auto&& decoder) {
     decoder.read_header();
     return action(decoder);
-  }
-  if (is_tiff(file.bytes)) {
-    TiffDecoder decoder(file);
-    decoder.read_header();
-    return action(decoder);
-  }
-  if (!begins_with(file, kPngSignature)) refuse(file, "it is neither a JPEG nor a PNG nor a TIFF file");
-  PngDecoder decoder(file);
-  decoder.read_header();
-  return action(decoder);
+  };
+  if (is_jpeg(file.bytes)) return act_with(JpegDecoder(file));
+  if (is_png(file.bytes)) return act_with(PngDecoder(file));
+  if (is_tiff(file.bytes)) return act_with(TiffDecoder(file));
+  refuse(file, "it is neither a JPEG nor a PNG nor a TIFF file");
 }
 
 template <class Decoder>
@@ -412,20 +408,17 @@ int exif_orientation(std::span<const std::uint8_t> file) {
 }
 
 bool decodes_scaled(const ImageFile& file) {
-  return begins_with(file, kJpegSignature) && (!file.applies_exif || exif_orientation(file.bytes) == 1);
+  return is_jpeg(file.bytes) && (!file.applies_exif || exif_orientation(file.bytes) == 1);
 }
 
 bool has_image_signature(std::span<const std::uint8_t> bytes) {
-  const ImageFile file{bytes, {}};
-  return begins_with(file, kJpegSignature) || begins_with(file, kPngSignature) || is_tiff(bytes);
+  return is_jpeg(bytes) || is_png(bytes) || is_tiff(bytes);
 }
 
-bool is_jpeg(std::span<const std::uint8_t> bytes) { return begins_with(ImageFile{bytes, {}}, kJpegSignature); }
+bool is_jpeg(std::span<const std::uint8_t> bytes) { return begins_with(bytes, kJpegSignature); }
 
 bool is_tiff(std::span<const std::uint8_t> bytes) {
-  return std::ranges::any_of(kTiffSignatures, [&](const auto& signature) {
-    return begins_with(ImageFile{bytes, {}}, signature);
-  });
+  return std::ranges::any_of(kTiffSignatures, [&](const auto& signature) { return begins_with(bytes, signature); });
 }
 
 std::vector<std::byte> encode_png(const ImageView& image) {

@@ -24,10 +24,9 @@ TiffSource& source_of(thandle_t handle) { return *static_cast<TiffSource*>(handl
 
 tmsize_t read(thandle_t handle, void* target, tmsize_t size) {
   TiffSource& source = source_of(handle);
-  const std::size_t left = source.bytes.size() - std::min(source.at, source.bytes.size());
-  const std::size_t count = std::min(static_cast<std::size_t>(size), left);
-  std::copy_n(source.bytes.begin() + static_cast<std::ptrdiff_t>(source.bytes.size() - left), count,
-              static_cast<std::uint8_t*>(target));
+  const auto rest = source.bytes.subspan(std::min(source.at, source.bytes.size()));
+  const std::size_t count = std::min(static_cast<std::size_t>(size), rest.size());
+  std::copy_n(rest.begin(), count, static_cast<std::uint8_t*>(target));
   source.at += count;
   return static_cast<tmsize_t>(count);
 }

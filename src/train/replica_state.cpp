@@ -14,6 +14,13 @@
 #include <fmt/format.h>
 
 namespace tutti {
+namespace {
+
+ElementType type_of_sums(const ExchangeOptions& exact) {
+  return exact.wire == Wire::int32 ? ElementType::i32 : ElementType::i64;
+}
+
+}  // namespace
 
 ReplicaState::ReplicaState(const TrainerContext& context, const TrainerOptions& options, const RankContext& rank)
     : rank_(rank),
@@ -28,8 +35,8 @@ ReplicaState::ReplicaState(const TrainerContext& context, const TrainerOptions& 
       recorded_updates_(std::make_unique<RecordedWork>(backend_)),
       average_(make_weight_average(options.average, backend_, arena_.weights())) {
   if (options.exchange.kind == Exchange::exact) {
-    const ElementType sums = options.exchange.wire == Wire::int32 ? ElementType::i32 : ElementType::i64;
-    auto exact = std::make_unique<ExactAccumulator>(rank, arena_.layout(), arena_.gradients(), options.num_parts, sums);
+    auto exact = std::make_unique<ExactAccumulator>(rank, arena_.layout(), arena_.gradients(), options.num_parts,
+                                                    type_of_sums(options.exchange));
     exact_ = exact.get();
     total_ = std::move(exact);
   } else {
@@ -270,8 +277,9 @@ std::int64_t ReplicaState::estimate_bytes(const ReplicaShape& shape) {
       bytes += shape.rank == 0 ? of_optimizer : 0;
       break;
   }
-  if (options.exchange.kind == Exchange::exact)
-    bytes += (options.exchange.wire == Wire::int32 ? 1 : 2) * block;       // sums
+  if (options.exchange.kind == Exchange::exact) {
+    bytes += layout.block_elements() * static_cast<std::int64_t>(bytes_of(type_of_sums(options.exchange)));
+  }
   if (options.exchange.rounds() && shape.ranks > 1) bytes += trained / 2;  // rounded to bf16
   if (options.average.decay > 0) bytes += 2 * block;                       // the average, and a spare block
   return bytes;

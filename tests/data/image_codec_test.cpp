@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/dataset.hpp"
 
+#include "data/refused_images.hpp"
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"
 
@@ -26,6 +27,7 @@ using testing_support::noise;
 using testing_support::Picture;
 using testing_support::png_of;
 using testing_support::PngForm;
+using testing_support::refusal_of_image;
 using testing_support::turned;
 
 struct Decoded {
@@ -37,13 +39,6 @@ Decoded decode(const Bytes& file, std::int64_t channels = 3) {
   Decoded decoded;
   decoded.shape = decode_image({file, "a/b.jpg"}, channels, decoded.planes);
   return decoded;
-}
-
-std::string refusal(const Bytes& file, std::int64_t channels = 3) {
-  const Error error = thrown_by([&] { decode(file, channels); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("the image 'a/b.jpg' cannot be decoded: "));
-  return error.what();
 }
 
 // Expects `planes` to be the picture's pixels up to this difference.
@@ -106,7 +101,7 @@ TEST(ImageCodec, MakesGrayColorButNotColorGray) {
   for (std::size_t c = 0; c < 3; ++c) {
     EXPECT_TRUE(std::equal(gray.pixels.begin(), gray.pixels.end(), decoded.planes.begin() + static_cast<long>(16 * c)));
   }
-  EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1),
+  EXPECT_THAT(refusal_of_image(png_of(gradient(3, 4, 4)), 1),
               HasSubstr("it is a color image, but the others of its set are gray"));
 }
 
@@ -189,9 +184,9 @@ TEST(ImageCodec, ReadsTheShapeFromTheHeader) {
 }
 
 TEST(ImageCodec, RefusesOtherFilesByName) {
-  EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
-  EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
-  EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown color space"));
+  EXPECT_THAT(refusal_of_image({}), HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
+  EXPECT_THAT(refusal_of_image({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG nor a TIFF file"));
+  EXPECT_THAT(refusal_of_image(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown color space"));
 }
 
 TEST(ImageCodec, RefusesAFileCutShortAnywhere) {
@@ -199,7 +194,7 @@ TEST(ImageCodec, RefusesAFileCutShortAnywhere) {
                              jpeg_of(gradient(3, 20, 20), [](auto& info) { jpeg_simple_progression(&info); }),
                              png_of(gradient(3, 20, 20), {PNG_COLOR_TYPE_RGB, 8, true})}) {
     for (std::size_t length = 0; length < whole.size(); ++length) {
-      refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+      refusal_of_image(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
     }
   }
 }
@@ -368,7 +363,7 @@ TEST(ImageCodec, DecodesNoRowsBelowTheRegion) {
   const std::size_t at = file.size() * 3 / 4;
   file[at] = 0xFF;
   file[at + 1] = 0xD9;  // the end marker
-  EXPECT_THAT(refusal(file), HasSubstr("premature end"));
+  EXPECT_THAT(refusal_of_image(file), HasSubstr("premature end"));
   whole.file = file;
   whole.expect_same({{0, 70}, {0, 40}});
   Bytes memory;
@@ -390,12 +385,12 @@ TEST(ImageCodec, RefusesDimensionsThatTheFileCannotHold) {
   png[17] = png[21] = 1;  // 65,540 x 65,540, with the matching checksum
   const auto sum = static_cast<std::uint32_t>(crc32(0, png.data() + 12, 17));
   for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
-  EXPECT_THAT(refusal(png), HasSubstr("65540 x 65540 pixels, but the file can contain at most"));
+  EXPECT_THAT(refusal_of_image(png), HasSubstr("65540 x 65540 pixels, but the file can contain at most"));
   Bytes jpeg = jpeg_of(gradient(1, 8, 8));
   const Bytes marker{0xFF, 0xC0};
   const auto frame = std::search(jpeg.begin(), jpeg.end(), marker.begin(), marker.end()) - jpeg.begin();
   std::fill_n(jpeg.begin() + frame + 5, 4, 0x7F);
-  EXPECT_THAT(refusal(jpeg), HasSubstr("32639 x 32639 pixels, but the file can contain at most"));
+  EXPECT_THAT(refusal_of_image(jpeg), HasSubstr("32639 x 32639 pixels, but the file can contain at most"));
 }
 
 TEST(ImageCodec, RefusesEndlessScans) {
@@ -412,7 +407,7 @@ TEST(ImageCodec, RefusesEndlessScans) {
     info.scan_info = scans.data();
     info.num_scans = static_cast<int>(scans.size());
   };
-  EXPECT_THAT(refusal(jpeg_of(gradient(1, 16, 16), many_scans), 1), HasSubstr("too many scans"));
+  EXPECT_THAT(refusal_of_image(jpeg_of(gradient(1, 16, 16), many_scans), 1), HasSubstr("too many scans"));
 }
 
 TEST(ImageCodec, WritesPngsThatDecodeToTheSamePixels) {

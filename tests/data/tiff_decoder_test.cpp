@@ -1,8 +1,6 @@
-#include "tutti/base/error.hpp"
-
 #include "data/image_codec.hpp"
+#include "data/refused_images.hpp"
 #include "data/written_tiffs.hpp"
-#include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +16,7 @@ using testing_support::Bytes;
 using testing_support::gradient;
 using testing_support::noise;
 using testing_support::Picture;
+using testing_support::refusal_of_image;
 using testing_support::tiff_of;
 using testing_support::TiffForm;
 
@@ -37,13 +36,6 @@ DecodedTiff decode_tiff(const Bytes& file, std::int64_t channels = 3, bool appli
     decoded.pixels[i % plane * static_cast<std::size_t>(channels) + i / plane] = planes[i];
   }
   return decoded;
-}
-
-std::string refusal_of_tiff(const Bytes& file, std::int64_t channels = 3) {
-  const Error error = thrown_by([&] { decode_tiff(file, channels); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("the image 'a/b.tif' cannot be decoded: "));
-  return error.what();
 }
 
 Bytes halves(const std::vector<int>& samples) {
@@ -124,16 +116,16 @@ TEST(TiffDecoder, TurnsImagesUprightAsTheyRecord) {
 TEST(TiffDecoder, RefusesWhatItDoesNotReadByName) {
   const auto floating = [](TIFF* tiff) { TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_IEEEFP); };
   EXPECT_THAT(
-      refusal_of_tiff(tiff_of({1, 1, 1, Bytes(4)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 32}, floating), 1),
+      refusal_of_image(tiff_of({1, 1, 1, Bytes(4)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 32}, floating), 1),
       HasSubstr("signed or of floating point: convert it to 8 bits a sample"));
-  EXPECT_THAT(refusal_of_tiff(tiff_of({1, 1, 1, Bytes(4)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 32}), 1),
+  EXPECT_THAT(refusal_of_image(tiff_of({1, 1, 1, Bytes(4)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 32}), 1),
               HasSubstr("1 to 16 bits a sample: Sorry, can not handle images with 32-bit samples"));
-  EXPECT_THAT(
-      refusal_of_tiff(tiff_of({1, 8, 8, Bytes(8)},
-                              {.photometric = PHOTOMETRIC_MINISWHITE, .bits = 1, .compression = COMPRESSION_CCITTFAX4}),
-                      1),
-      HasSubstr("the compression 4: use none, LZW, Deflate, PackBits or JPEG"));
-  EXPECT_THAT(refusal_of_tiff(tiff_of(gradient(3, 2, 2)), 1),
+  EXPECT_THAT(refusal_of_image(
+                  tiff_of({1, 8, 8, Bytes(8)},
+                          {.photometric = PHOTOMETRIC_MINISWHITE, .bits = 1, .compression = COMPRESSION_CCITTFAX4}),
+                  1),
+              HasSubstr("the compression 4: use none, LZW, Deflate, PackBits or JPEG"));
+  EXPECT_THAT(refusal_of_image(tiff_of(gradient(3, 2, 2)), 1),
               HasSubstr("it is a color image, but the others of its set are gray"));
 }
 
@@ -154,14 +146,14 @@ Bytes with_field(Bytes file, int tag, std::uint32_t value) {
 TEST(TiffDecoder, RefusesSizesThatTheFileCannotHave) {
   const TiffForm form{.rows_per_strip = 64, .mode = "wl"};
   const Bytes file = tiff_of(gradient(3, 40, 40), form);
-  EXPECT_THAT(refusal_of_tiff(with_field(file, TIFFTAG_IMAGEWIDTH, 4'000'000'000)),
+  EXPECT_THAT(refusal_of_image(with_field(file, TIFFTAG_IMAGEWIDTH, 4'000'000'000)),
               HasSubstr("announces 40 x 4000000000 pixels"));
-  EXPECT_THAT(refusal_of_tiff(with_field(file, TIFFTAG_IMAGELENGTH, 40'000'000)),
+  EXPECT_THAT(refusal_of_image(with_field(file, TIFFTAG_IMAGELENGTH, 40'000'000)),
               HasSubstr("announces 40000000 x 40 pixels"));
-  EXPECT_THAT(refusal_of_tiff(with_field(file, TIFFTAG_STRIPOFFSETS, 4'000'000'000)),
+  EXPECT_THAT(refusal_of_image(with_field(file, TIFFTAG_STRIPOFFSETS, 4'000'000'000)),
               HasSubstr("the file ends too early"));
   const Bytes tiled = tiff_of(gradient(3, 40, 40), {.tile = 64, .mode = "wl"});
-  EXPECT_THAT(refusal_of_tiff(with_field(tiled, TIFFTAG_TILELENGTH, 1 << 30)),
+  EXPECT_THAT(refusal_of_image(with_field(tiled, TIFFTAG_TILELENGTH, 1 << 30)),
               HasSubstr("announces 1073741824 x 64 pixels"));
 }
 
@@ -169,7 +161,7 @@ TEST(TiffDecoder, RefusesAFileCutShortAnywhere) {
   for (const int compression : {COMPRESSION_NONE, COMPRESSION_LZW}) {
     const Bytes whole = tiff_of(gradient(3, 20, 20), {.compression = compression});
     for (std::size_t length = 0; length < whole.size(); ++length) {
-      refusal_of_tiff(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+      refusal_of_image(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
     }
   }
 }

@@ -82,6 +82,8 @@ def shortened(command: str, whole: bool) -> str:
                 segment = segment.replace("resnet18", f"mlp --data {LITTLE_DATA}")
             steps = "--rounds 1" if "bench checkpoint" in segment else "--warmup-steps 1 --timed-steps 2"
             return f"{segment} --batch-size 16 {steps}"
+        if "trainer replay" in segment and not whole:
+            return re.sub("--to [0-9]+", "--to 6", segment)
         if trains and not whole and not re.search("--data|--resume", segment):
             segment = re.sub("(--digest-every|--steps) [0-9]+", r"\1 6", segment) + f" --data {LITTLE_DATA}"
         if "trainer sweep" in segment:
