@@ -1,6 +1,7 @@
 // trainer check, and the start of a training, with each kind of finding provoked.
 
 #include "support/child_process.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -17,8 +18,6 @@
 namespace tutti::test {
 namespace {
 
-using testing::HasSubstr;
-
 const char* const kMlp = "--data synthetic:256x1x8x8:4 --model mlp --batch-size 64 --threads 1 ";
 
 ChildResult alone(const std::string& script) {
@@ -30,18 +29,17 @@ ChildResult check(int ranks, const std::string& options) {
   return run_trainer(ranks, with({"check"}, words_of(kMlp + options)));
 }
 
-void expect_failure(const ChildResult& result, const std::string& line) {
+template <class... Words>
+void expect_failure(const ChildResult& result, const Words&... words) {
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("error: ")) << result.err;
-  EXPECT_THAT(result.out, HasSubstr(line));
+  EXPECT_THAT(result.out, mentions("error: ", words...)) << result.err;
 }
 
 TEST(Check, FindsNothingWrongWithAGoodRunAndLeavesNothingBehind) {
   const ScratchFolder folder;
   const ChildResult result = check(2, "--out " + folder.file("deep/run") + " --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("ready: 2 ranks on 1 host, 2 threads on ")) << result.out;
-  EXPECT_THAT(result.out, HasSubstr(" MiB per rank of "));
+  EXPECT_THAT(result.out, mentions("ready: 2 ranks on 1 host, 2 threads on ", " MiB per rank of "));
   EXPECT_EQ(folder.entries(), 1U) << "check.json alone";
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
   EXPECT_EQ(json["verdict"], "ready");
@@ -52,13 +50,8 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   const ScratchFolder folder;
   const ChildResult result =
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
-  EXPECT_EQ(result.status, 1) << result.err;
-  for (const char* line :
-       {"error: --watch-interface eth99: no interface of that name is up ",
-        "error: 3 ranks cannot share 2 parts: this run has 2, so it can use at most 2 ranks", "error: --momentum 7",
-        "/proc/none: cannot make /proc/none/checkpoints", "\nwill fail: 4 errors; "}) {
-    EXPECT_THAT(result.out, HasSubstr(line));
-  }
+  expect_failure(result, "error: --watch-interface eth99: ", "error: 3 ranks cannot share 2 parts: ", "at most 2 ranks",
+                 "error: --momentum 7", "/proc/none: cannot make /proc/none/checkpoints", "\nwill fail: 4 errors; ");
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
   EXPECT_EQ(json["verdict"], "will fail");
   EXPECT_EQ(json["findings"][0]["severity"], "error");
@@ -67,18 +60,15 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
 
 TEST(Check, NamesPatternsThatMatchNoParameterOrLayer) {
   for (const std::string option : {"--lr-factors", "--decay-factors"}) {
-    expect_failure(check(1, option + " 'dense2=2, neck=3'"),
-                   option + " neck=3: the network has no such parameter or layer; it has dense2/weight, for example");
+    expect_failure(check(1, option + " 'dense2=2, neck=3'"), option + " neck=3: ", "it has dense2/weight");
   }
-  expect_failure(check(1, "--freeze 'dense1, neck'"),
-                 "--freeze neck: the network mlp has no such layer; it has dense1, for example");
+  expect_failure(check(1, "--freeze 'dense1, neck'"), "--freeze neck: the network mlp ", "it has dense1");
 }
 
 TEST(Check, ReportsOnceThatRanksDoNotFindEachOther) {
   const std::string words = fmt::format("\"$T\" check {}", kMlp);
   const ChildResult first = alone("PMI_SIZE=2 PMI_RANK=0 " + words);
-  expect_failure(first, "started 2 processes, but ");
-  EXPECT_THAT(first.out, HasSubstr("start them with the mpiexec of that library"));
+  expect_failure(first, "started 2 processes", "start them with the mpiexec of that library");
   const ChildResult second = alone("PMI_SIZE=2 PMI_RANK=1 " + words);
   EXPECT_EQ(second.out, "");
   EXPECT_EQ(second.status, 0);
@@ -88,7 +78,7 @@ TEST(Check, ReportsOnceThatRanksDoNotFindEachOther) {
 TEST(Check, NamesAnMpiWithoutThreads) {
   const std::string preload = fmt::format("LD_PRELOAD={} ", std::getenv("TUTTI_UNTHREADED_MPI"));
   const ChildResult result = run_script(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
-  expect_failure(result, "gives thread support 0, and MPI_THREAD_MULTIPLE (3) is needed; use a build");
+  expect_failure(result, "thread support 0", "MPI_THREAD_MULTIPLE (3)", "use a build");
   EXPECT_EQ(run_script(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
 }
 
@@ -102,11 +92,8 @@ TEST(Check, NamesTheLargestLayerOfANetworkThatNoMemoryHolds) {
   const std::string largest =
       "(largest layer: wide: 1000000000x144 weights, 553131.1 MiB; output 1000000000 of 32 images";
   const ChildResult result = run_script(2, "exec \"$T\" check " + words);
-  expect_failure(result, "2 ranks need about ");
-  EXPECT_THAT(result.out, HasSubstr(largest));
-  const ChildResult start = run_script(2, "exec \"$T\" " + words);
-  EXPECT_EQ(start.status, 65);
-  EXPECT_THAT(start.err, HasSubstr(largest));
+  expect_failure(result, "2 ranks need about ", largest);
+  EXPECT_THAT(run_script(2, "exec \"$T\" " + words), ends(65, largest));
 }
 
 TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
@@ -117,19 +104,17 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   const std::string script =
       fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
   const ChildResult result = run_script(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
-  expect_failure(result, "ranks 1-2 have another program file than rank 0, ");
-  EXPECT_THAT(result.out, HasSubstr("install one build where all hosts can read it, and start that"));
-  EXPECT_THAT(result.out, HasSubstr("error: rank 2 has another --lr than rank 0, 0.02 instead of 0.0: give all"));
+  expect_failure(result, "ranks 1-2 have another program file than rank 0, ", "install one build",
+                 "error: rank 2 has another --lr than rank 0, 0.02 instead of 0.0: give all");
   const ChildResult start = run_script(3, fmt::format(fmt::runtime(script), ""));
-  EXPECT_EQ(start.status, 65);
-  EXPECT_THAT(start.err, HasSubstr("ranks 1-2 have another program file than rank 0, "));
+  EXPECT_THAT(start, ends(65, "ranks 1-2 have another program file than rank 0, "));
   EXPECT_EQ(start.out, "");
 }
 
 TEST(Check, NamesRanksOfAHostThatUseOtherData) {
   const ChildResult result =
       run_script(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
-  expect_failure(result, "error: rank 1 requests other data than rank 0 on the same host, --data synthetic:110x");
+  expect_failure(result, "error: rank 1 requests other data than rank 0 ", "host, --data synthetic:110x");
 }
 
 TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
@@ -141,19 +126,16 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
   ASSERT_EQ(alone(fmt::format("exec \"$T\" {}--steps 1 --quiet --out {}", kMlp, out)).status, 0);
-  expect_failure(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to continue it");
-  const ChildResult resumed = check(2, "--resume --out " + out);
-  EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
-  EXPECT_THAT(resumed.out, HasSubstr("error: 2 ranks cannot share 1 part: "));
+  expect_failure(check(2, "--out " + out), "--out " + out + " holds checkpoints", "add --resume");
+  expect_failure(check(2, "--resume --out " + out), "error: 2 ranks cannot share 1 part: ");  // of one rank
   EXPECT_EQ(check(1, "--resume --out " + out).status, 0);
   expect_failure(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
 }
 
 TEST(Check, NamesFaultsTracesAndTimesThatAStartWouldRefuse) {
   const ScratchFolder folder;
-  const ChildResult result = check(1, "--trace /proc/none/trace.json --stall-timeout 0.5");
-  expect_failure(result, "cannot save '/proc/none/trace.json'");
-  EXPECT_THAT(result.out, HasSubstr("error: --stall-timeout 0.5: must be 1 to 1000000 seconds"));
+  expect_failure(check(1, "--trace /proc/none/trace.json --stall-timeout 0.5"), "cannot save '/proc/none/trace.json'",
+                 "error: --stall-timeout 0.5: must be 1 to 1000000 ");
   expect_failure(check(2, "--rehearse trip:rank=1"), "--rehearse trip");
   const std::string out = folder.file("run");
   EXPECT_EQ(check(1, "--out " + out + " --trace " + out + "/trace.json").status, 0) << "the start makes the folder";
@@ -170,7 +152,7 @@ TEST(Check, NamesFilesThatCannotBeWrittenAsAStartDoes) {
       EXPECT_EQ(alone(fmt::format("exec \"$T\" {}{}", kMlp, words)).status, 73) << words;
     }
   }
-  EXPECT_THAT(check(1, "--trace / --sample-log / --plan-cache /").out, HasSubstr("will fail: 3 errors"));
+  EXPECT_THAT(check(1, "--trace / --sample-log / --plan-cache /").out, mentions("will fail: 3 errors"));
   EXPECT_EQ(check(2, fmt::format("--trace {0}/a --sample-log {0}/b --plan-cache {0}/c", path)).status, 0);
   EXPECT_EQ(folder.entries(), 0U);
 }
@@ -179,19 +161,17 @@ TEST(Check, NamesLimitsOfItsProcess) {
   const ScratchFolder folder;
   const ChildResult result =
       alone(fmt::format("ulimit -n 60; ulimit -f 128; exec \"$T\" check {} --out {}", kMlp, folder.path()));
-  expect_failure(result, "MiB, and files are limited to 0.");
-  EXPECT_THAT(result.out, HasSubstr("warning: only 60 files may be open at once (ulimit -n)"));
+  expect_failure(result, "files are limited to 0.", "(ulimit -f)", "warning: only 60 files ", "(ulimit -n)");
   expect_failure(run_script(2,
                             "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
                             "synthetic:120000x1x32x32:4"),
-                 "MiB of shared memory are needed, which is more than the file size limit (ulimit -f)");
+                 "MiB of shared memory are needed", "file size limit (ulimit -f)");
 }
 
 TEST(Check, OfTheStartIncludesTheCheckpointsThatItSaves) {
   const ScratchFolder folder;
   const ChildResult start = alone(fmt::format("ulimit -f 128; exec \"$T\" {} --out {}", kMlp, folder.path()));
-  EXPECT_EQ(start.status, 73) << start.err;
-  EXPECT_THAT(start.err, HasSubstr("MiB, and files are limited to 0."));
+  EXPECT_THAT(start, ends(73, "files are limited to 0.", "(ulimit -f)"));
 }
 
 TEST(Check, IsPartOfTheStartWhichReportsALimitOnce) {
@@ -203,27 +183,24 @@ TEST(Check, IsPartOfTheStartWhichReportsALimitOnce) {
 TEST(Check, NamesInsufficientMemoryAndThreadsWithoutCores) {
   const ChildResult large = run_trainer(1, words_of("check --model vgg11 --data synthetic:64x3x32x32:4 --batch-size "
                                                     "9000000 --threads 4000 --steps 1"));
-  expect_failure(large, ": 1 rank needs about ");
-  EXPECT_THAT(large.out, HasSubstr("give a smaller --batch-size"));
-  EXPECT_THAT(large.out, HasSubstr("compute"));
-  EXPECT_THAT(large.out, HasSubstr("with 4000 threads on "));
+  expect_failure(large, ": 1 rank needs about ", "give a smaller --batch-size", "computes with 4000 threads on ");
 }
 
 TEST(Check, NamesABatchThatTheTrainingSetDoesNotFill) {
   const ChildResult kept = check(2, "--batch-size 512");
   EXPECT_EQ(kept.status, 0) << kept.out;
-  EXPECT_THAT(kept.out, HasSubstr("warning: all ranks: --batch-size 512 is more than 256 training images: every step"));
+  EXPECT_THAT(kept.out, mentions("warning: all ranks: --batch-size 512 is more than 256 training images"));
   const ScratchFolder folder;
   const ChildResult discarded = check(2, "--batch-size 512 --last-batch discard --out " + folder.file("run"));
-  expect_failure(discarded, "error: 256 samples do not fill a batch of 512 with --last-batch discard: lower");
-  EXPECT_THAT(discarded.out, HasSubstr("\nwill fail: 1 error; ")) << discarded.out;
+  expect_failure(discarded, "error: 256 samples ", "a batch of 512 with --last-batch discard: lower --batch-size",
+                 "\nwill fail: 1 error; ");
 }
 
 TEST(Check, WarnsOfSmallAndEmptyPartsAndGoesOn) {
   const ChildResult empty = check(2, "--parts 8 --batch-size 5");
   EXPECT_EQ(empty.status, 0) << empty.out;
-  EXPECT_THAT(empty.out,
-              HasSubstr("warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty: give a larger"));
+  EXPECT_THAT(empty.out, mentions("warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty",
+                                  "give a larger --batch-size"));
   const ChildResult start =
       run_trainer(2, with(words_of(kMlp), words_of("--parts 8 --batch-size 5 --steps 1 --quiet")));
   EXPECT_EQ(start.status, 0);

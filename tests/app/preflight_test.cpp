@@ -6,6 +6,7 @@
 #include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/options.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,6 @@
 namespace tutti {
 namespace {
 
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 // The only finding, with its severity.
@@ -111,21 +111,19 @@ TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
   const std::string note = "computing on CPUs: rank 0 on a has no GPU: no driver";
   GpuFacts facts{.has_card = true};
   facts.inventory.driver_version = "no driver";
-  EXPECT_THAT(only(check_gpus(facts, note)),
-              HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
+  EXPECT_THAT(only(check_gpus(facts, note)), mentions("warning: ", "no driver for it: install"));
   facts.has_driver = true;
   facts.inventory.driver_version = "12.2";
   facts.inventory.runtime_version = "13.0";
-  EXPECT_THAT(only(check_gpus(facts, note)),
-              HasSubstr("supports CUDA 12.2, and this build needs 13.0: update the driver"));
+  EXPECT_THAT(only(check_gpus(facts, note)), mentions("supports CUDA 12.2", "needs 13.0", "update the driver"));
   facts.device = Device::cuda;
-  EXPECT_THAT(only(check_gpus(facts, note)), HasSubstr("error: the GPU's driver supports CUDA 12.2"));
+  EXPECT_THAT(only(check_gpus(facts, note)), mentions("error: ", "supports CUDA 12.2"));
   facts.device = Device::cpu;
   EXPECT_THAT(check_gpus(facts, note).all(), IsEmpty());
   facts = {};
   facts.inventory.devices.resize(2);
   EXPECT_THAT(only(check_gpus(facts, "computing on CPUs: 3 ranks on a see the same 2 GPUs")),
-              HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
+              mentions("the same 2 GPUs", "start as many ranks as GPUs"));
   EXPECT_THAT(check_gpus({}, "this build has no libtutti_cuda.so").all(), IsEmpty());
 }
 
@@ -162,9 +160,8 @@ TEST(Preflight, WarnsOfARankOnCoresFarFromItsGpu) {
   host.write(node, "1\n");
   host.write("/sys/devices/system/node/node1/cpulist", "8-15,24-31\n");
   host.write("/proc/self/status", "Name:\ttrainer\nCpus_allowed:\t000f\nCpus_allowed_list:\t0-3,16\n");
-  EXPECT_THAT(only(found()),
-              HasSubstr("warning: bound to the cores 0-3,16, and the GPU (NVIDIA H200, 0000:17:00.0) is on "
-                        "NUMA node 1 with the cores 8-15,24-31, so that"));
+  EXPECT_THAT(only(found()), mentions("warning: ", "the cores 0-3,16,", "NVIDIA H200, 0000:17:00.0",
+                                      "NUMA node 1 with the cores 8-15,24-31,"));
   host.write("/proc/self/status", "Cpus_allowed_list:\t0-8\n");
   EXPECT_THAT(found().all(), IsEmpty());
   host.write("/proc/self/status", "Cpus_allowed_list:\t3\n");
@@ -181,16 +178,17 @@ TEST(Preflight, NamesMoreThreadsThanCoresAndBindings) {
             "warning: n1: 4 ranks compute with 8 threads on 4 of 4 cores: start fewer ranks "
             "there, or give fewer --threads");
   load.cores.present = 16;
-  EXPECT_THAT(only(check_cores(load)), HasSubstr("on 4 of 16 cores: let the launcher bind them to more"));
+  EXPECT_THAT(only(check_cores(load)), mentions("on 4 of 16 cores", "mpirun --bind-to none"));
   load = {.host = "n1", .ranks = 2, .threads = 2, .busy_threads = 4, .cores = {1, 4, 4}};
-  EXPECT_THAT(only(check_cores(load)), HasSubstr("bound to 1 of the host's 4 cores, but --threads is 2"));
+  EXPECT_THAT(only(check_cores(load)),
+              mentions("bound to 1 of the host's 4 cores", "--threads is 2", "--cpus-per-task 2"));
   load = {.host = "n1", .busy_threads = 8, .cores = {8, 8, 8}, .quota = 2.0};
-  EXPECT_THAT(only(check_cores(load)), HasSubstr("8 threads, but their control group allows 2.0 cores: ask for more"));
+  EXPECT_THAT(only(check_cores(load)), mentions("8 threads", "allows 2.0 cores", "ask for more"));
 }
 
 TEST(Preflight, NamesOversubscribedRanksThatDoNotYield) {
   const HostLoad load{.host = "n1", .ranks = 8, .cores = {2, 2, 2}};
-  EXPECT_THAT(only(check_waiting(load, "Open MPI 4.1.4", "")), HasSubstr("export OMPI_MCA_mpi_yield_when_idle=1"));
+  EXPECT_THAT(only(check_waiting(load, "Open MPI 4.1.4", "")), mentions("export OMPI_MCA_mpi_yield_when_idle=1"));
   EXPECT_THAT(check_waiting(load, "Open MPI 4.1.4", "1").all(), IsEmpty());
   EXPECT_THAT(check_waiting(load, "MPICH 4.0.2", "").all(), IsEmpty());
 }
@@ -198,12 +196,13 @@ TEST(Preflight, NamesOversubscribedRanksThatDoNotYield) {
 TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldExceed) {
   const LimitedNeeds needs{.memory_bytes = 3 << 20, .file_bytes = 2 << 20};
   EXPECT_THAT(check_limits({}, needs).all(), IsEmpty());
-  EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, needs)), HasSubstr("error: a rank needs about 3 MiB"));
-  EXPECT_THAT(only(check_limits({.file_size = 1 << 20}, needs)), HasSubstr("files are limited to 1.0 MiB (ulimit -f)"));
-  EXPECT_THAT(only(check_open_files({.open_files = 64}, 2)), HasSubstr("warning: only 64 files may be open at once"));
+  EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, needs)),
+              mentions("error: ", "3 MiB", "limit is 1 MiB (ulimit -v)"));
+  EXPECT_THAT(only(check_limits({.file_size = 1 << 20}, needs)), mentions("limited to 1.0 MiB (ulimit -f)"));
+  EXPECT_THAT(only(check_open_files({.open_files = 64}, 2)), mentions("warning: only 64 files ", "(ulimit -n)"));
   EXPECT_THAT(check_limits({.locked_memory = 65536}, needs).all(), IsEmpty());
-  EXPECT_THAT(only(check_limits({.locked_memory = 65536}, {.on_gpu = true})), HasSubstr("ulimit -l unlimited"));
-  EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, {.on_gpu = true})), HasSubstr("ulimit -v unlimited"));
+  EXPECT_THAT(only(check_limits({.locked_memory = 65536}, {.on_gpu = true})), mentions("ulimit -l unlimited"));
+  EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, {.on_gpu = true})), mentions("ulimit -v unlimited"));
 }
 
 TEST(Preflight, NamesClocksThatContradictEachOther) {
@@ -212,7 +211,7 @@ TEST(Preflight, NamesClocksThatContradictEachOther) {
   EXPECT_EQ(only(check_clocks(hosts, {0, 0, 3, 0})),
             "warning: the clock of n2 is 3.0 s ahead of that of n1: synchronize both (chrony, ntp), or their logs "
             "show another order of events");
-  EXPECT_THAT(only(check_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
+  EXPECT_THAT(only(check_clocks(hosts, {0, 0, 0, -4})), mentions("n3 is 4.0 s behind"));
 }
 
 TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
@@ -220,13 +219,13 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   config.trainer.batch_size = 64;
   config.trainer.num_parts = 8;
   EXPECT_THAT(check_parts(config, false, 640).all(), IsEmpty());
-  EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("batch norm normalizes each part of 8 samples alone"));
+  EXPECT_THAT(only(check_parts(config, true, 640)), mentions("each part of 8 samples", "--batch-norm global"));
   config.trainer.batch_size = 5;
-  EXPECT_THAT(only(check_parts(config, true, 640)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+  EXPECT_THAT(only(check_parts(config, true, 640)), mentions("a batch of 5 samples leaves 3 of 8 parts empty"));
   config.trainer.batch_size = 15;
   EXPECT_THAT(check_parts(config, false, 640).all(), IsEmpty());
   config.recipe.augment = parse_augment("flip,cutmix:1");
-  EXPECT_THAT(only(check_parts(config, false, 640)), HasSubstr("with --batch-size 15 a part has only one: give "));
+  EXPECT_THAT(only(check_parts(config, false, 640)), mentions("--batch-size 15 a part has only one", "fewer --parts"));
 }
 
 TEST(Preflight, WarnsOfBiasesThatABatchNormSubtracts) {
@@ -240,7 +239,7 @@ TEST(Preflight, WarnsOfBiasesThatABatchNormSubtracts) {
   EXPECT_EQ(
       only(biased("stem.conv")),
       "warning: the batch norm after it subtracts the bias of stem.conv: give bias = false in network 'resnet18'");
-  EXPECT_THAT(only(biased("stage1.block1.conv1")), HasSubstr("stem.conv and 1 more"));
+  EXPECT_THAT(only(biased("stage1.block1.conv1")), mentions("stem.conv and 1 more"));
 }
 
 TEST(Preflight, WarnsOfALastBatchThatIsTooSmallForBatchNorm) {
@@ -251,9 +250,7 @@ TEST(Preflight, WarnsOfALastBatchThatIsTooSmallForBatchNorm) {
     EXPECT_THAT(check_parts(config, true, samples).all(), IsEmpty()) << samples;
   }
   EXPECT_THAT(check_parts(config, false, 2560 + 31).all(), IsEmpty());
-  EXPECT_THAT(
-      only(check_parts(config, true, 2560 + 31)),
-      AllOf(HasSubstr("the last batch of an epoch has 31 samples in 8 parts"), HasSubstr("--last-batch discard")));
+  EXPECT_THAT(only(check_parts(config, true, 2560 + 31)), mentions("31 samples in 8 parts", "--last-batch discard"));
   config.trainer.last_batch = LastBatch::discard;
   EXPECT_THAT(check_parts(config, true, 2560 + 31).all(), IsEmpty());
 }
@@ -263,22 +260,21 @@ TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   EXPECT_THAT(check_rates(config, 40, 40).all(), IsEmpty());
   config.trainer.schedule_epochs = 3;
   EXPECT_THAT(only(check_rates(config, 40, 24)),
-              HasSubstr("--schedule-epochs 3 has no effect with --schedule constant"));
+              mentions("--schedule-epochs 3 ", "--schedule constant", "--schedule cosine"));
   config.trainer.learning_rate.schedule = Schedule::cosine;
   EXPECT_THAT(check_rates(config, 24, 24).all(), IsEmpty());
   EXPECT_THAT(only(check_rates(config, 40, 24)),
-              HasSubstr("ends at epoch 3, and --epochs is 5: after that the learning rate is 0 and the weights will "
-                        "not change; give --schedule-epochs 5, or "));
+              mentions("ends at epoch 3", "--epochs is 5", "give --schedule-epochs 5"));
   config.trainer.learning_rate.min = 1e-4;
   EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
   config.trainer.learning_rate.base = 0;
-  EXPECT_THAT(only(check_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
+  EXPECT_THAT(only(check_rates(config, 40, 24)), mentions("--lr 0: ", "give a learning rate above 0"));
   config = RunConfig();
   config.trainer.learning_rate.min = 1e-4;
-  EXPECT_THAT(only(check_rates(config, 40, 40)), HasSubstr("--min-lr 0.0001 has no effect with --schedule constant"));
+  EXPECT_THAT(only(check_rates(config, 40, 40)), mentions("--min-lr 0.0001 ", "--schedule constant"));
   config = RunConfig();
   config.texts.lr_period = "10";
-  EXPECT_THAT(only(check_rates(config, 40, 40)), HasSubstr("--lr-period 10 has no effect with --schedule constant"));
+  EXPECT_THAT(only(check_rates(config, 40, 40)), mentions("--lr-period 10 ", "--schedule constant", "--schedule step"));
 }
 
 TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
@@ -300,7 +296,7 @@ TEST(Preflight, WarnsOfImagesOfADataFileThatAreEnlargedOrCroppedOnceMore) {
             "with --image-size 224 or more, or train at 96");
   info.has_short_side = false;
   EXPECT_THAT(check_image_size(info, {3, 96, 96}).all(), IsEmpty());
-  EXPECT_THAT(only(check_image_size(info, {3, 64, 64})), HasSubstr("crops them once more"));
+  EXPECT_THAT(only(check_image_size(info, {3, 64, 64})), mentions("--image-size 64 crops them once more"));
 }
 
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
@@ -312,16 +308,16 @@ TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
             "warning: n1: 4 ranks need about 1000 MiB, and the host has 900 MiB: start fewer "
             "ranks there, or give a smaller --batch-size");
   memory.of_host.left = 700 * mib;
-  EXPECT_THAT(only(check_memory(memory)), HasSubstr("error: n1: 4 ranks need about 1000 MiB"));
+  EXPECT_THAT(only(check_memory(memory)), mentions("error: n1: 4 ranks ", "1000 MiB"));
   EXPECT_EQ(check_memory(memory).all()[0].source, ErrorSource::input);
   memory.of_host = {};
   memory.of_groups = {{"0:1", 200 * mib, 1, 250 * mib}, {"0:2", 300 * mib, 4, 1000 * mib}};
   EXPECT_THAT(only(check_memory(memory)),
-              HasSubstr("4 ranks need about 1000 MiB, and their control group leaves them 300 MiB: ask for more"));
+              mentions("4 ranks ", "1000 MiB", "control group leaves them 300 MiB", "ask for more"));
   memory.of_groups.clear();
   memory.device_bytes = 300 * mib;
   memory.device_free = 100 * mib;
-  EXPECT_THAT(only(check_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 MiB are free"));
+  EXPECT_THAT(only(check_memory(memory)), mentions("300 MiB are needed on the GPU", "100 MiB are free"));
 }
 
 struct Estimated {
@@ -365,7 +361,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                           options, {.configuration = "c", .model = "m", .versions = "v"});
     const auto estimate = estimate_memory(
         {.network = network, .options = options, .test_samples = data.pair.test ? data.pair.test->info().samples : 0},
-        FileShard{.file = 1, .files = 4});
+        {.shard = FileShard{.file = 1, .files = 4}});
     EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
     EXPECT_GT(estimate.activations, 0);
     EXPECT_GE(estimate.network - estimate.activations, std::int64_t{2} * 4 * network.layout().parameters());

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "support/mpi_world.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -19,8 +20,6 @@
 namespace tutti {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 TEST(CudaLoader, LooksNextToLibtutti) {
@@ -48,26 +47,23 @@ TEST(CudaLoader, OpensNothingOnAMachineWithoutASignOfAGpu) {
 }
 
 TEST(CudaLoader, NamesTheMissingLibraryTheReasonAndTheRemedy) {
-  const Error error = thrown_by([] { load_cuda_libraries("/nowhere/libtutti_cuda.so"); });
-  EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(),
-              AllOf(HasSubstr("cannot open libtutti_cuda.so"),
-                    HasSubstr("/nowhere/libtutti_cuda.so: cannot open shared object file"), HasSubstr("--device cpu")));
+  EXPECT_THAT(thrown_by([] { load_cuda_libraries("/nowhere/libtutti_cuda.so"); }),
+              reports(ErrorSource::usage, "cannot open libtutti_cuda.so",
+                      "/nowhere/libtutti_cuda.so: cannot open shared object file", "--device cpu"));
 }
 
 TEST(CudaLoader, RefusesALibraryWithOtherSymbols) {
   const std::string other = (fs::path(cuda_library_path()).parent_path() / "libtutti.so").string();
-  const Error error = thrown_by([&] { load_cuda_libraries(other); });
-  EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr(other), HasSubstr("tutti_cuda_library")));
+  EXPECT_THAT(thrown_by([&] { load_cuda_libraries(other); }),
+              reports(ErrorSource::usage, other, "tutti_cuda_library", "install Tutti again"));
 }
 
 TEST(CudaLoader, RefusesALibraryOfAnotherBuild) {
-  const Error error = thrown_by([] { load_cuda_libraries(TUTTI_OUTDATED_LIBRARY); });
-  EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr(fmt::format("its interface version is {}, this program's {}",
-                                                        kCudaInterfaceVersion - 1, kCudaInterfaceVersion)),
-                                  HasSubstr("together")));
+  EXPECT_THAT(thrown_by([] { load_cuda_libraries(TUTTI_OUTDATED_LIBRARY); }),
+              reports(ErrorSource::usage,
+                      fmt::format("interface version is {}, this program's {}", kCudaInterfaceVersion - 1,
+                                  kCudaInterfaceVersion),
+                      "together"));
 }
 
 // Counts the ranks that have done their work, in memory that all ranks share.

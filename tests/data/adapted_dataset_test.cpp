@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,6 @@ namespace tutti {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Images of 1 x 2 pixels: two, or one per label.
@@ -87,8 +87,7 @@ TEST_F(AdaptedDatasetTest, MakesGrayAColorOfThreeEqualChannels) {
 
 TEST_F(AdaptedDatasetTest, RefusesOtherChannels) {
   const Error error = thrown_by([&] { fit({.image = {3, 1, 2}, .classes = 2, .class_names = {}}, set(4, {})); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("have 4 channels, and the network takes 3"));
+  EXPECT_THAT(error, reports(ErrorSource::input, "images of set ", "4 channels", "the network takes 3"));
 }
 
 TEST_F(AdaptedDatasetTest, FindsLabelsByTheNamesOfTheirClasses) {

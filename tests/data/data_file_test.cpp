@@ -7,6 +7,7 @@
 #include "tutti/storage/atomic_file.hpp"
 
 #include "data/written_images.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +24,6 @@ namespace tutti {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAreArray;
 using testing_support::cifar_file;
@@ -100,8 +100,8 @@ TEST_F(DataFile, HasTheImagesOfAFolderAndTheirStatistics) {
   EXPECT_EQ(data.pair.test, nullptr);
 
   folder_.write("in/dog/3.png", png_of(gradient(3, 7, 5)));
-  EXPECT_THAT(thrown_by([&] { write_data_file(open_named(folder_.text() + "/in").pair, path()); }).what(),
-              HasSubstr("differ in size: give --image-size N"));
+  EXPECT_THAT(thrown_by([&] { write_data_file(open_named(folder_.text() + "/in").pair, path()); }),
+              reports(ErrorSource::usage, "images of in ", "give --image-size N"));
 }
 
 std::vector<std::string> names_of(const Dataset& set) {
@@ -199,7 +199,8 @@ TEST_F(DataFile, IsRefusedByNameWhenItWasReplacedAfterItWasListed) {
   write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
   const OwnedData listed = open(1);
   write_data_file(open_named("synthetic:200x1x4x4:4").pair, path());
-  EXPECT_THAT(thrown_by([&] { open_loaded(listed.block); }).what(), HasSubstr("has changed since it was opened"));
+  EXPECT_THAT(thrown_by([&] { open_loaded(listed.block); }),
+              reports(ErrorSource::input, "set.h5' has changed ", "start again"));
 }
 
 TEST_F(DataFile, ServesAsATestSet) {
@@ -211,9 +212,8 @@ TEST_F(DataFile, ServesAsATestSet) {
 TEST_F(DataFile, IsRefusedByNameWhenItsPixelsChanged) {
   write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
   damage_pixel();
-  const Error error = thrown_by([&] { open(0); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("set.h5' cannot be read: the images and labels in /train have the digest "));
+  EXPECT_THAT(thrown_by([&] { open(0); }),
+              reports(ErrorSource::input, "set.h5' cannot be read", "/train have the digest ", "data convert"));
 }
 
 // A file of an early version: without checksums, and with constant statistics for data in CIFAR format. `names` were
@@ -242,7 +242,7 @@ TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeOnRequest) {
   write_early_file(path(), *source.pair.train);
   EXPECT_EQ(open(0).pair.train->info().statistics, source.pair.train->info().statistics);
   EXPECT_THAT(open(0).pair.notes, ::testing::IsEmpty());
-  EXPECT_THAT(open(1).pair.notes, ::testing::ElementsAre(HasSubstr("has no checksums")));
+  EXPECT_THAT(open(1).pair.notes, ::testing::ElementsAre(mentions("set.h5' ", "has no checksums", "data convert")));
   DataRequest request;
   request.train = path();
   request.most_resident_bytes = 1;
@@ -250,8 +250,8 @@ TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeOnRequest) {
   EXPECT_EQ(contents_of(*open_data(request).pair.train).images, contents_of(*source.pair.train).images);
   damage_pixel();
   EXPECT_EQ(open(1).pair.train->info().samples, 200);
-  EXPECT_THAT(thrown_by([&] { open_data(request); }).what(),
-              HasSubstr("the images and labels in /train have the digest"));
+  EXPECT_THAT(thrown_by([&] { open_data(request); }),
+              reports(ErrorSource::input, "set.h5'", "/train have the digest "));
 }
 
 TEST_F(DataFile, IsRefusedUnlessItsNamesAreOnePerSample) {
@@ -262,11 +262,11 @@ TEST_F(DataFile, IsRefusedUnlessItsNamesAreOnePerSample) {
   EXPECT_THAT(names_of(*open(0).pair.train), ElementsAre("a", "", "b"));
   for (const std::string_view names : {"a\0b\0"sv, "a\0b\0c"sv, "a\0b\0c\0d\0"sv, "\0\0\0\0\0\0"sv, "abc"sv}) {
     write_early_file(path(), *source.pair.train, names);
-    EXPECT_THAT(thrown_by([&] { open(0); }).what(),
-                HasSubstr("set.h5' cannot be read: /train/names does not have 3 names"));
+    EXPECT_THAT(thrown_by([&] { open(0); }),
+                reports(ErrorSource::input, "set.h5' cannot be read", "/train/names does not have 3 names"));
   }
   write_early_file(path(), *source.pair.train, "a\0b\0\xff\0"sv);
-  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("the name of sample 2 in /train/names is not UTF-8"));
+  EXPECT_THAT(thrown_by([&] { open(0); }), reports(ErrorSource::input, "set.h5'", "sample 2 in /train/names", "UTF-8"));
 }
 
 TEST_F(DataFile, IsVerifiedRowByRowWhereItStaysOnTheDisk) {
@@ -281,8 +281,7 @@ TEST_F(DataFile, IsVerifiedRowByRowWhereItStaysOnTheDisk) {
         set->read(std::array<std::int64_t, 1>{sample}, batch);
       } catch (const Error& error) {
         ++damaged;
-        EXPECT_EQ(error.source(), ErrorSource::input);
-        EXPECT_THAT(error.what(), HasSubstr("set.h5' is damaged: row 4 of /train/images has the checksum "));
+        EXPECT_THAT(error, reports(ErrorSource::input, "set.h5' is damaged", "row 4 of /train/images ", "restore"));
       }
     }
   }
@@ -294,17 +293,17 @@ TEST_F(DataFile, IsRefusedByNameWhenItIsAnotherFileOrDamaged) {
   auto bytes = read_file_bytes(path());
   bytes[100] ^= std::byte{1};
   write_atomically(path(), bytes);
-  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("set.h5' is damaged"));
+  EXPECT_THAT(thrown_by([&] { open(0); }), reports(ErrorSource::input, "set.h5' is damaged"));
   MemoryFileWriter other;
   other.add_text("/format", "something else");
   std::vector<std::byte> unsealed = other.finish();
   unsealed.pop_back();
   write_atomically(path(), unsealed);
-  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("has no seal"));
+  EXPECT_THAT(thrown_by([&] { open(0); }), reports(ErrorSource::input, "set.h5' has no seal"));
   RowFileWriter sealed(path());
   sealed.add_text("/format", "something else");
   sealed.commit();
-  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("its format is not 'tutti data set 1'"));
+  EXPECT_THAT(thrown_by([&] { open(0); }), reports(ErrorSource::input, "set.h5'", "is not 'tutti data set 1'"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "data/written_images.hpp"
 #include "data/written_sets.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@ namespace tutti {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing_support::Bytes;
 using testing_support::contents_of;
 using testing_support::dot;
@@ -118,9 +118,8 @@ TEST(ClassFolders, OfTheTestSetMustBeClassesOfTheTrainingSet) {
   const TemporaryFolder folder;
   write_pets(folder, "train/");
   folder.write("test/fox/x.png", dot(9));
-  EXPECT_THAT(refusal(folder.text()),
-              HasSubstr(fmt::format("'{0}/test' has the class 'fox', which '{0}/train' lacks: rename or move it",
-                                    folder.text())));
+  EXPECT_THAT(refusal(folder.text()), mentions("'" + folder.text() + "/test' has the class 'fox'",
+                                               "'" + folder.text() + "/train' lacks", "rename or move it"));
 }
 
 TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
@@ -131,7 +130,7 @@ TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
   EXPECT_EQ(open_named(file).pair.train->info().classes, 1);
   folder.write("t10k-images-idx3-ubyte", testing_support::idx_file({0x803, 1, 2, 2}, 4));
   folder.write("t10k-labels-idx1-ubyte", testing_support::idx_labels({1}));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("the test label is 1, which no sample of the training set"));
+  EXPECT_THAT(refusal(folder.text()), mentions("the test label is 1, ", "the training set ", "add training samples"));
 }
 
 TEST(ClassFolders, HoldImagesOfDifferentSizesAndColors) {
@@ -190,27 +189,24 @@ TEST(ClassFolders, ReportWhatTheyLeaveOutAndNeedImages) {
   EXPECT_EQ(data.pair.train->info().samples, 4) << "with dog/more/c.png";
   EXPECT_EQ(data.pair.train->name_of(3), "dog/more/c.png");
   ASSERT_EQ(data.pair.notes.size(), 1u);
-  EXPECT_THAT(data.pair.notes[0],
-              HasSubstr("1 entries of '" + folder.text() + "' are not image files and are skipped"));
+  EXPECT_THAT(data.pair.notes[0], mentions("1 entries of '" + folder.text() + "' ", "are skipped"));
   std::filesystem::create_directory(folder.path() / "eel");
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' contains no .jpg, .jpeg, .png, .tif or .tiff files"));
+  EXPECT_THAT(refusal(folder.text()), mentions("/eel' ", "no .jpg, .jpeg, .png, .tif or .tiff files"));
 }
 
 TEST(ClassFolders, NameABadImageWhenItIsRead) {
   const TemporaryFolder folder;
   write_pets(folder);
   folder.write("cat/bad.png", text("no image"));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/cat/bad.png' cannot be decoded: it is neither"));
+  EXPECT_THAT(refusal(folder.text()), mentions("/cat/bad.png' cannot be decoded: it is neither", "--skip-bad-images"));
 
   Bytes torn = dot(5);
   torn[torn.size() - 20] ^= 1;  // its header is good
   folder.write("cat/bad.png", torn);
   const OwnedData data = open_named(folder.text());
   SampleBatch batch;
-  const Error error = thrown_by([&] { data.pair.train->read(std::array<std::int64_t, 1>{0}, batch); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), HasSubstr("/cat/bad.png' cannot be decoded: "));
-  EXPECT_THAT(error.what(), HasSubstr("--skip-bad-images"));
+  EXPECT_THAT(thrown_by([&] { data.pair.train->read(std::array<std::int64_t, 1>{0}, batch); }),
+              reports(ErrorSource::input, "/cat/bad.png' cannot be decoded: ", "--skip-bad-images"));
 }
 
 TEST(ClassFolders, LeaveOutAndCountBadImagesOnRequest) {
@@ -227,13 +223,12 @@ TEST(ClassFolders, LeaveOutAndCountBadImagesOnRequest) {
   EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre(3, 1, 2));
   EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(0, 1, 1));
   ASSERT_EQ(data.pair.notes.size(), 1u);
-  EXPECT_THAT(data.pair.notes[0], HasSubstr("2 of 5 images of "));
-  EXPECT_THAT(data.pair.notes[0], HasSubstr(" skipped: first the image '" + folder.text() + "/dog/aa.png'"));
+  EXPECT_THAT(data.pair.notes[0], mentions("2 of 5 images of ", "first the image '" + folder.text() + "/dog/aa.png'"));
 
   const TemporaryFolder all_bad;
   all_bad.write("a/1.png", text("x"));
   request.train = all_bad.text();
-  EXPECT_THAT(thrown_by([&] { open_data(request); }).what(), HasSubstr("all 1 images of "));
+  EXPECT_THAT(thrown_by([&] { open_data(request); }), reports(ErrorSource::input, "all 1 images of "));
 }
 
 TEST(ClassFolders, StandForTheirNamesLengthsAndLabels) {
@@ -297,14 +292,14 @@ TEST_F(LabelCsv, NamesImagesAndLabelsInItsOrder) {
     EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(1, 0, 1)) << table;
     EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre('b' & 15, 'a' & 15, '1' & 15)) << table;
     ASSERT_EQ(data.pair.notes.size(), 1u);
-    EXPECT_THAT(data.pair.notes[0], HasSubstr("1 images of "));
+    EXPECT_THAT(data.pair.notes[0], mentions("1 images of "));
   }
 }
 
 TEST_F(LabelCsv, TakesQuotedFieldsWithCommasQuotesAndLines) {
   const OwnedData data = open("\"c, d.png\",\"big, \"\"red\"\"\none\"\na,x\n");
   EXPECT_THAT(data.pair.train->info().class_names, ElementsAre("big, \"red\"\none", "x"));
-  EXPECT_THAT(refuse("\"c, d.png\",\"two\nlines\"\nnone,x\n"), HasSubstr("labels.csv:3: there is no image 'none'"));
+  EXPECT_THAT(refuse("\"c, d.png\",\"two\nlines\"\nnone,x\n"), mentions("labels.csv:3: there is no image 'none'"));
 }
 
 TEST_F(LabelCsv, OrdersClassesThatAreNumbersByTheirValue) {
@@ -313,38 +308,35 @@ TEST_F(LabelCsv, OrdersClassesThatAreNumbersByTheirValue) {
 }
 
 TEST_F(LabelCsv, IsRefusedWithTheLineThatIsWrong) {
-  EXPECT_THAT(refuse("a,x\nnone.png,y\n"), HasSubstr("labels.csv:2: there is no image 'none.png' in the folder"));
-  EXPECT_THAT(refuse("a,x\n\nb,\n"), HasSubstr("labels.csv:3: 'b' has no label"));
-  EXPECT_THAT(refuse("a,x\na.png,y\n"), HasSubstr("labels.csv:2: 'a.png' has a label already, in line 1"));
-  EXPECT_THAT(refuse("a,x,y\n"), HasSubstr("labels.csv:1: 3 fields instead of an image and its label"));
-  EXPECT_THAT(refuse("a\n"), HasSubstr("labels.csv:1: 1 field instead of an image and its label"));
-  EXPECT_THAT(refuse("file;label\na.png;x\n"),
-              HasSubstr("labels.csv:1: semicolons separate the fields: put a comma between an image and its label"));
-  EXPECT_THAT(refuse("a\tx\n"), HasSubstr("labels.csv:1: tabs separate the fields: put a comma"));
-  EXPECT_THAT(refuse("a,\"x\n"), HasSubstr("labels.csv:1: a quoted field never ends"));
-  EXPECT_THAT(refuse("a,\"x\"y\n"), HasSubstr("labels.csv:1: something follows a quoted field"));
-  EXPECT_THAT(refuse("file,label\n"), HasSubstr("labels.csv:1: the table lists no images"));
+  EXPECT_THAT(refuse("a,x\nnone.png,y\n"), mentions("labels.csv:2: there is no image 'none.png'"));
+  EXPECT_THAT(refuse("a,x\n\nb,\n"), mentions("labels.csv:3: 'b' has no label"));
+  EXPECT_THAT(refuse("a,x\na.png,y\n"), mentions("labels.csv:2: 'a.png' ", "already, in line 1"));
+  EXPECT_THAT(refuse("a,x,y\n"), mentions("labels.csv:1: 3 fields "));
+  EXPECT_THAT(refuse("a\n"), mentions("labels.csv:1: 1 field "));
+  EXPECT_THAT(refuse("file;label\na.png;x\n"), mentions("labels.csv:1: semicolons ", "put a comma"));
+  EXPECT_THAT(refuse("a\tx\n"), mentions("labels.csv:1: tabs ", "put a comma"));
+  EXPECT_THAT(refuse("a,\"x\n"), mentions("labels.csv:1: a quoted field never ends"));
+  EXPECT_THAT(refuse("a,\"x\"y\n"), mentions("labels.csv:1: something follows a quoted field"));
+  EXPECT_THAT(refuse("file,label\n"), mentions("labels.csv:1: the table lists no images"));
   folder_.write("a.jpg", jpeg_of(gradient(1, 2, 2)));
-  EXPECT_THAT(refuse("a,x\n"), HasSubstr("labels.csv:1: 'a' is the name of more than one image"));
+  EXPECT_THAT(refuse("a,x\n"), mentions("labels.csv:1: 'a' ", "more than one image"));
 }
 
 TEST_F(LabelCsv, MayHaveAnotherNameWhenItIsTheOnlyOne) {
   folder_.write("train.csv", text("a,x\nb,y\n"));
   EXPECT_EQ(open_named(folder_.text()).pair.train->info().samples, 2);
   folder_.write("other.csv", text("a,x\n"));
-  EXPECT_THAT(refusal(folder_.text()), HasSubstr("contains 2 tables, among them other.csv and train.csv"));
+  EXPECT_THAT(refusal(folder_.text()), mentions("2 tables", "other.csv and train.csv", "to labels.csv"));
   EXPECT_EQ(open("a,x\nb,y\n10,z\n").pair.train->info().samples, 3);
 }
 
 TEST(FlatFolder, WithoutATableIsRefused) {
   const TemporaryFolder folder;
   folder.write("a.png", dot(1));
-  EXPECT_THAT(refusal(folder.text()),
-              HasSubstr(fmt::format("'{}' contains 1 image file but no class folders: move each class into a folder of "
-                                    "its name, or add labels.csv",
-                                    folder.text())));
+  EXPECT_THAT(refusal(folder.text()), mentions("'" + folder.text() + "' contains 1 image file ",
+                                               "move each class into a folder", "add labels.csv"));
   folder.write("b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("contains 2 image files but no class folders"));
+  EXPECT_THAT(refusal(folder.text()), mentions("contains 2 image files "));
 }
 
 TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
@@ -352,8 +344,7 @@ TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
   folder.write("cat/a.png", dot(1));
   folder.write("cat/b", jpeg_of(gradient(1, 2, 2)));
   for (const char* name : {"/cat/a.png", "/cat/b"}) {
-    EXPECT_THAT(refusal(folder.text() + name),
-                HasSubstr(std::string(name) + "' is an image; give --data the folder that contains the class folders"));
+    EXPECT_THAT(refusal(folder.text() + name), mentions(std::string(name) + "' is an image", "give --data the folder"));
   }
 }
 
@@ -361,7 +352,7 @@ TEST(ClassFolders, AreRequiredInTheFoldersOfTrainingAndTestSet) {
   const TemporaryFolder folder;
   folder.write("train/a.png", dot(1));
   folder.write("test/b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' contains images but no class folders: move each class"));
+  EXPECT_THAT(refusal(folder.text()), mentions("/train' contains images ", "move each class into a folder"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "data/image_codec.hpp"
 #include "data/written_sets.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -18,8 +19,7 @@ namespace tutti::testing_support {
 inline std::string refusal_of_image(const Bytes& file, std::int64_t channels = 3) {
   Bytes pixels;
   const Error error = thrown_by([&] { decode_image({file, "a/b.jpg"}, channels, pixels); });
-  EXPECT_EQ(error.source(), ErrorSource::input);
-  EXPECT_THAT(error.what(), ::testing::HasSubstr("the image 'a/b.jpg' cannot be decoded: "));
+  EXPECT_THAT(error, reports(ErrorSource::input, "the image 'a/b.jpg' cannot be decoded: "));
   return error.what();
 }
 

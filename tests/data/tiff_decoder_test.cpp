@@ -1,6 +1,7 @@
 #include "data/image_codec.hpp"
 #include "data/refused_images.hpp"
 #include "data/written_tiffs.hpp"
+#include "support/reports.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,6 @@
 namespace tutti {
 namespace {
 
-using ::testing::HasSubstr;
 using testing_support::Bytes;
 using testing_support::gradient;
 using testing_support::noise;
@@ -117,16 +117,15 @@ TEST(TiffDecoder, RefusesWhatItDoesNotReadByName) {
   const auto floating = [](TIFF* tiff) { TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_IEEEFP); };
   EXPECT_THAT(
       refusal_of_image(tiff_of({1, 1, 1, Bytes(4)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 32}, floating), 1),
-      HasSubstr("signed or of floating point: convert it to 8 bits a sample"));
+      mentions("floating point", "convert it to 8 bits a sample"));
   EXPECT_THAT(refusal_of_image(tiff_of({1, 1, 1, Bytes(4)}, {.photometric = PHOTOMETRIC_MINISBLACK, .bits = 32}), 1),
-              HasSubstr("1 to 16 bits a sample: Sorry, can not handle images with 32-bit samples"));
+              mentions("1 to 16 bits a sample", "32-bit samples"));
   EXPECT_THAT(refusal_of_image(
                   tiff_of({1, 8, 8, Bytes(8)},
                           {.photometric = PHOTOMETRIC_MINISWHITE, .bits = 1, .compression = COMPRESSION_CCITTFAX4}),
                   1),
-              HasSubstr("the compression 4: use none, LZW, Deflate, PackBits or JPEG"));
-  EXPECT_THAT(refusal_of_image(tiff_of(gradient(3, 2, 2)), 1),
-              HasSubstr("it is a color image, but the others of its set are gray"));
+              mentions("the compression 4: ", "use none, LZW, Deflate, PackBits or JPEG"));
+  EXPECT_THAT(refusal_of_image(tiff_of(gradient(3, 2, 2)), 1), mentions("a color image", "gray"));
 }
 
 // Another value of a field in the first directory, of a little endian file.
@@ -147,14 +146,14 @@ TEST(TiffDecoder, RefusesSizesThatTheFileCannotHave) {
   const TiffForm form{.rows_per_strip = 64, .mode = "wl"};
   const Bytes file = tiff_of(gradient(3, 40, 40), form);
   EXPECT_THAT(refusal_of_image(with_field(file, TIFFTAG_IMAGEWIDTH, 4'000'000'000)),
-              HasSubstr("announces 40 x 4000000000 pixels"));
+              mentions("announces 40 x 4000000000 pixels"));
   EXPECT_THAT(refusal_of_image(with_field(file, TIFFTAG_IMAGELENGTH, 40'000'000)),
-              HasSubstr("announces 40000000 x 40 pixels"));
+              mentions("announces 40000000 x 40 pixels"));
   EXPECT_THAT(refusal_of_image(with_field(file, TIFFTAG_STRIPOFFSETS, 4'000'000'000)),
-              HasSubstr("the file ends too early"));
+              mentions("the file ends too early"));
   const Bytes tiled = tiff_of(gradient(3, 40, 40), {.tile = 64, .mode = "wl"});
   EXPECT_THAT(refusal_of_image(with_field(tiled, TIFFTAG_TILELENGTH, 1 << 30)),
-              HasSubstr("announces 1073741824 x 64 pixels"));
+              mentions("announces 1073741824 x 64 pixels"));
 }
 
 TEST(TiffDecoder, RefusesAFileCutShortAnywhere) {
