@@ -1,6 +1,7 @@
 #include "plan_choices.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@
 #include <filesystem>
 #include <map>
 #include <span>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -69,13 +69,6 @@ std::string read_own(const std::string& path) {
 std::string known_choices(const ProcessorOptions& options, const Backend& backend) {
   if (names_plan_cache(options)) return read_named(options.plan_cache);
   return is_automatic(options) && options.gpu.search_plans ? read_own(own_cache_file(backend.description())) : "";
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 // The library and the processor, with which a line begins.

@@ -16,13 +16,13 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;
 struct Extent {
   std::string_view word;
   std::int64_t value;
-  std::int64_t least;
+  std::int64_t min;
 };
 
 void require_extent(std::string_view type, const Extent& extent) {
-  if (extent.value >= extent.least && extent.value <= kMaxExtent) return;
+  if (extent.value >= extent.min && extent.value <= kMaxExtent) return;
   throw Error(ErrorSource::input, fmt::format("{}: {} is {}, but must be {} to {}", type, extent.word, extent.value,
-                                              extent.least, kMaxExtent));
+                                              extent.min, kMaxExtent));
 }
 
 void require_values(std::string_view type, const Shape& sample) {

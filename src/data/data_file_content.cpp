@@ -10,18 +10,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 
 namespace tutti {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 void refuse_broken_names(const DatasetInfo& info) {
   for (const std::string& name : info.class_names) {

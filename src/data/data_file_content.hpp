@@ -11,7 +11,6 @@
 
 namespace tutti {
 
-std::vector<std::string> lines_of(const std::string& text);
 // Throws an input error for a class name that the file cannot hold.
 void refuse_broken_names(const DatasetInfo& info);
 // Throws a save error if the disk of the file cannot hold so many bytes.

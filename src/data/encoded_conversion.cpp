@@ -50,8 +50,8 @@ using Block = std::vector<Prepared>;
 // The size to which an image is resized; empty: it stays as it is.
 std::optional<Shape> resized_shape(const Shape& image, const EncodedOptions& options) {
   const std::int64_t side = std::max(options.short_side, options.long_side);
-  const auto [least, most] = std::minmax({image[1], image[2]});
-  const std::int64_t from = options.short_side > 0 ? least : most;
+  const auto [shorter, longer] = std::minmax({image[1], image[2]});
+  const std::int64_t from = options.short_side > 0 ? shorter : longer;
   if (side == 0 || from <= side) return std::nullopt;
   const auto to = [&](std::int64_t length) { return std::max<std::int64_t>(1, length * side / from); };
   return Shape{image[0], to(image[1]), to(image[2])};

@@ -3,6 +3,7 @@
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/seal.hpp"
 

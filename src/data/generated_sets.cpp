@@ -219,10 +219,10 @@ Path draw_stroke(const Stroke& stroke, const Pose& pose, std::span<const Point> 
   return stroke.is_curved ? curve_through(points) : points;
 }
 
-Pen draw_pen(RandomSequence& random, std::int32_t least_ink, std::int32_t most_ink) {
+Pen draw_pen(RandomSequence& random, std::int32_t min_ink, std::int32_t max_ink) {
   const std::int32_t core = random.between(kUnit * 3 / 8, kUnit * 9 / 8);
   const std::int32_t edge = random.between(kUnit * 5 / 8, kUnit * 9 / 8);
-  return {core, core + edge, random.between(least_ink, most_ink)};
+  return {core, core + edge, random.between(min_ink, max_ink)};
 }
 
 void draw_digit(Image image, std::span<const Writing> writings, RandomSequence& random) {

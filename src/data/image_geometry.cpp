@@ -308,13 +308,13 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
 ErasedBox draw_erased(const ImageRecipe& recipe, const SampleKey& key) {
   RandomSequence random = random_of("erase", recipe.seed, key);
   if (random.uniform() >= recipe.augment.erase) return {};
-  const double least_log = portable_log(0.3);
-  const double most_log = portable_log(3.3);
+  const double min_log = portable_log(0.3);
+  const double max_log = portable_log(3.3);
   const std::int64_t rows = recipe.image[1];
   const std::int64_t columns = recipe.image[2];
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double area = static_cast<double>(rows * columns) * (0.02 + 0.31 * random.uniform());
-    const double ratio = portable_exp(least_log + (most_log - least_log) * random.uniform());
+    const double ratio = portable_exp(min_log + (max_log - min_log) * random.uniform());
     const auto height = static_cast<std::int64_t>(std::sqrt(area * ratio) + 0.5);
     const auto width = static_cast<std::int64_t>(std::sqrt(area / ratio) + 0.5);
     if (height >= rows || width >= columns) continue;

@@ -113,10 +113,10 @@ Table table_of(Function value) {
 }
 
 void auto_contrast(Bytes channel) {
-  const auto [least, most] = std::ranges::minmax(channel);
-  if (least == most) return;
-  const double scale = 255.0 / (most - least);
-  const double offset = -least * scale;
+  const auto [min, max] = std::ranges::minmax(channel);
+  if (min == max) return;
+  const double scale = 255.0 / (max - min);
+  const double offset = -min * scale;
   look_up(table_of([&](int pixel) { return pixel * scale + offset; }), channel);
 }
 
@@ -143,23 +143,23 @@ struct Hsv {
 };
 
 Hsv hsv_of(std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
-  const std::uint8_t most = std::max({red, green, blue});
-  const std::uint8_t least = std::min({red, green, blue});
-  if (most == least) return {.value = most};
-  const auto range = static_cast<float>(most - least);
-  const auto below = [&](std::uint8_t channel) { return static_cast<float>(most - channel) / range; };
+  const std::uint8_t max = std::max({red, green, blue});
+  const std::uint8_t min = std::min({red, green, blue});
+  if (max == min) return {.value = max};
+  const auto range = static_cast<float>(max - min);
+  const auto below = [&](std::uint8_t channel) { return static_cast<float>(max - channel) / range; };
   float sixths = 0;
-  if (red == most) {
+  if (red == max) {
     sixths = below(blue) - below(green);
-  } else if (green == most) {
+  } else if (green == max) {
     sixths = static_cast<float>(2.0 + below(red) - below(blue));
   } else {
     sixths = static_cast<float>(4.0 + below(green) - below(red));
   }
   const auto circle = static_cast<float>(std::fmod(sixths / 6.0 + 1.0, 1.0));
   return {.hue = static_cast<std::uint8_t>(circle * 255.0),
-          .saturation = static_cast<std::uint8_t>(range / static_cast<float>(most) * 255.0),
-          .value = most};
+          .saturation = static_cast<std::uint8_t>(range / static_cast<float>(max) * 255.0),
+          .value = max};
 }
 
 std::array<std::uint8_t, 3> rgb_of(const Hsv& color) {
@@ -256,9 +256,9 @@ void draw_jitter(const ColorJitter& jitter, RandomSequence random, std::vector<I
                                                             {Operation::color, jitter.saturation},
                                                             {Operation::hue, jitter.hue}}};
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const auto& [kind, most] = ranges[i];
-    const double least = kind == Operation::hue ? -most : std::max(-1.0, -most);
-    drawn[i] = {most > 0 ? kind : Operation::identity, least + (most - least) * random.uniform()};
+    const auto& [kind, max] = ranges[i];
+    const double min = kind == Operation::hue ? -max : std::max(-1.0, -max);
+    drawn[i] = {max > 0 ? kind : Operation::identity, min + (max - min) * random.uniform()};
   }
   for (std::uint32_t left = drawn.size(); left > 1; --left) std::swap(drawn[left - 1], drawn[random.below(left)]);
   operations.insert(operations.end(), drawn.begin(), drawn.end());

@@ -95,8 +95,8 @@ bool take_step(Augment& augment, const std::string& name, const std::string& tex
   for (const std::string& number : split(text, '/')) {
     numbers.push_back(parse_number<double>(number).value_or(std::numeric_limits<double>::quiet_NaN()));
   }
-  const auto take = [&](double& field, double least, double most) {
-    if (numbers.size() != 1 || !(numbers[0] >= least && numbers[0] <= most)) return false;
+  const auto take = [&](double& field, double min, double max) {
+    if (numbers.size() != 1 || !(numbers[0] >= min && numbers[0] <= max)) return false;
     field = numbers[0];
     return true;
   };

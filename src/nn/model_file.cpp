@@ -55,16 +55,16 @@ class KeyReader {
     return toml::get<std::string>(value);
   }
 
-  void number(const std::string& key, std::int64_t& number, std::int64_t least = 1) {
+  void number(const std::string& key, std::int64_t& number, std::int64_t min = 1) {
     const toml::value& value = required(key);
-    if (!value.is_integer() || value.as_integer() < least) {
-      refuse(value, fmt::format("'{}' must be a whole number of {} or more", key, least));
+    if (!value.is_integer() || value.as_integer() < min) {
+      refuse(value, fmt::format("'{}' must be a whole number of {} or more", key, min));
     }
     number = value.as_integer();
   }
-  void number_or(const std::string& key, std::int64_t& number, std::int64_t otherwise, std::int64_t least = 1) {
+  void number_or(const std::string& key, std::int64_t& number, std::int64_t otherwise, std::int64_t min = 1) {
     number = otherwise;
-    if (knows(key)) this->number(key, number, least);
+    if (knows(key)) this->number(key, number, min);
   }
 
   void flag_or(const std::string& key, bool& flag, bool otherwise) {
@@ -165,7 +165,7 @@ class KeyReader {
 // Writes the keys of a layer, except those that KeyReader would fill in with the same value.
 struct KeyWriter {
   void number(std::string_view key, std::int64_t number) { text += fmt::format("{} = {}\n", key, number); }
-  void number_or(std::string_view key, std::int64_t number, std::int64_t otherwise, std::int64_t /*least*/ = 1) {
+  void number_or(std::string_view key, std::int64_t number, std::int64_t otherwise, std::int64_t /*min*/ = 1) {
     if (number != otherwise) this->number(key, number);
   }
   void flag_or(std::string_view key, bool flag, bool otherwise) {

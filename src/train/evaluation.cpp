@@ -17,9 +17,9 @@ namespace {
 
 // exp(logit - greatest logit) cannot overflow. A NaN among the logits makes the sum NaN.
 SampleResult score_of(std::span<const float> logits, std::int32_t label) {
-  const auto greatest = std::ranges::max_element(logits);
-  SampleResult score{.label = label, .predicted = static_cast<std::int32_t>(greatest - logits.begin())};
-  for (const float logit : logits) score.exponentials += std::exp(static_cast<double>(logit) - *greatest);
+  const auto max_logit = std::ranges::max_element(logits);
+  SampleResult score{.label = label, .predicted = static_cast<std::int32_t>(max_logit - logits.begin())};
+  for (const float logit : logits) score.exponentials += std::exp(static_cast<double>(logit) - *max_logit);
   return score;
 }
 
@@ -41,8 +41,8 @@ struct Evaluator::Scores {
 
 double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   const std::span<const float> all = logits_of(i);
-  const double greatest = all[static_cast<std::size_t>(samples[i].predicted)];
-  return std::exp(all[of_class] - greatest) / samples[i].exponentials;
+  const double max_logit = all[static_cast<std::size_t>(samples[i].predicted)];
+  return std::exp(all[of_class] - max_logit) / samples[i].exponentials;
 }
 
 // Each shifted view has its mirror image.

@@ -96,10 +96,10 @@ void FiniteCheck::find(std::span<const Batch> batches, const UnfinishedGradients
   searched_ = 0;
   if (request_.exact != nullptr) {
     // The bits of magnitudes; those of NaN are above those of infinity.
-    Tensor greatest = request_.exact->largest();
-    greatest.type = ElementType::f32;
+    Tensor largest = request_.exact->largest();
+    largest.type = ElementType::f32;
     backend.find_not_finite(
-        stream, {.values = greatest, .ends = elements_of(single_ends_.values, {0, slices}), .found = cell(kGradients)});
+        stream, {.values = largest, .ends = elements_of(single_ends_.values, {0, slices}), .found = cell(kGradients)});
   }
   std::vector<NotFiniteSearch> causes{
       {.values = request_.arena.weights(), .ends = ends_.values, .found = cell(kWeights), .only_if = cell(kGradients)}};

@@ -22,6 +22,9 @@ std::string_view trimmed(std::string_view text);
 // The trimmed words between the separators; a text that ends with one has no empty word after it.
 std::vector<std::string> split(const std::string& text, char separator);
 
+// As they are; a text that ends with a line break has no empty line after it.
+std::vector<std::string> lines_of(const std::string& text);
+
 // Empty if the text is not one number, or one that the type cannot hold.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {

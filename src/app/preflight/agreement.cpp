@@ -48,7 +48,7 @@ std::map<std::string, std::vector<int>> others_than_rank_0(const std::vector<std
   return others;
 }
 
-std::string lines_of(const std::vector<AgreedValue>& values) {
+std::string joined_lines(const std::vector<AgreedValue>& values) {
   std::string lines;
   for (const AgreedValue& item : values) lines += item.value + "\n";
   return lines;
@@ -127,7 +127,7 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
 }
 
 Findings compare_across_ranks(World& world, const std::vector<AgreedValue>& values) {
-  return differences(values, all_gather_text(world, lines_of(values)));
+  return differences(values, all_gather_text(world, joined_lines(values)));
 }
 
 Findings compare_programs(World& world) {
@@ -154,7 +154,7 @@ Findings compare_programs(World& world) {
                             "install one build where all hosts can read it, and start that"});
       }
     });
-    auto lines = all_gather_text(world, lines_of(contents));
+    auto lines = all_gather_text(world, joined_lines(contents));
     for (std::size_t other = 0; other < lines.size(); ++other) lines[other] = lines[first_with_files_of(other)];
     findings.add(differences(contents, lines));
   });

@@ -14,14 +14,14 @@ namespace {
 
 // log(sum of exp(logits)), relative to the largest logit to avoid overflow.
 struct LogSumExp {
-  double greatest;
-  double sum;  // of exp(logit - greatest)
+  double max_logit;
+  double sum;  // of exp(logit - max_logit)
 
-  explicit LogSumExp(std::span<const float> logits) : greatest(*std::ranges::max_element(logits)), sum(0) {
-    for (const float logit : logits) sum += std::exp(logit - greatest);
+  explicit LogSumExp(std::span<const float> logits) : max_logit(*std::ranges::max_element(logits)), sum(0) {
+    for (const float logit : logits) sum += std::exp(logit - max_logit);
   }
-  double loss(float logit) const { return std::log(sum) + greatest - logit; }
-  double probability(float logit) const { return std::exp(logit - greatest) / sum; }
+  double loss(float logit) const { return std::log(sum) + max_logit - logit; }
+  double probability(float logit) const { return std::exp(logit - max_logit) / sum; }
 };
 
 // Whether the label's logit is the largest, or the first of equal ones. A label whose logit is NaN is never correct.

@@ -52,9 +52,9 @@ __device__ inline Tile tile_at(const Tiles& tiles, int index) {
   const int within = index - output * tiles.per_output;
   const std::int64_t channel = within / tiles.along * tiles.channels;
   const std::int64_t position = within % tiles.along * tiles.positions;
-  const auto least = [](std::int64_t a, std::int64_t b) { return static_cast<int>(a < b ? a : b); };
-  return {least(tiles.channels, layout.padded_channels - channel), least(tiles.positions, layout.positions - position),
-          least(tiles.channels, layout.channels - channel),
+  const auto smaller = [](std::int64_t a, std::int64_t b) { return static_cast<int>(a < b ? a : b); };
+  return {smaller(tiles.channels, layout.padded_channels - channel),
+          smaller(tiles.positions, layout.positions - position), smaller(tiles.channels, layout.channels - channel),
           (output * layout.channels + channel) * layout.positions + position,
           (output * layout.positions + position) * layout.padded_channels + channel};
 }

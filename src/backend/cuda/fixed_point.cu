@@ -53,13 +53,13 @@ __device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t elemen
 }
 
 // All threads of the block must call it. A barrier is needed between two calls.
-__device__ int greatest_of_block(int value) {
-  __shared__ int greatest[kThreads / kWarpLanes];
+__device__ int block_max(int value) {
+  __shared__ int max_bits[kThreads / kWarpLanes];
   value = over_warp(value, [](int a, int b) { return max(a, b); });
-  if (threadIdx.x % kWarpLanes == 0) greatest[threadIdx.x / kWarpLanes] = value;
+  if (threadIdx.x % kWarpLanes == 0) max_bits[threadIdx.x / kWarpLanes] = value;
   __syncthreads();
 #pragma unroll
-  for (int warp = 0; warp < kThreads / kWarpLanes; ++warp) value = max(value, greatest[warp]);
+  for (int warp = 0; warp < kThreads / kWarpLanes; ++warp) value = max(value, max_bits[warp]);
   return value;
 }
 
@@ -75,7 +75,7 @@ __device__ void round_to(std::uint32_t& steps, double value) {
 template <int kSize, class Sum>
 __device__ int step(const Quantize<Sum>& work, std::int64_t begin, std::int64_t end, int exponent) {
   const double scale = power_of_two(exponent);
-  int greatest = 0;
+  int max_bits = 0;
   for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kUnroll * kSize * kThreads) {
     Vec<float, kSize> values[kUnroll] = {};
     Vec<Sum, kSize> sums[kUnroll] = {};
@@ -91,7 +91,7 @@ __device__ int step(const Quantize<Sum>& work, std::int64_t begin, std::int64_t 
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const float value = values[k].values[i];
-        greatest = max(greatest, __float_as_int(value) & 0x7FFFFFFF);
+        max_bits = max(max_bits, __float_as_int(value) & 0x7FFFFFFF);
         std::make_unsigned_t<Sum> steps;  // unsigned sums may wrap around
         round_to(steps, static_cast<double>(value) * scale);
         sums[k].values[i] = static_cast<Sum>(static_cast<std::make_unsigned_t<Sum>>(sums[k].values[i]) + steps);
@@ -99,7 +99,7 @@ __device__ int step(const Quantize<Sum>& work, std::int64_t begin, std::int64_t 
       store(work.sums, at + k * kSize * kThreads, sums[k]);
     }
   }
-  return greatest;
+  return max_bits;
 }
 
 template <int kSize, class Sum>
@@ -128,8 +128,8 @@ __device__ int step(const Dequantize<Sum>& work, std::int64_t begin, std::int64_
 }
 
 template <class Sum>
-__device__ void raise_largest(const Quantize<Sum>& work, std::int64_t slice, int greatest) {
-  const int of_block = greatest_of_block(greatest);
+__device__ void raise_largest(const Quantize<Sum>& work, std::int64_t slice, int max_bits) {
+  const int of_block = block_max(max_bits);
   if (threadIdx.x == 0) atomicMax(work.largest + slice, of_block);
   __syncthreads();
 }
@@ -146,10 +146,10 @@ __global__ void __launch_bounds__(kThreads) step_slices(const Work work, const S
     const std::int64_t first = extent.aligned ? min(end, at + at % 2) : end;
     const std::int64_t last = first + (end - first) / 2 * 2;
     const int exponent = extent.exponents[slice];
-    int greatest = step<2>(work, first, last, exponent);
-    if (at < first) greatest = max(greatest, step<1>(work, at, first, exponent));
-    if (last < end) greatest = max(greatest, step<1>(work, last, end, exponent));
-    raise_largest(work, slice, greatest);
+    int max_bits = step<2>(work, first, last, exponent);
+    if (at < first) max_bits = max(max_bits, step<1>(work, at, first, exponent));
+    if (last < end) max_bits = max(max_bits, step<1>(work, last, end, exponent));
+    raise_largest(work, slice, max_bits);
     at = end;
   }
 }

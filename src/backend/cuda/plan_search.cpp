@@ -50,15 +50,15 @@ struct RunPlan {
 
 // Plans of which a run was not timed well enough to tell whether they are among the fastest are run again.
 void settle(std::vector<RunPlan>& plans, const PlanRuns& runs) {
-  std::ranges::sort(plans, {}, [](const RunPlan& plan) { return plan.time.least; });
+  std::ranges::sort(plans, {}, [](const RunPlan& plan) { return plan.time.min; });
   float best = std::numeric_limits<float>::infinity();
-  for (const RunPlan& plan : plans) best = std::min(best, plan.time.most);
+  for (const RunPlan& plan : plans) best = std::min(best, plan.time.max);
   for (auto& [plan, time] : plans) {
-    if (time.least > kNearlyAsFast * best || time.most <= kNearlyAsFast * best) continue;
-    if (const auto again = runs.run(plan)) time = {std::min(again->least, time.most), std::min(again->most, time.most)};
-    best = std::min(best, time.most);
+    if (time.min > kNearlyAsFast * best || time.max <= kNearlyAsFast * best) continue;
+    if (const auto again = runs.run(plan)) time = {std::min(again->min, time.max), std::min(again->max, time.max)};
+    best = std::min(best, time.max);
   }
-  std::ranges::sort(plans, {}, [](const RunPlan& plan) { return plan.time.most; });
+  std::ranges::sort(plans, {}, [](const RunPlan& plan) { return plan.time.max; });
 }
 
 }  // namespace
@@ -73,9 +73,9 @@ std::optional<std::size_t> choose_fastest(std::span<const std::int64_t> engines,
     const auto time = runs.run(i);
     if (!time) continue;
     usable.push_back({i, *time});
-    best = std::min(best, time->most);
-    float& of_engine = best_of_engine.try_emplace(engines[i], time->least).first->second;
-    of_engine = std::min(of_engine, time->least);
+    best = std::min(best, time->max);
+    float& of_engine = best_of_engine.try_emplace(engines[i], time->min).first->second;
+    of_engine = std::min(of_engine, time->min);
   }
   if (usable.empty()) return {};
   settle(usable, runs);
@@ -83,7 +83,7 @@ std::optional<std::size_t> choose_fastest(std::span<const std::int64_t> engines,
   std::vector<RunPlan> finalists;
   for (const RunPlan& plan : usable) {
     if (finalists.size() == kFinalists) break;
-    if (!finalists.empty() && plan.time.most > kNearlyAsFast * finalists.front().time.most) break;
+    if (!finalists.empty() && plan.time.max > kNearlyAsFast * finalists.front().time.max) break;
     if (runs.prepare(plan.plan)) finalists.push_back(plan);
   }
   if (finalists.empty()) return usable.front().plan;
@@ -149,7 +149,7 @@ class PlanSearch::Trial {
   }
 
   float time_as_used(std::size_t plan) {
-    return timed([&] { graphs_[plan] ? graphs_[plan]->launch(*stream_) : enqueue(plan); }).most;
+    return timed([&] { graphs_[plan] ? graphs_[plan]->launch(*stream_) : enqueue(plan); }).max;
   }
 
   void end() { stream_->synchronize(); }
@@ -160,7 +160,7 @@ class PlanSearch::Trial {
     if (failed_ > 0) text = fmt::format("{} fail", failed_);
     if (inexact_ == 0) return text;
     return fmt::format("{}{}{} off by at least {:.1e} of the result, where {:.1e} is allowed", text,
-                       text.empty() ? "" : ", ", inexact_ == 1 ? "1 is" : fmt::format("{} are", inexact_), least_error_,
+                       text.empty() ? "" : ", ", inexact_ == 1 ? "1 is" : fmt::format("{} are", inexact_), min_error_,
                        largest_error(pass_, shape_));
   }
 
@@ -173,7 +173,7 @@ class PlanSearch::Trial {
     is_checked_[plan] = true;
     if (error <= largest_error(pass_, shape_)) return true;
     ++inexact_;
-    if (error < least_error_) least_error_ = error;
+    if (error < min_error_) min_error_ = error;
     return false;
   }
 
@@ -213,7 +213,7 @@ class PlanSearch::Trial {
   std::int64_t runs_ = 0;
   std::int64_t failed_ = 0;
   std::int64_t inexact_ = 0;
-  double least_error_ = std::numeric_limits<double>::infinity();
+  double min_error_ = std::numeric_limits<double>::infinity();
 };
 
 PlanSearch::PlanSearch(int device, bool uses_graphs, double max_seconds)

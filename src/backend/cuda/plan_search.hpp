@@ -19,8 +19,8 @@ namespace tutti::cuda {
 // Of one run, in milliseconds. They differ where the host enqueued the run too late, as when a library loads its
 // kernels: the GPU may have waited for it.
 struct RunTime {
-  float least = 0;
-  float most = 0;
+  float min = 0;
+  float max = 0;
 };
 
 // How a search runs plan i.

@@ -49,8 +49,8 @@ struct SampleLogits {
   double share;
   int other;
   int lane;
-  double greatest = 0;
-  double sum = 0;  // of exp(logit - greatest)
+  double max_logit = 0;
+  double sum = 0;  // of exp(logit - max_logit)
 
   __device__ SampleLogits(const SoftmaxWork& work, std::int64_t sample, int lane_of_warp)
       : logits(static_cast<const T*>(work.logits) + sample * work.stride),
@@ -68,21 +68,21 @@ struct SampleLogits {
   __device__ SampleLoss loss(const SoftmaxWork& work) {
     float most = -INFINITY;
     for (int c = lane; c < classes; c += kLanes) most = fmaxf(most, to_float(logits[c]));
-    greatest = static_cast<double>(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));  // ignores NaN
+    max_logit = static_cast<double>(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));  // ignores NaN
     const float own = logit_of(label);
     double below = 0;
     bool beaten = !(own == own);
     for (int c = lane; c < classes; c += kLanes) {
       const float logit = to_float(logits[c]);
-      const double distance = static_cast<double>(logit) - greatest;
+      const double distance = static_cast<double>(logit) - max_logit;
       sum += exp(distance);
       below += weight_of(c) * distance;
       beaten = beaten || logit > own || (logit == own && c < label);
     }
     sum = sum_over_warp(sum);
-    double loss = weight_of(label) * (log(sum) + greatest - static_cast<double>(own));
+    double loss = weight_of(label) * (log(sum) + max_logit - static_cast<double>(own));
     if (share < 1) {
-      const double of_other = log(sum) + greatest - static_cast<double>(logit_of(other));
+      const double of_other = log(sum) + max_logit - static_cast<double>(logit_of(other));
       loss = share * loss + (1 - share) * weight_of(other) * of_other;
     }
     if (work.smoothing != 0) {  // else the other logits may be infinite
@@ -100,7 +100,7 @@ struct SampleLogits {
     for (int c = lane; c < work.stride; c += kLanes) {
       float value = 0;
       if (c < classes) {
-        const double probability = exp(static_cast<double>(to_float(logits[c])) - greatest) / sum;
+        const double probability = exp(static_cast<double>(to_float(logits[c])) - max_logit) / sum;
         const double of_labels = (c == label ? share : 0) + (c == other ? 1 - share : 0);
         const double wanted = weight_of(c) * ((1 - work.smoothing) * of_labels + others);
         value = static_cast<float>((probability * wanted_of_all - wanted) * scale);

@@ -343,8 +343,8 @@ std::shared_ptr<const TiledConvolution> make_tiles(const TiledShape& shape) {
 template <>
 std::shared_ptr<const TiledConvolution> make_tiles<Bf16>(const TiledShape& shape) {
   constexpr std::int64_t kNarrowChannels = 64;
-  const std::int64_t least = std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
-  return make(least >= kNarrowChannels ? narrow_tiles() : wide_tiles<Bf16>(), shape);
+  const std::int64_t min_channels = std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
+  return make(min_channels >= kNarrowChannels ? narrow_tiles() : wide_tiles<Bf16>(), shape);
 }
 
 template <class T>
