@@ -11,15 +11,20 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace tutti::mpi {
@@ -48,6 +53,18 @@ std::string processor_name() {
   int length = 0;
   check(MPI_Get_processor_name(name.data(), &length));
   return {name.data(), static_cast<std::size_t>(length)};
+}
+
+// MPICH's launcher loses what it has not read from the pipe of a rank that aborts, such as the error message. Waits for
+// it, a second at most.
+void await_reader_of_stderr() noexcept {
+  struct stat status {};
+  if (::fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+  constexpr int kTries = 200;
+  int unread = 0;
+  for (int i = 0; i < kTries && ::ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 class MpiWorld final : public World {
@@ -188,6 +205,7 @@ class MpiWorld final : public World {
 
   [[noreturn]] void abort(int status) noexcept override {
     int closed = 0;
+    await_reader_of_stderr();
     // If MPI_Abort fails, at least this process exits.
     if (MPI_Finalized(&closed) == MPI_SUCCESS && closed == 0) MPI_Abort(MPI_COMM_WORLD, status);
     std::_Exit(status);
