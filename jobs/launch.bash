@@ -2,8 +2,10 @@
 # Functions that the jobs in this folder share: they wait for a launcher, find out how the training in the folder `out`
 # ended, and whether it may be started again. The jobs source it; it runs nothing by itself.
 
-run=    # the launcher's process
-before= # the newest checkpoint when it started
+run=        # the launcher's process
+before=     # the newest checkpoint when the job started
+furthest=-1 # the latest step at which a launch of this job began
+futile=0    # launches since then
 
 log() { # WORDS, joined
   local IFS=
@@ -50,6 +52,43 @@ await_launcher() { # NODES
     log "signal $(kill -l "$status") killed a rank; the launcher's message above names its host"
     ((status += 128))
   fi
+}
+
+# Moves checkpoints aside that may contain wrong results, if an older one is left to resume from.
+set_wrong_checkpoints_aside() {
+  local manifest step right_at older='' wrong=()
+  if ((status != 87)) || ! exit_record_has '"right_at":([0-9]+)'; then return; fi
+  right_at=${BASH_REMATCH[1]}
+  for manifest in "$out"/checkpoints/step-*.json; do
+    step=${manifest##*/step-}
+    [[ $step =~ ^([0-9]+)\.json$ ]] || continue
+    if ((10#${BASH_REMATCH[1]} > right_at)); then wrong+=("${manifest%.json}"); else older=$manifest; fi
+  done
+  if [[ $older && ${wrong[*]} ]]; then
+    mkdir -p "$out/checkpoints/suspect"
+    for step in "${wrong[@]}"; do mv "$step"* "$out/checkpoints/suspect/"; done
+    log "checkpoints of later steps than $right_at may be wrong: moved to $out/checkpoints/suspect"
+  elif [[ ${wrong[*]} ]]; then
+    log "checkpoints of later steps than $right_at may be wrong, but there is no older one: the newest is used"
+  fi
+}
+
+# The hosts that an audit found to compute wrong results, by short names: "n1,n2"; empty: none.
+wrong_hosts() {
+  if ((status != 87)) || ! exit_record_has '"exclude":\[([^]]+)\]'; then return; fi
+  sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}"
+}
+
+# Whether the training has lost ranks and is started again at once, as often as it gets further. After three launches
+# without progress (TUTTI_RESTARTS) it is not.
+may_restart() {
+  local record begun=-1
+  ((status == 70 || status == 86 || status == 87 || status > 128)) || return
+  record=$(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) || true
+  if [[ $record =~ \"step\":([0-9]+) ]]; then begun=${BASH_REMATCH[1]}; fi
+  if ((begun > furthest)); then furthest=$begun futile=0; else ((++futile)); fi
+  ((futile < ${TUTTI_RESTARTS:-3})) || return
+  log "the training has lost ranks (status $status): started again"
 }
 
 # Whether the training has saved a checkpoint since it started, when the newest one was `before`, or crashed after its

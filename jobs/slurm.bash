@@ -28,9 +28,11 @@ fi
 
 # Sets `launcher`, which starts one rank per task: srun itself where it can connect the ranks (PMI), else
 # mpirun, which reads the job's nodes from Slurm. TUTTI_LAUNCHER=srun or =mpirun overrides the choice.
-choose_launcher() {
-  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun}
-  local fit=$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-${SLURM_NTASKS:-1}}))
+choose_launcher() { # [NODE...], if not all of the job
+  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun} nodes=${SLURM_JOB_NUM_NODES:-1}
+  local per_node=${SLURM_NTASKS_PER_NODE:-$(((${SLURM_NTASKS:-1} + nodes - 1) / nodes))}
+  if (($#)); then nodes=$#; fi
+  local fit=$((nodes * per_node))
   # Slurm still reports the submitted number when the job has fewer nodes now.
   local ranks=${SLURM_NTASKS:-$fit}
   ((fit >= ranks)) || ranks=$fit
@@ -39,9 +41,11 @@ choose_launcher() {
   case $by in
     srun)
       launcher=(srun --mpi="$pmi" --ntasks="$ranks" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1)
+      if (($#)); then launcher+=(--nodes="$nodes" --nodelist="$(IFS=, && echo "$*")"); fi
       ;;
     mpirun)
       launcher=(mpirun -np "$ranks")
+      if (($#)); then launcher+=(-host "$(IFS=, && echo "${*/%/:$per_node}")"); fi
       # After SIGTERM, mpirun of Open MPI would kill its ranks in a second. scancel sends it to the ranks, too.
       if [[ $pmi == pmix ]] && env --block-signal=TERM true 2>/dev/null; then
         launcher=(env --block-signal=TERM "${launcher[@]}")
@@ -54,28 +58,46 @@ choose_launcher() {
   esac
 }
 
+# Chooses a launcher for the nodes that are left of an allocation, which a job with --no-kill keeps: those that answer
+# and have computed no wrong result.
+choose_nodes_left() {
+  local node state wrong left=()
+  if ((${SLURM_JOB_NUM_NODES:-1} == 1)); then [[ ! $(wrong_hosts) ]]; return; fi
+  wrong=,$(wrong_hosts),
+  while read -r node state; do
+    if [[ $state =~ ^(alloc|mix|idle|comp)[^*]*$ && $wrong != *,$node,* ]]; then left+=("$node"); fi
+  done < <(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | sort -u)
+  ((${#left[@]})) || return
+  if ((${#left[@]} < SLURM_JOB_NUM_NODES)); then log "it goes on with ${left[*]}"; fi
+  choose_launcher "${left[@]}"
+}
+
 # Runs a training in the folder `out` and sets its `status`, and `saved` if it stopped after
 # saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed after a warning gets status
 # 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure, such as a
 # full disk, keeps its status: it would fail again after each requeue.
 train() { # OPTIONS
   mkdir -p "$out"
-  rm -f "$out/exit.json"
   before=$(newest_checkpoint)
-  status=75
-  if [[ $warned ]]; then return; fi # before the ranks started
-  "${launcher[@]}" "$trainer" "$@" --out "$out" --resume &
-  run=$!
-  if [[ ${launcher[0]} == srun ]]; then await_launcher; else await_launcher "${SLURM_JOB_NODELIST-}"; fi
+  while :; do
+    rm -f "$out/exit.json"
+    status=75
+    if [[ $warned ]]; then return; fi # before the ranks started
+    "${launcher[@]}" "$trainer" --keep-steps auto "$@" --out "$out" --resume &
+    run=$!
+    if [[ ${launcher[0]} == srun ]]; then await_launcher; else await_launcher "${SLURM_JOB_NODELIST-}"; fi
+    set_wrong_checkpoints_aside # also after the last crash: somebody may resume the training
+    if [[ $warned ]] || ! may_restart || ! choose_nodes_left; then break; fi
+  done
   if exit_record_has '"status":75\b'; then saved=1; fi
   if ((status)) && [[ $warned && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
 }
 
-# The hosts that an audit found to compute wrong results, with those that the job excludes already; empty: none.
-wrong_hosts() {
+# The hosts that a requeued job is to exclude, with those that it excludes already; empty: no new ones.
+excluded_hosts() {
   local hosts
-  if ((status != 87)) || ! exit_record_has '"exclude":\[([^]]+)\]'; then return; fi
-  hosts=$(sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}") # short names, as Slurm's
+  hosts=$(wrong_hosts)
+  if [[ ! $hosts ]]; then return; fi
   if [[ $job =~ ExcNodeList=([^[:space:]]+) && ${BASH_REMATCH[1]} != '(null)' ]]; then hosts+=,${BASH_REMATCH[1]}; fi
   echo "$hosts"
 }
@@ -89,25 +111,6 @@ exclude_hosts() { # HOSTS JOB...
   done
 }
 
-# Moves checkpoints aside that may contain wrong results, if an older one is left to resume from.
-set_wrong_checkpoints_aside() {
-  local manifest step right_at older='' wrong=()
-  if ((status != 87)) || ! exit_record_has '"right_at":([0-9]+)'; then return; fi
-  right_at=${BASH_REMATCH[1]}
-  for manifest in "$out"/checkpoints/step-*.json; do
-    step=${manifest##*/step-}
-    [[ $step =~ ^([0-9]+)\.json$ ]] || continue
-    if ((10#${BASH_REMATCH[1]} > right_at)); then wrong+=("${manifest%.json}"); else older=$manifest; fi
-  done
-  if [[ $older && ${wrong[*]} ]]; then
-    mkdir -p "$out/checkpoints/suspect"
-    for step in "${wrong[@]}"; do mv "$step"* "$out/checkpoints/suspect/"; done
-    log "checkpoints of later steps than $right_at may be wrong: moved to $out/checkpoints/suspect"
-  elif [[ ${wrong[*]} ]]; then
-    log "checkpoints of later steps than $right_at may be wrong, but there is no older one: the newest is used"
-  fi
-}
-
 # Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_requeue() { # OPTIONS
@@ -119,12 +122,11 @@ train_and_requeue() { # OPTIONS
   out=$folder$element
   choose_launcher
   train "$@"
-  set_wrong_checkpoints_aside # also after the last crash: somebody may resume the training
   ((status == 75)) || may_retry "$task on ${SLURM_JOB_NODELIST-}" "TUTTI_OUT=$folder sbatch ..." || give_up "$status"
   local end="status $status"
   if [[ $saved ]]; then end=saved; elif ((status == 75)); then end='stopped before it had saved'; fi
   job=$(scontrol show job "$task") || true
-  hosts=$(wrong_hosts)
+  hosts=$(excluded_hosts)
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     log "$end; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then

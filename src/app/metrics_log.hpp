@@ -6,7 +6,8 @@
 //
 //   {"event":"run","command_line":[..],"version":"..","libraries":"..","device":"..", ...,"step":0}
 //                               first, and again after every resume: what runs, and the number of steps done before;
-//                               startup_seconds: since the start of its process
+//                               startup_seconds: since the start of its process; resumed_from: the checkpoint, or the
+//                               state kept in a host's memory
 //   {"event":"epoch","epoch":1,"step":235,"train_loss":..,"train_acc":..,"test_loss":..,"test_acc":..,"seconds":..,
 //    "test_seconds":..,"images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1,
 //    "audits":2}

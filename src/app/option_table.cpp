@@ -230,6 +230,10 @@ std::vector<Option> saving_options(RunConfig& c) {
        whole(c.output.keep_checkpoints, 2, kMany, 0)},
       {"keep-best", saving, "also save whenever the evaluation improves, and keep the best checkpoint", changeable,
        kTraining, flag(c.trainer.checkpoint_at_best)},
+      {"keep-steps", saving,
+       "keep the state in the memory of each host every N steps, or auto: as often as takes at most 1 % of the time; "
+       "--resume continues from there after ranks were lost; off",
+       changeable, kTraining, parsed(c.texts.keep_steps, c.output.keep_steps, parse_keep_steps)},
       {"on-save-failure", saving,
        "if a checkpoint cannot be saved: continue, and try again at the next one, or stop with status 73", changeable,
        kTraining, one_of(c.output.on_save_failure)},

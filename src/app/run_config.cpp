@@ -98,6 +98,13 @@ std::string checkpoint_every_text(const CheckpointInterval& interval) {
   return interval.seconds > 0 ? fmt::format("every {} and at the end", seconds) : "only at the end";
 }
 
+KeepInterval parse_keep_steps(const std::string& text) {
+  if (text == "off") return {};
+  if (text == "auto") return {.is_automatic = true};
+  if (const auto steps = parse_number<std::int64_t>(text); steps && *steps >= 1) return {.steps = *steps};
+  throw Error(ErrorSource::usage, fmt::format("--keep-steps {}: give a number of steps, auto or off", text));
+}
+
 double parse_time_limit(const std::string& text) {
   if (text.empty()) return 0;
   if (const auto seconds = seconds_in(text); seconds && *seconds > 0 && *seconds <= kLongestSeconds) return *seconds;
@@ -207,9 +214,10 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
 
 void refuse_without_out(const RunConfig& config) {
   if (!config.output.folder.empty()) return;
-  const std::array<std::pair<const char*, bool>, 5> wanting{
+  const std::array<std::pair<const char*, bool>, 6> wanting{
       {{"resume", config.output.resume},
        {"checkpoint-every", !config.texts.checkpoint_every.empty()},
+       {"keep-steps", !config.output.keep_steps.is_off()},
        {"keep-best", config.trainer.checkpoint_at_best},
        {"on-save-failure stop", config.output.on_save_failure == OnSaveFailure::stop},
        {"time-limit", !config.texts.time_limit.empty()}}};

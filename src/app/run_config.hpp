@@ -49,6 +49,15 @@ CheckpointInterval parse_checkpoint_every(const std::string& text);
 // The same for users: "every 500 steps and at the end".
 std::string checkpoint_every_text(const CheckpointInterval& interval);
 
+// "--keep-steps": a number of steps, auto (as often as costs at most 1 % of the time) or off.
+struct KeepInterval {
+  std::int64_t steps = 0;  // 0: see is_automatic
+  bool is_automatic = false;
+
+  bool is_off() const { return steps == 0 && !is_automatic; }
+};
+KeepInterval parse_keep_steps(const std::string& text);
+
 // "--time-limit" in seconds: 3600, 90s, 90m, 1h30m, HH:MM:SS or D-HH:MM:SS; empty means none, 0.
 double parse_time_limit(const std::string& text);
 
@@ -77,6 +86,7 @@ struct OutputOptions {
   bool resume = false;
   CheckpointInterval checkpoint_every = kEveryEpoch;
   std::int64_t keep_checkpoints = 3;
+  KeepInterval keep_steps;
   OnSaveFailure on_save_failure = OnSaveFailure::proceed;
   double time_limit = 0;  // seconds; 0: none
   std::string sample_log;
@@ -93,6 +103,7 @@ struct OptionTexts {
   std::string lr_period;
   std::string part_map = "even";
   std::string checkpoint_every;
+  std::string keep_steps = "off";
   std::string time_limit;
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <limits>
 #include <utility>
 
 namespace tutti {
@@ -16,8 +17,9 @@ namespace {
 // Requests of the ranks, reduced to their maximum. Other values combine a signal, or the failure, and the rank that has
 // it.
 constexpr std::int64_t kNone = 0;
-constexpr std::int64_t kSave = 1;
-constexpr std::int64_t kTimeLimitReached = 2;
+constexpr std::int64_t kKeep = 1;
+constexpr std::int64_t kSave = 2;
+constexpr std::int64_t kTimeLimitReached = 3;
 constexpr std::int64_t kSignalUnit = std::int64_t{1} << 32;
 constexpr std::int64_t kFailed = std::int64_t{1} << 61;
 constexpr std::int64_t kFolderLost = std::int64_t{1} << 62;
@@ -26,6 +28,7 @@ constexpr double kSafety = 1.5;
 constexpr double kAssumedBytesPerSecond = 50e6;
 constexpr double kSecondsToExit = 1;
 constexpr double kSecondsBetweenChecks = 1;
+constexpr double kKeepShare = 0.01;  // of the time of a run
 
 }  // namespace
 
@@ -51,6 +54,7 @@ BoundaryAction RunControl::at_boundary() {
 
 BoundaryAction RunControl::action_for(std::int64_t request) {
   if (request == kNone) return BoundaryAction::proceed;
+  if (request == kKeep) return BoundaryAction::keep;
   if (request == kFolderLost) throw Error(ErrorSource::save, broadcast_text(world_, loss_, 0)).on_all_ranks();
   if (request >= kFailed) {
     throw Error(ErrorSource::save, broadcast_text(world_, failure_, static_cast<int>(request - kFailed)))
@@ -84,7 +88,10 @@ std::int64_t RunControl::local_request() {
   if (world_.rank() != 0) return kNone;
   if (stdout_is_abandoned()) return SIGPIPE * kSignalUnit;
   if (limits_.time_limit > 0 && limits_.time_limit - now_ < seconds_to_stop()) return kTimeLimitReached;
-  return limits_.save_every > 0 && now_ - last_save_ >= limits_.save_every ? kSave : kNone;
+  if (limits_.save_every > 0 && now_ - last_save_ >= limits_.save_every) return kSave;
+  if (!limits_.keeps || now_ < next_keep_) return kNone;
+  next_keep_ = std::numeric_limits<double>::infinity();  // until this one is kept
+  return kKeep;
 }
 
 void RunControl::measure_gap() {
@@ -102,6 +109,8 @@ void RunControl::measure_gap() {
 double RunControl::seconds_to_stop() const {
   return kSafety * (longest_two_gaps_ + 2 * longest_save_) + kSecondsToExit;
 }
+
+void RunControl::kept(double seconds) { next_keep_ = now_ + seconds / kKeepShare; }
 
 void RunControl::saved(double seconds) {
   longest_save_ = has_saved_ ? std::max(longest_save_, seconds) : seconds;

@@ -1,7 +1,8 @@
 #pragma once
 // Decides at step boundaries whether a run has to save, or to save and stop, for reasons other than its plan: a signal
-// at any rank, the time limit, a stdout whose reader is gone, or a save interval in seconds. Also ends runs that can no
-// longer save. All ranks decide the same, at most two boundaries after the cause.
+// at any rank, the time limit, a stdout whose reader is gone, or a save interval in seconds; and when the hosts keep
+// its state in memory. Also ends runs that can no longer save. All ranks decide the same, at most two boundaries after
+// the cause.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/folder_lock.hpp"
@@ -18,6 +19,7 @@ namespace tutti {
 
 struct RunLimits {
   double save_every = 0;              // seconds between two saves; 0: no saves by time
+  bool keeps = false;                 // the state in memory, as often as that takes at most 1 % of the time
   double time_limit = 0;              // seconds of the clock; 0: none
   std::int64_t checkpoint_bytes = 0;  // estimates the time of a save until one has been measured
   OwnedFolder folder{};               // for the checkpoints
@@ -36,6 +38,8 @@ class RunControl {
   void on_snapshot() { last_save_ = clock_(); }
   // The seconds that a save took, from the copy of the state to its verification. Only used on rank 0.
   void saved(double seconds);
+  // The seconds that it took to keep a state, which may be kept again. Only used on rank 0.
+  void kept(double seconds);
   // Ends the run, with a save error for this reason, at one of the next boundaries.
   void end_for(const std::string& failure) { failure_ = failure; }
   // Why the run stops, valid on all ranks: "SIGUSR1 at rank 2 on host n1".
@@ -60,6 +64,7 @@ class RunControl {
   double longest_two_gaps_ = 0;
   double longest_save_;
   bool has_saved_ = false;
+  double next_keep_ = 0;
   double last_check_;    // of the folder
   std::string loss_;     // why it no longer belongs to the run
   std::string failure_;  // to save; empty: none that ends the run

@@ -109,11 +109,11 @@ std::string record_of(const SaveReport& report, double stall_seconds) {
   return json_line(json);
 }
 
-std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& arguments,
-                       std::int64_t steps_done) {
+std::string run_record(const World& world, const ReportedRun& run) {
+  const Assembly& assembly = run.assembly;
   const RunConfig& config = assembly.config;
   nlohmann::ordered_json record{{"event", "run"},
-                                {"command_line", arguments},
+                                {"command_line", run.arguments},
                                 {"version", version()},
                                 {"libraries", versions_text(*assembly.processor.backend, world)},
                                 {"device", assembly.processor.backend->description()},
@@ -142,7 +142,8 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"host", world.host()},
                                 {"startup_seconds", seconds_since_process_start()},
                                 {"configuration", config_text(config)},
-                                {"step", steps_done}};
+                                {"step", run.steps_done}};
+  if (!run.resumed_from.empty()) record["resumed_from"] = run.resumed_from;
   if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
   return json_line(record);
 }
@@ -157,12 +158,18 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
       assembly_(run.assembly),
       folder_(run.folder == nullptr ? OwnedFolder{} : run.folder->owned),
       hosts_(run.hosts),
-      resumes_(run.steps_done > 0) {
+      resumes_(run.steps_done > 0),
+      kept_(run.kept) {
   const RunConfig& config = assembly_.config;
   if (const auto& shard = assembly_.config.trainer.file_shard; run.folder != nullptr && shard) {
     writer_.emplace(run.folder->store, WriterOptions{.shard = *shard,
                                                      .keep_checkpoints = config.output.keep_checkpoints,
                                                      .keep_best = config.trainer.checkpoint_at_best});
+  }
+  if (run.keeps_states) keep_steps_ = config.output.keep_steps.steps;
+  if (run.keeps_states && !kept_->folder().empty()) {
+    kept_->begin(run.steps_done);
+    keeper_.emplace(CheckpointStore(kept_->folder()), WriterOptions{.keep_checkpoints = 2});
   }
   if (world.rank() != 0) return;
   if (draws_progress(config)) bar_.emplace();
@@ -174,7 +181,8 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
   if (!config.output.sample_log.empty()) {
     sample_log_.emplace(config.output.sample_log, resumes_ ? EarlierLines::kept : EarlierLines::dropped);
   }
-  record_line(run_record(assembly_, world, run.arguments, run.steps_done));
+  record_line(run_record(world, run));
+  if (metrics_) launch_ = metrics_->hash();
 }
 
 // A failing disk is reported once, not at every record.
@@ -207,6 +215,7 @@ void RunOutput::finish(RunEnd end, const Trainer& trainer) {
   const std::int64_t skipped_steps = trainer.skipped_steps();
   if (skipped_steps > 0) log_.info(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
   if (!assembly_.config.output.folder.empty()) finish_saves();
+  if (kept_ != nullptr) finish_kept();
   print_time();
   nlohmann::ordered_json json{
       {"event", "end"}, {"step", trainer.steps_done()}, {"status", end == RunEnd::planned ? "done" : "stopped"}};
@@ -237,9 +246,12 @@ void RunOutput::print_times(const TimeReport& time, const InputRates& input, con
   on_note(rates_text(input, assembly_.processor.all_on_gpus));
 }
 
-BoundaryAction RunOutput::at_boundary(std::int64_t /*step*/) {
+BoundaryAction RunOutput::at_boundary(std::int64_t step) {
   report_saves();
-  return control_.at_boundary();
+  report_kept();
+  const BoundaryAction action = control_.at_boundary();
+  const bool keeps = action == BoundaryAction::proceed && keep_steps_ > 0 && step % keep_steps_ == 0;
+  return keeps ? BoundaryAction::keep : action;
 }
 
 // A line of the sample log: {"step":k,"epoch":e,"parts":[[samples]..]}.
@@ -311,6 +323,7 @@ void RunOutput::on_divergence(const DivergenceReport& report) {
 
 void RunOutput::on_wrong_part(const WrongPartReport& report) {
   record([&](MetricsLog& metrics) { metrics.on_wrong_part(report); });
+  if (kept_ != nullptr) finish_kept();  // the states may be wrong, too
   if (world_.rank() != 0) return;
   const auto host_of = [&](int rank) { return hosts_.at(static_cast<std::size_t>(rank)); };
   ExitRecord end{.status = ExitStatus::diverged,
@@ -334,6 +347,38 @@ void RunOutput::on_checkpoint(TrainState state, double copy_seconds) {
   if (metrics_) state.metrics_hash = metrics_->hash();
   writer_->save(std::move(state));
   stalls_.push_back({step, copy_seconds + watch.seconds()});
+}
+
+void RunOutput::on_kept(TrainState state, double copy_seconds) {
+  if (kept_pauses_.empty()) launch_ = broadcast_text(world_, launch_, 0);
+  const Stopwatch watch;
+  state.metrics_hash = launch_;
+  if (keeper_) keeper_->save(std::move(state));
+  kept_pauses_.push_back(copy_seconds + watch.seconds());
+}
+
+// The thread that writes the state has a low priority, but takes the time of a core.
+void RunOutput::report_kept() {
+  if (!keeper_) return;
+  for (const SaveReport& report : keeper_->take_reports()) {
+    control_.kept(kept_pauses_.back() + report.cpu_seconds);
+    if (report.failure.empty() || !warned_of_.insert(report.failure).second) continue;
+    log_.warn(fmt::format("the state after step {} is not kept in memory, and training continues: {}", report.step,
+                          report.failure));
+  }
+}
+
+// The run's last state is in its folder.
+void RunOutput::finish_kept() {
+  if (keeper_) {
+    keeper_->finish();
+    report_kept();
+  }
+  kept_->remove();
+  if (kept_pauses_.empty()) return;
+  log_.info(fmt::format("{} kept in memory: median pause of the training {:.3f} s, longest pause {:.3f} s",
+                        plural(kept_pauses_.size(), "state"), quartiles_of(kept_pauses_).median,
+                        std::ranges::max(kept_pauses_)));
 }
 
 // Records the saves since the last call, and logs failures.

@@ -13,6 +13,7 @@
 #include "tutti/watch/time_profile.hpp"
 
 #include "assemble.hpp"
+#include "kept_states.hpp"
 #include "metrics_log.hpp"
 #include "progress.hpp"
 #include "run_control.hpp"
@@ -36,8 +37,11 @@ struct ReportedRun {
   RunControl& control;
   TimeProfile& time_profile;
   const RunFolder* folder;  // null: nothing is saved
+  const KeptStates* kept;   // of a run with a folder
+  bool keeps_states;        // this launch keeps some, too
   const std::vector<std::string>& arguments;
   const std::vector<std::string>& hosts;  // by rank
+  std::string resumed_from{};             // the path of a checkpoint or kept state; empty: a new run
   std::int64_t steps_done = 0;            // 0: a new run, which overwrites the sample log
 };
 
@@ -61,6 +65,7 @@ class RunOutput : public RunObserver {
   // Also writes exit.json, with the host, before all ranks end.
   void on_wrong_part(const WrongPartReport& report) override;
   void on_checkpoint(TrainState state, double copy_seconds) override;
+  void on_kept(TrainState state, double copy_seconds) override;
   void on_epoch_end(const EpochEnd& end) override;
 
   const std::vector<EpochEnd>& epochs() const { return epochs_; }
@@ -76,6 +81,8 @@ class RunOutput : public RunObserver {
   void report_saves();
   void report_save(const SaveReport& report);
   void finish_saves();
+  void report_kept();
+  void finish_kept();
 
   // How long a checkpoint has paused the training.
   struct Stall {
@@ -95,9 +102,14 @@ class RunOutput : public RunObserver {
   std::optional<LineFile> sample_log_;  // on rank 0
   std::optional<CheckpointWriter> writer_;
   std::vector<Stall> stalls_;
-  std::vector<double> good_saves_;  // seconds
-  std::int64_t saved_bytes_ = 0;    // of the last good save
-  std::string last_failure_;        // to save
+  std::vector<double> good_saves_;          // seconds
+  std::int64_t saved_bytes_ = 0;            // of the last good save
+  std::string last_failure_;                // to save
+  const KeptStates* kept_;                  // null: nothing is saved
+  std::int64_t keep_steps_ = 0;             // 0: never, or when the run control says so
+  std::optional<CheckpointWriter> keeper_;  // on the rank of each host that keeps the state
+  std::string launch_;                      // the hash of this launch's record; on other ranks after the first step
+  std::vector<double> kept_pauses_;         // seconds
   bool prints_lines_ = false;
   std::optional<ProgressBar> bar_;
   ProgressLines lines_;

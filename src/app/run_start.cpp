@@ -8,6 +8,7 @@
 #include "tutti/storage/checkpoint_writer.hpp"
 
 #include "checkpoint_choice.hpp"
+#include "kept_states.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
 #include "preflight/agreement.hpp"
@@ -155,6 +156,8 @@ void refuse_absent_run(World& world, const RunConfig& config) {
 std::optional<LoadedCheckpoint> find_resumed(World& world, RunConfig& config, DamagedPolicy damaged, const Log& log) {
   if (!config.output.resume || config.output.folder.empty()) return std::nullopt;
   auto newest = CheckpointStore(checkpoints_folder(config.output.folder)).newest(world, log, damaged);
+  const KeptStates states(world, config.output.folder);
+  if (auto kept = states.newest(world, newest ? newest->state.progress.step : 0, log)) newest = std::move(kept);
   if (!newest) {
     adopt_options_of_unsaved_run(world, config, log);
     return newest;
@@ -244,7 +247,17 @@ RunNeeds check_needs(World& world, const PreparedRun& run, std::optional<std::in
                            .rank = world.rank(),
                            .ranks = world.size(),
                            .test_samples = run.data.test ? run.data.test->info().samples : 0};
-  needs.memory = check_job_memory(world, shape, needs.shard, Machine(), run.processor.is_gpu(), device_free);
+  needs.keeps_states = !run.config.output.folder.empty() && !run.config.output.keep_steps.is_off();
+  Findings mine;
+  if (needs.keeps_states) {
+    mine = KeptStates(world, run.config.output.folder)
+               .check_room(world.host(), estimate_memory(shape).checkpoint, run.config.output.keep_steps);
+    needs.keeps_states = world.all_true(mine.all().empty());
+  }
+  const StateCopies copies{.shard = needs.shard,
+                           .kept = needs.keeps_states && world.local_rank() == 0 ? kKeptAtOnce : 0};
+  needs.memory = check_job_memory(world, shape, copies, Machine(), run.processor.is_gpu(), device_free);
+  needs.memory.findings.add(gather(world, mine));
   return needs;
 }
 

@@ -21,9 +21,9 @@ namespace tutti {
 // Collective.
 void refuse_absent_run(World& world, const RunConfig& config);
 
-// The newest good checkpoint of the run that --resume continues, if there is one. `config` becomes that of the
-// checkpoint, merged with the given options. If the run ended before its first checkpoint, it becomes that of its
-// config.toml, unless options of a training are given. Collective.
+// The newest good checkpoint of the run that --resume continues, or the newer state that a host has kept in memory, if
+// there is one. `config` becomes that of the checkpoint, merged with the given options. If the run ended before its
+// first checkpoint, it becomes that of its config.toml, unless options of a training are given. Collective.
 std::optional<LoadedCheckpoint> find_resumed(World& world, RunConfig& config, DamagedPolicy damaged, const Log& log);
 
 // The checkpoint that a training starts from, and its network.
@@ -49,6 +49,7 @@ struct RunNeeds {
   JobMemory memory{};
   std::optional<FileShard> shard{};  // of every checkpoint, which this rank saves; empty: it saves none
   bool splits_checkpoints = false;   // each consists of more than one file
+  bool keeps_states = false;         // in memory
 };
 // Checks the memory of the hosts and the limits of the processes, including what saving needs if the run has --out. If
 // `device_free` is known, also checks the memory of the GPU. Collective.

@@ -6,6 +6,7 @@
 #include "tutti/watch/rehearsal.hpp"
 
 #include "commands.hpp"
+#include "kept_states.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
 #include "plan_choices.hpp"
@@ -83,8 +84,9 @@ std::string late_schedule_text(const RunConfig& config) {
                      config.trainer.learning_rate.min, config.trainer.epochs);
 }
 
-RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
+RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder, bool keeps) {
   return {.save_every = assembly.config.output.checkpoint_every.seconds,
+          .keeps = keeps && assembly.config.output.keep_steps.is_automatic,
           .time_limit = assembly.config.output.time_limit,
           .checkpoint_bytes = static_cast<std::int64_t>(max_state_bytes(*assembly.network)),
           .folder = folder};
@@ -108,11 +110,11 @@ void refuse_unreadable(const RunMetadata& facts) {
 // One run, from its assembly to its end. Signals stop it, and it saves checkpoints if it has a folder.
 class TrainRun {
  public:
-  // All are borrowed; the folder may be null. The checkpoints in `start` are freed once the trainer has their state.
-  // Collective.
+  // All are borrowed; the folder and the kept states may be null. The checkpoints in `start` are freed once the trainer
+  // has their state. Collective.
   TrainRun(World& world, Assembly& assembly, RunStart& start, const DataDigests& digests,
            const std::vector<std::string>& hosts, RankStatus& rank_status, const Log& log, const StopSignals& signals,
-           const RunFolder* folder)
+           const RunFolder* folder, const KeptStates* kept, bool keeps_states)
       : world_(world),
         assembly_(assembly),
         start_(start),
@@ -121,7 +123,9 @@ class TrainRun {
         rank_status_(rank_status),
         log_(log),
         folder_(folder),
-        control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned)) {
+        kept_(kept),
+        keeps_states_(keeps_states),
+        control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned, keeps_states)) {
     if (folder == nullptr) return;
     on_rank_0(world, [&] {
       folder->owned.require();
@@ -152,6 +156,8 @@ class TrainRun {
   RankStatus& rank_status_;
   const Log& log_;
   const RunFolder* folder_;
+  const KeptStates* kept_;
+  bool keeps_states_;
   RunControl control_;
   std::optional<FaultInjector> fault_injector_;
   std::unique_ptr<Backend> rehearsed_backend_;  // null: the assembly's is used
@@ -217,6 +223,12 @@ void TrainRun::build(const Invocation& invocation) {
     if (start_.weights) reinitialized = start_from_weights();
   });
   log_start(assembly_, world_, *trainer_, log_);
+  if (keeps_states_) {
+    const KeepInterval& interval = config.output.keep_steps;
+    log_.info(fmt::format("the state is kept in the memory of each host {}",
+                          interval.is_automatic ? "as often as takes at most 1 % of the time"
+                                                : fmt::format("every {}", plural(interval.steps, "step"))));
+  }
   if (start_.resumed) log_resumed(config.given.contains("schedule-epochs"));
   if (const std::string late = late_schedule_text(config); !late.empty()) log_.info(late);
   if (start_.weights) {
@@ -310,8 +322,11 @@ std::string TrainRun::train(const Invocation& invocation) {
                                        .control = control_,
                                        .time_profile = time_profile,
                                        .folder = folder_,
+                                       .kept = kept_,
+                                       .keeps_states = keeps_states_,
                                        .arguments = invocation.arguments,
                                        .hosts = hosts_,
+                                       .resumed_from = start_.resumed ? start_.resumed->path : "",
                                        .steps_done = trainer_->steps_done()});
   });
   RunEnd end = RunEnd::planned;
@@ -391,12 +406,15 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
   const RunNeeds needs = check_needs(world, assembly);
   log_or_throw(world, needs.memory.findings, log);
   if (folder) assembly.config.trainer.file_shard = needs.shard;
+  std::optional<KeptStates> kept;
+  if (folder) kept.emplace(world, config.output.folder);
+  if (needs.keeps_states && !kept->folder().empty()) assembly.config.trainer.kept_shard = FileShard{};
   if (folder && world.local_size() < world.size()) {
     log_or_throw(world, check_sharing(world, config.output.folder, needs.splits_checkpoints), log);
   }
   const AbortCollectivesOnExit abandoning(context.watch, *assembly.communicator);
   TrainRun run(world, assembly, start, digests, facts.hosts, rank_status, log, *context.signals,
-               folder ? &*folder : nullptr);
+               folder ? &*folder : nullptr, kept ? &*kept : nullptr, needs.keeps_states);
   try {
     context.reason = run.train(invocation);
   } catch (const Error& error) {

@@ -7,11 +7,13 @@
 
 #include "checkpoint_format.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <new>
 #include <ranges>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -207,30 +209,45 @@ ReadCheckpoint find_newest(const std::string& folder, const Log& log, DamagedPol
                           folder));
 }
 
-void broadcast_bytes(World& world, std::vector<std::byte>& bytes) {
+void broadcast_bytes(World& world, std::vector<std::byte>& bytes, int root) {
   std::uint64_t length = bytes.size();
-  world.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
+  world.broadcast(std::as_writable_bytes(std::span(&length, 1)), root);
   bytes.resize(length);
-  world.broadcast(bytes, 0);
+  world.broadcast(bytes, root);
 }
 
-// Only rank 0 reads the files; all ranks build the state from the same bytes. Collective.
-LoadedCheckpoint load_on_all_ranks(World& world, const std::function<ReadCheckpoint()>& read) {
+// Only this rank reads the files; all ranks build the state from the same bytes. Collective.
+LoadedCheckpoint load_on_all_ranks(World& world, int reader, const std::function<ReadCheckpoint()>& read) {
   ReadCheckpoint found;
   run_or_throw_on_all(world, [&] {
-    if (world.rank() == 0) found = read();
+    if (world.rank() == reader) found = read();
   });
   LoadedCheckpoint& loaded = found.loaded;
-  loaded.path = broadcast_text(world, loaded.path, 0);
+  loaded.path = broadcast_text(world, loaded.path, reader);
   if (world.size() == 1 || loaded.path.empty()) return std::move(loaded);
   std::uint64_t files = found.files.size();
-  world.broadcast(std::as_writable_bytes(std::span(&files, 1)), 0);
+  world.broadcast(std::as_writable_bytes(std::span(&files, 1)), reader);
   found.files.resize(files);
-  for (std::vector<std::byte>& bytes : found.files) broadcast_bytes(world, bytes);
+  for (std::vector<std::byte>& bytes : found.files) broadcast_bytes(world, bytes, reader);
   run_or_throw_on_all(world, [&] {
-    if (world.rank() != 0) loaded.state = state_in(found.files, loaded.path);
+    if (world.rank() != reader) loaded.state = state_in(found.files, loaded.path);
   });
   return std::move(loaded);
+}
+
+// The steps of the checkpoints in a folder whose manifest names one of these records, up to the step of that record.
+std::set<std::int64_t> steps_of(const std::string& folder, const std::map<std::string, std::int64_t>& last_steps) {
+  if (folder.empty()) return {};
+  std::set<std::int64_t> steps = list_checkpoints(folder).complete();
+  std::erase_if(steps, [&](std::int64_t step) {
+    try {
+      const auto record = last_steps.find(read_manifest(folder + "/" + checkpoint_file_name(step)).metrics_hash);
+      return record == last_steps.end() || step > record->second;
+    } catch (const Error&) {
+      return true;
+    }
+  });
+  return steps;
 }
 
 }  // namespace
@@ -256,7 +273,7 @@ bool is_intact(const std::string& path) {
 LoadedCheckpoint load_checkpoint(const std::string& path) { return read_given(path, /*trusted=*/false).loaded; }
 
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
-  return load_on_all_ranks(world, [&] { return read_given(path, /*trusted=*/false); });
+  return load_on_all_ranks(world, 0, [&] { return read_given(path, /*trusted=*/false); });
 }
 
 void seal_checkpoint(const std::string& path, const std::string& target) {
@@ -268,9 +285,32 @@ std::vector<CheckpointFile> files_of(const std::string& path) {
 }
 
 std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log, DamagedPolicy damaged) const {
-  LoadedCheckpoint loaded = load_on_all_ranks(world, [&] { return find_newest(folder_, log, damaged); });
+  LoadedCheckpoint loaded = load_on_all_ranks(world, 0, [&] { return find_newest(folder_, log, damaged); });
   if (loaded.path.empty()) return std::nullopt;
   return loaded;
+}
+
+std::optional<LoadedCheckpoint> newest_of_ranks(World& world, const std::string& folder, std::int64_t after,
+                                                const std::map<std::string, std::int64_t>& last_steps, const Log& log) {
+  std::set<std::int64_t> steps;
+  run_or_throw_on_all(world, [&] { steps = steps_of(folder, last_steps); });
+  while (true) {
+    const std::int64_t mine = steps.empty() ? after : *steps.rbegin();
+    const auto all = all_gather_values<std::int64_t>(world, std::span(&mine, 1));
+    const auto newest = std::ranges::max_element(all);
+    if (newest->front() <= after) return std::nullopt;
+    LoadedCheckpoint loaded = load_on_all_ranks(world, static_cast<int>(newest - all.begin()), [&]() -> ReadCheckpoint {
+      const std::string path = folder + "/" + checkpoint_file_name(mine);
+      try {
+        return read_checkpoint(path);
+      } catch (const Error& error) {
+        log.warn(fmt::format("skipped '{}': {}", path, error.what()));
+        steps.erase(mine);
+        return {};
+      }
+    });
+    if (!loaded.path.empty()) return loaded;
+  }
 }
 
 }  // namespace tutti

@@ -96,6 +96,7 @@ void CheckpointWriter::finish() {
 SaveReport CheckpointWriter::attempt(const TrainState& state) {
   SaveReport report{.step = state.progress.step, .path = store_.path_of(state.progress.step)};
   const Stopwatch watch;
+  const double cpu_before = thread_cpu_seconds();
   const KeepRule keep{.newest = options_.keep_checkpoints,
                       .best_step = options_.keep_best ? state.progress.best.step : -1,
                       .last_step = report.step};
@@ -117,6 +118,7 @@ SaveReport CheckpointWriter::attempt(const TrainState& state) {
   if (report.failure.empty() && options_.shard.file == 0) {
     report.prune_failure = failure_of([&] { store_.prune(keep); });
   }
+  report.cpu_seconds = thread_cpu_seconds() - cpu_before;
   return report;
 }
 

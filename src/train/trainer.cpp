@@ -175,8 +175,9 @@ RunEnd Trainer::run(RunObserver& observer) {
     if (epoch_ends || progress_.step == plan_.steps) finish_epoch(observer, epoch_ends);
     const bool run_ends = progress_.step == plan_.steps || !early_end().empty();
     const BoundaryAction action = run_ends ? BoundaryAction::proceed : observer.at_boundary(progress_.step);
-    if (action != BoundaryAction::proceed || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) save(observer);
     const bool stops = action == BoundaryAction::save_and_stop;
+    if (stops || action == BoundaryAction::save || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) save(observer);
+    if (action == BoundaryAction::keep) keep(observer);
     if (epoch_ends || run_ends || stops) {
       observer.on_epoch_end({.epoch = epoch, .step = progress_.step, .prepared = replica_.loader().prepared()});
     }
@@ -225,13 +226,25 @@ void Trainer::verify(RunObserver& observer) {
 }
 
 void Trainer::save(RunObserver& observer) {
-  if (verified_ != progress_.step) verify(observer);
   synchronize();
-  context_.status.enter(Phase::checkpoint);
   const Stopwatch watch;
-  TrainState state = snapshot(options_.file_shard);
+  TrainState state = verified_snapshot(observer, options_.file_shard);
   observer.on_checkpoint(std::move(state), watch.seconds());
   context_.status.enter(Phase::reports);
+}
+
+void Trainer::keep(RunObserver& observer) {
+  synchronize();
+  const Stopwatch watch;
+  TrainState state = verified_snapshot(observer, options_.kept_shard);
+  observer.on_kept(std::move(state), watch.seconds());
+  context_.status.enter(Phase::reports);
+}
+
+TrainState Trainer::verified_snapshot(RunObserver& observer, const std::optional<FileShard>& shard) {
+  if (verified_ != progress_.step) verify(observer);
+  context_.status.enter(Phase::checkpoint);
+  return snapshot(shard);
 }
 
 void Trainer::report_step(RunObserver& observer) {

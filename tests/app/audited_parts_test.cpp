@@ -15,7 +15,7 @@
 namespace tutti::test {
 namespace {
 
-Words words(const std::string& out, const std::string& more) {
+Words audited_words(const std::string& out, const std::string& more) {
   return with(words_of("--data synthetic:300x1x12x12:4 --model mlp --batch-size 48 --epochs 2 --parts 6 "
                        "--checkpoint-every 4steps --keep-checkpoints 0 --out " +
                        out),
@@ -26,9 +26,9 @@ TEST(AuditedParts, EndTheJobWithTheHostToExcludeAndResumeToTheBitsOfARunWithoutF
   const ScratchFolder wrong;
   const ScratchFolder whole;
   const ChildResult result =
-      run_trainer(3, words(wrong.path(),
-                           "--audit-every 1 --rehearse "
-                           "wrong:rank=1,steps=6-14,layer=dense1,pass=backward,kind=stuck,element=9"));
+      run_trainer(3, audited_words(wrong.path(),
+                                   "--audit-every 1 --rehearse "
+                                   "wrong:rank=1,steps=6-14,layer=dense1,pass=backward,kind=stuck,element=9"));
   EXPECT_EQ(result.status, 87) << result.err;
   const std::string what = "rank 1 on " + host_name() + " (cpu: ";
   EXPECT_THAT(result.err,
@@ -43,18 +43,18 @@ TEST(AuditedParts, EndTheJobWithTheHostToExcludeAndResumeToTheBitsOfARunWithoutF
   EXPECT_THAT(metrics, mentions(R"({"event":"audit","step":)"));
   EXPECT_THAT(metrics, mentions(R"("ranks":[1],"decided":true,"layer":"dense1","pass":"backward","repeats":true,)"));
 
-  const ChildResult resumed = run_trainer(2, words(wrong.path(), "--audit-every 3 --resume"));
+  const ChildResult resumed = run_trainer(2, audited_words(wrong.path(), "--audit-every 3 --resume"));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  const ChildResult unbroken = run_trainer(3, words(whole.path(), ""));
+  const ChildResult unbroken = run_trainer(3, audited_words(whole.path(), ""));
   EXPECT_EQ(unbroken.status, 0) << unbroken.err;
   EXPECT_EQ(last_word(resumed.err, "weights "), last_word(unbroken.err, "weights "));
 }
 
 TEST(AuditedParts, OfTwoRanksAreDecidedByWhatEachComputedAtItsStart) {
   const ScratchFolder folder;
-  EXPECT_THAT(run_trainer(2, words(folder.path(),
-                                   "--audit-every 2 --rehearse "
-                                   "wrong:rank=1,steps=3-14,layer=dense2,pass=forward,kind=stuck,element=2")),
+  EXPECT_THAT(run_trainer(2, audited_words(folder.path(),
+                                           "--audit-every 2 --rehearse "
+                                           "wrong:rank=1,steps=3-14,layer=dense2,pass=forward,kind=stuck,element=2")),
               ends(87, "found that rank 1 on ", ", first in the forward pass of dense2; "));
 }
 

@@ -1,12 +1,15 @@
-"""tools/run: with a launcher of a few lines, and a training under the real one that Ctrl-C saves."""
+"""tools/run: with a launcher of a few lines, and trainings under the real one that Ctrl-C saves, or that lose ranks."""
 
+import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 
 from programs import Programs
 
@@ -86,6 +89,75 @@ class Run(Programs):
         self.assertIn("usage: run MPIRUN-WORDS", self.log.read_text(encoding="utf-8"))
         self.assertEqual(64, self.start("no-such-mpirun", "-np", "2").wait())
         self.assertIn("TUTTI_MPIRUN", self.log.read_text(encoding="utf-8"))
+
+    def losing(self, *ends, out="run", **environment):
+        """The output of a training whose launches end so: with a status, at which step they began, in exit.json."""
+        folder = self.root / out
+        folder.mkdir(exist_ok=True)
+        script = [f'n=$(cat {folder}/n 2>/dev/null || echo 0); echo $((n + 1)) >{folder}/n; echo "<$*>"']
+        for number, (status, step, recorded) in enumerate(ends):
+            record = f"echo '{{\"status\":{recorded}}}' >" if recorded else "rm -f "
+            record += f"{folder}/exit.json"
+            script.append(f"[ $n = {number} ] && {{ echo '{{\"event\":\"run\",\"step\":{step}}}' "
+                          f">>{folder}/metrics.jsonl; {record}; exit {status}; }}")
+        with unittest.mock.patch.dict(os.environ, environment):
+            job = self.start(self.program("mpirun", "\n".join(script)), "-np", "2", "./trainer", "--out", folder)
+        status = job.wait()
+        return status, self.log.read_text(encoding="utf-8")
+
+    def test_starts_a_training_again_that_has_lost_ranks(self):
+        status, log = self.losing((137, 0, None), (1, 50, 86), (9, 60, None), (0, 70, None))
+        self.assertEqual(0, status)
+        words = f"-np 2 ./trainer --out {self.root}/run --keep-steps auto"
+        self.assertEqual([f"<{words}>"] + [f"<{words} --resume>"] * 3, re.findall("<.*>", log))
+        for status in (137, 86, 9 + 128):
+            self.assertIn(f"lost ranks (status {status}): started again", log)
+
+    def test_gives_up_on_a_training_that_gets_no_further(self):
+        for number, (environment, starts) in enumerate((({}, 5), ({"TUTTI_RESTARTS": "1"}, 3),
+                                                        ({"TUTTI_RESTARTS": "0"}, 1))):
+            status, log = self.losing((137, 0, None), *[(137, 40, None)] * 9, out=f"run{number}", **environment)
+            self.assertEqual((137, starts), (status, log.count("<")), log)
+            self.assertEqual(starts > 1, "times without progress: it is not started again" in log)
+
+    def test_starts_nothing_again_that_ended_for_a_reason(self):
+        for number, end in enumerate(((73, 0, None), (0, 0, 75), (1, 0, 88), (75, 0, 75))):
+            status, log = self.losing(end, out=f"run{number}")
+            self.assertEqual((end[0], 1), (status, log.count("<")), log)
+        (self.root / "old").mkdir()
+        (self.root / "old/exit.json").write_text('{"status":86}', encoding="utf-8")
+        job = self.start(self.program("mpirun", "exit 64"), "-np", "2", "./trainer", f"--out={self.root}/old")
+        self.assertEqual(64, job.wait(), "of an earlier launch was exit.json")
+
+    def test_leaves_words_alone_that_choose_what_is_kept_or_save_nothing(self):
+        for words in (["./trainer"], ["./trainer", "--out", "a", "--keep-steps=off"], ["a", "--out", "b", ":", "c"]):
+            job = self.start(self.program("mpirun", 'echo "$*"; exit 137'), "-np", "2", *words)
+            self.assertEqual(137, job.wait())
+            self.assertNotIn("auto", self.log.read_text(encoding="utf-8"))
+
+    def test_continues_a_training_whose_ranks_are_killed(self):
+        words = ["-n", "3", TRAINER, "--data", "synthetic:6000x1x28x28:10", "--epochs", "12", "--parts", "6",
+                 "--threads", "1", "--checkpoint-every", "end", "--out"]
+        whole = self.start(MPIEXEC, *words, self.root / "whole")
+        self.assertEqual(0, whole.wait())
+        weights = re.findall(r"weights \w+", self.log.read_text(encoding="utf-8"))
+        out = self.root / "broken"
+        job = self.start(MPIEXEC, *words, out)
+        for launch in range(1, 3):
+            while not (metrics := out / "metrics.jsonl").exists() or \
+                    metrics.read_text(encoding="utf-8").count('"event":"epoch"') < 3 * launch:
+                self.assertIsNone(job.poll(), self.log.read_text(encoding="utf-8"))
+                time.sleep(0.02)
+            ranks = subprocess.run(["pgrep", "-f", f"^{TRAINER}.*{out}"], stdout=subprocess.PIPE, check=True, text=True)
+            os.kill(int(ranks.stdout.split()[launch]), signal.SIGKILL)
+        self.assertEqual(0, job.wait(), self.log.read_text(encoding="utf-8"))
+        log = self.log.read_text(encoding="utf-8")
+        self.assertEqual(weights, re.findall(r"weights \w+", log))
+        self.assertEqual(2, log.count("started again"), log)
+        begun = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+                 if line.startswith('{"event":"run"')]
+        self.assertEqual(["new", "kept", "kept"], ["kept" if "tutti_kept" in run.get("resumed_from", "") else "new"
+                                                   for run in begun])
 
     def test_saves_a_training_on_a_terminals_interrupt(self):
         out = self.root / "run"

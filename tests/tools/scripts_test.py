@@ -257,7 +257,7 @@ class SlurmJob(Jobs):
         (self.root / "runs/tutti-7").mkdir(parents=True, exist_ok=True)
         (self.root / "runs/tutti-7/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
         return self.run_job("train.sbatch", **{"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun",
-                                               "SLURM_JOB_NODELIST": "n1"} | environment)
+                                               "SLURM_JOB_NODELIST": "n1", "TUTTI_RESTARTS": "0"} | environment)
 
     def test_passes_warnings_on_and_goes_back_into_the_queue(self):
         self.assertEqual((75, "requeue 7\n"),
@@ -287,6 +287,33 @@ class SlurmJob(Jobs):
     def test_is_requeued_when_a_signal_killed_a_rank_of_mpich(self):
         self.assertEqual([(137, "requeue 7\n"), (137, "")], [self.train("exit 9") for _ in range(2)])
         self.assertIn("signal KILL killed a rank", self.errors)
+
+    # A rank of a training whose launch number N begins at step 10 N, and that is lost in the first launches.
+    losing = ("n=$(wc -l <calls 2>/dev/null || echo 0); echo $* >>calls; "
+              "echo '{\"event\":\"run\",\"step\":'$((10 * n))'}' >>runs/tutti-7/metrics.jsonl; "
+              "((n >= %d)) || exit 137")
+
+    def test_is_started_again_in_its_allocation_when_it_has_lost_ranks(self):
+        status, calls = self.train(self.losing % 4, TUTTI_RESTARTS="1")
+        self.assertEqual((0, 5), (status, calls.count("--keep-steps auto --config")))
+        self.assertEqual(4, self.errors.count("lost ranks (status 137): started again"))
+
+    def test_is_requeued_when_starting_it_again_is_of_no_use(self):
+        status, calls = self.train(self.losing.replace("10 *", "0 *") % 99, TUTTI_RESTARTS="2")
+        self.assertEqual((137, 3, 1), (status, calls.count("--keep-steps"), calls.count("requeue 7")))
+
+    def test_goes_on_with_the_nodes_that_are_left(self):
+        shown = "n1 alloc\\nn2 down*\\nn3 alloc*\\nn4 mix"
+        self.program("sinfo", f'printf "{shown}\\n"')
+        nodes = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS": "8", "SLURM_NTASKS_PER_NODE": "2", "TUTTI_RESTARTS": "3"}
+        status, calls = self.train(self.losing % 1, **nodes)
+        first, second = calls.splitlines()
+        self.assertEqual((0, True, False), (status, "--ntasks=8" in first, "--nodelist" in first))
+        self.assertIn("--ntasks=4 --cpus-per-task=1 --kill-on-bad-exit=1 --nodes=2 --nodelist=n1,n4 ", second)
+        self.assertIn("goes on with n1 n4", self.errors)
+        wrong = """echo '{"status":87,"exclude":["n1.cluster"]}' >runs/tutti-7/exit.json; """
+        status, calls = self.train((self.losing % 4).replace("|| exit", f"|| {{ {wrong} exit") + "; }", **nodes)
+        self.assertIn("--nodelist=n4 ", calls.splitlines()[-1])
 
     def test_kills_a_launcher_that_outlives_its_ranks(self):
         record = '{"status":86,"rank":1,"reason":"r","phase":"backward","step":9}'
@@ -412,7 +439,7 @@ class SlurmJob(Jobs):
         slurm = {"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun", "SLURM_NTASKS": "4"}
         status, calls = self.run_job("slurm_script", **slurm, PATH=f"{prefix}/bin:{self.programs}:{os.environ['PATH']}")
         self.assertEqual(0, status)
-        self.assertRegex(calls, f"{prefix}/bin/tutti --config {prefix}/share/doc/tutti/examples/jobs/glyphs-lenet.toml")
+        self.assertRegex(calls, f"{prefix}/bin/tutti .*--config {prefix}/share/doc/tutti/examples/jobs/glyphs-lenet.toml")
         self.assertEqual((1, ""), self.run_job("slurm_script", **slurm))
 
 
@@ -473,6 +500,19 @@ class Hosts(Jobs):
         self.assertEqual(0, self.train("exit 0"))
         self.assertEqual(65, self.train("exit 65"))
         self.assertEqual(86, self.train("""echo '{"status":86,"rank":0}' >runs/a/exit.json; exit 1"""))
+
+    def test_starts_again_without_the_machines_that_do_not_answer(self):
+        self.program("agent", '[[ $1 != n1 ]]')
+        losing = SlurmJob.losing.replace("runs/tutti-7", "runs/a").replace("echo $*", 'echo "$(grep -c . "$2") $*"')
+        self.assertEqual(0, self.train(losing % 1, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+        first, second = (self.root / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertIn("--hostfile hosts.txt ", first)
+        self.assertIn("1 --hostfile runs/a/hosts ", second)
+        self.assertEqual("n2:4\n", (self.root / "runs/a/hosts").read_text(encoding="utf-8"))
+        self.assertIn("n1 is left out: it does not answer", self.errors)
+        (self.root / "calls").unlink()
+        self.program("agent", "exit 1")
+        self.assertEqual(137, self.train(losing % 9, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
 
     def test_kills_a_launcher_that_outlives_its_ranks(self):
         late = """trap '' TERM; echo '{"status":86,"rank":0}' >runs/a/exit.json; exec /bin/sleep 600"""

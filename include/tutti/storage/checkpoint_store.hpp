@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ struct SaveReport {
   std::string path;
   std::int64_t bytes = 0;  // size of this rank's file
   double seconds = 0;
+  double cpu_seconds = 0;                     // of the thread that saved it
   std::string failure{};                      // the error and its remedy; empty: saved
   std::vector<std::int64_t> evicted_steps{};  // older checkpoints that were removed to free disk space
   std::string eviction_reason{};              // the error that made this necessary; empty: nothing was evicted
@@ -93,6 +95,13 @@ class CheckpointStore {
   std::string folder_;
   std::function<void()> before_write_;
 };
+
+// The newest intact checkpoint of a step after `after` in the folders of all ranks, which may be on their own hosts; on
+// ranks without one, `folder` is empty. The rank that has it reads it, and returns it on all ranks. Only checkpoints
+// whose manifest names one of the run's records `last_steps` count, up to the step of that record. Damaged ones are
+// skipped with a warning. Collective.
+std::optional<LoadedCheckpoint> newest_of_ranks(World& world, const std::string& folder, std::int64_t after,
+                                                const std::map<std::string, std::int64_t>& last_steps, const Log& log);
 
 // Reads one checkpoint; arrays are sorted by name. Checks sizes, checksums, names, shapes and that all values are
 // finite. Throws a checkpoint error that names the file and the fault. A file without a manifest must have a seal.

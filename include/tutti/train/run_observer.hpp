@@ -109,7 +109,7 @@ struct SkippedReport {
 };
 
 // What the run does after a step beyond what its options say.
-enum class BoundaryAction { proceed, save, save_and_stop };
+enum class BoundaryAction { proceed, keep, save, save_and_stop };
 
 // How a run that did not fail ended.
 enum class RunEnd { planned, stopped };
@@ -131,6 +131,8 @@ class RunObserver {
   virtual void on_wrong_part(const WrongPartReport&) {}
   // The state holds only the arrays of TrainerOptions::file_shard. Copying them took `copy_seconds`.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
+  // The same for BoundaryAction::keep, with the arrays of TrainerOptions::kept_shard.
+  virtual void on_kept(TrainState, double /*copy_seconds*/) {}
   // No work is pending on the device.
   virtual void on_epoch_end(const EpochEnd&) {}
 };

@@ -93,8 +93,10 @@ class Trainer {
   void verified_step(RunObserver& observer);
   // Reports to the observer and throws on all ranks when the replicas differ.
   void verify(RunObserver& observer);
-  // Verifies the replicas first.
+  // Both verify the replicas first.
   void save(RunObserver& observer);
+  void keep(RunObserver& observer);
+  TrainState verified_snapshot(RunObserver& observer, const std::optional<FileShard>& shard);
   void report_step(RunObserver& observer);
   TrainSums rank_loss();
   // The sums of the epoch over all ranks. Collective.

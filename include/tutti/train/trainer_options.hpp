@@ -131,6 +131,8 @@ struct TrainerOptions {
   bool checkpoint_at_best = false;  // after every evaluation that beats all before it
   // The arrays of each checkpoint that this rank passes to on_checkpoint; empty: it copies none.
   std::optional<FileShard> file_shard = FileShard{};
+  // The same of each state that is kept, for on_kept.
+  std::optional<FileShard> kept_shard{};
   Safeguards safeguards{};
   bool reports_samples = false;
 

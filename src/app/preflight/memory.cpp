@@ -53,7 +53,7 @@ std::string largest_layer(const Network& network, std::int64_t samples) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const ReplicaShape& shape, const std::optional<FileShard>& shard) {
+MemoryEstimate estimate_memory(const ReplicaShape& shape, const StateCopies& copies) {
   const ReplicaEstimate of_replica = estimate_replica(shape);
   const ParameterLayout& layout = shape.network.layout();
   const auto block = static_cast<std::int64_t>(layout.block_bytes());
@@ -63,9 +63,10 @@ MemoryEstimate estimate_memory(const ReplicaShape& shape, const std::optional<Fi
   estimate.batches = of_replica.batches;
   estimate.checkpoint = estimate_checkpoint_bytes(blocks * block + slots * layout.trained_elements() * kFloatBytes,
                                                   static_cast<std::int64_t>(layout.slices().size()) * (blocks + slots));
-  if (shard) estimate.file = estimate.checkpoint / shard->files;
+  if (copies.shard) estimate.file = estimate.checkpoint / copies.shard->files;
   // The weights in the layers' format, the batches, the copy of the state, and the file made from it.
   estimate.copies = 2 * block + estimate.batches + 2 * estimate.file;
+  if (copies.kept > 0) estimate.copies += (copies.kept + 2) * estimate.checkpoint;
   return estimate;
 }
 
@@ -95,10 +96,10 @@ std::string memory_text(const MemoryEstimate& estimate) {
       mebi(estimate.network - estimate.activations), mebi(estimate.activations), mebi(estimate.batches));
 }
 
-JobMemory check_job_memory(World& world, const ReplicaShape& shape, const std::optional<FileShard>& shard,
-                           const Machine& machine, bool on_gpu, std::optional<std::int64_t> device_free) {
+JobMemory check_job_memory(World& world, const ReplicaShape& shape, const StateCopies& copies, const Machine& machine,
+                           bool on_gpu, std::optional<std::int64_t> device_free) {
   JobMemory job;
-  job.estimate = estimate_memory(shape, shard);
+  job.estimate = estimate_memory(shape, copies);
   const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.total();
   std::vector<MemoryPool> pools = machine.group_limits().memory;
   pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});

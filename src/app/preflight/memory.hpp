@@ -27,8 +27,12 @@ struct MemoryEstimate {
   std::int64_t total() const { return network + copies; }
 };
 
-// `shard`: of every checkpoint, if this rank saves one.
-MemoryEstimate estimate_memory(const ReplicaShape& shape, const std::optional<FileShard>& shard = {});
+// What a rank copies of the state.
+struct StateCopies {
+  std::optional<FileShard> shard{};  // of every checkpoint, if it saves one
+  int kept = 0;                      // whole states at once, if it keeps them for its host
+};
+MemoryEstimate estimate_memory(const ReplicaShape& shape, const StateCopies& copies = {});
 
 // Adds the total demand on each pool of this rank, which itself needs `wanted` bytes of each. Collective.
 void add_demands(World& world, std::int64_t wanted, std::vector<MemoryPool>& pools);
@@ -53,7 +57,7 @@ struct JobMemory {
 };
 // Checks the demand of all ranks against the memory of their hosts and the limits of their processes and, if
 // `device_free` is known, against the memory of the GPU. Collective.
-JobMemory check_job_memory(World& world, const ReplicaShape& shape, const std::optional<FileShard>& shard,
-                           const Machine& machine, bool on_gpu, std::optional<std::int64_t> device_free = {});
+JobMemory check_job_memory(World& world, const ReplicaShape& shape, const StateCopies& copies, const Machine& machine,
+                           bool on_gpu, std::optional<std::int64_t> device_free = {});
 
 }  // namespace tutti
