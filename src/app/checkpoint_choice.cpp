@@ -109,13 +109,17 @@ std::string checkpoint_path(const std::string& reference) {
   const std::vector<std::int64_t> steps = store.steps();
   if (steps.empty()) throw no_checkpoints_in(folder);
   const std::int64_t step = is_best ? best_test(store, folder).step : std::stoll(which);
+  if (step < 0) {
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("'{}' has no best checkpoint, since nothing was evaluated before the newest one was saved; "
+                            "it has steps {}",
+                            folder, fmt::join(steps, ", ")));
+  }
   if (std::ranges::binary_search(steps, step)) return store.path_of(step);
-  throw Error(ErrorSource::checkpoint,
-              fmt::format("'{}' has no checkpoint of step {}{}; it has steps {}", folder,
-                          is_best && step < 0 ? "@best, since the newest one was saved before the first evaluation"
-                                              : fmt::format("{}", step),
-                          is_best && step >= 0 ? ", the best evaluation, which --keep-best would have kept" : "",
-                          fmt::join(steps, ", ")));
+  throw Error(
+      ErrorSource::checkpoint,
+      fmt::format("'{}' has no checkpoint of step {}{}; it has steps {}", folder, step,
+                  is_best ? ", the best evaluation, which --keep-best would have kept" : "", fmt::join(steps, ", ")));
 }
 
 std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder) {

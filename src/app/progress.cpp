@@ -87,9 +87,9 @@ std::string progress_text(const StepProgress& progress, const TrainSums& loss, d
   const double done = static_cast<double>(progress.step_in_epoch) / static_cast<double>(progress.steps_in_epoch);
   const auto filled = static_cast<std::size_t>(done * kWidth);
   const auto steps_left = static_cast<double>(progress.steps_in_epoch - progress.step_in_epoch);
-  return fmt::format("epoch {}/{} [{:.<{}}] {}/{}{}, {}", progress.epoch, progress.epochs, std::string(filled, '#'),
+  return fmt::format("epoch {}/{} [{:.<{}}] {}/{}{}{}", progress.epoch, progress.epochs, std::string(filled, '#'),
                      kWidth, progress.step_in_epoch, progress.steps_in_epoch, loss_text(loss),
-                     left_text(steps_left * seconds_per_step));
+                     seconds_per_step > 0 ? ", " + left_text(steps_left * seconds_per_step) : "");
 }
 
 void ProgressBar::draw(const StepProgress& progress) {
@@ -105,8 +105,8 @@ void ProgressBar::draw(const StepProgress& progress) {
       loss_ = progress.rank_loss();
     }
     const std::int64_t steps = progress.step_in_epoch - first_step_;
-    const double seconds_per_step = steps > 0 ? since_first_.seconds() / static_cast<double>(steps) : 0;
-    return progress_text(progress, loss_, seconds_per_step);
+    if (steps > 0) seconds_per_step_ = since_first_.seconds() / static_cast<double>(steps);
+    return progress_text(progress, loss_, seconds_per_step_);
   });
 }
 

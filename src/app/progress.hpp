@@ -30,7 +30,8 @@ class ProgressBar {
 
  private:
   TerminalLine line_;
-  Stopwatch since_first_;  // since first_step_, the first step seen of this epoch
+  Stopwatch since_first_;        // since first_step_, the first step seen of this epoch
+  double seconds_per_step_ = 0;  // in the last epoch that shows it; 0: unknown
   std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
   Stopwatch since_loss_;

@@ -86,8 +86,9 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
       "checkpoints in {}/checkpoints: {}; {} kept{}", config.output.folder,
       checkpoint_every_text(config.output.checkpoint_every),
       config.output.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.output.keep_checkpoints),
-      config.trainer.checkpoint_at_best && config.output.keep_checkpoints != 0 ? ", and that of the best evaluation"
-                                                                               : ""));
+      config.trainer.checkpoint_at_best && test_samples > 0 && config.output.keep_checkpoints != 0
+          ? ", and that of the best evaluation"
+          : ""));
 }
 
 std::string versions_text(const Backend& backend, const World& world) {

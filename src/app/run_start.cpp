@@ -6,6 +6,8 @@
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_writer.hpp"
+#include "tutti/train/lr_schedule.hpp"
+#include "tutti/train/replica_state.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "kept_states.hpp"
@@ -107,9 +109,27 @@ std::string processor_in(const std::string& versions) {
   return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
 }
 
-// Warns if the images or classes of this run differ from those that the initial weights were trained on.
+// Throws an input error for weights of another network.
+void refuse_other_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network) {
+  try {
+    static_cast<void>(except_head(network.layout(), weights.state, config.new_head));
+  } catch (const Error& error) {
+    const auto trained = trained_on(weights);
+    const std::int64_t channels = network.sample()[0];
+    if (!trained || trained->image[0] == channels) throw;
+    throw Error(
+        ErrorSource::input,
+        fmt::format(
+            "--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
+            weights.path, plural(channels, "channel"), trained->image[0], error.what()));
+  }
+}
+
+// Warns if the images or classes of this run differ from those that the initial weights were trained on. Throws an
+// input error if they are those of another network.
 Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data) {
+  refuse_other_weights(weights, config, network);
   Findings findings;
   const RunConfig theirs = read_config_text(weights.state.configuration, weights.path);
   if (theirs.recipe.normalize != config.recipe.normalize) {
@@ -279,6 +299,14 @@ Findings check_run(World& world, const PreparedRun& run, const RunStart& start, 
   Findings all = check_data(data, config.trainer.recipe.image, of_one_class);
   all.add(check_rates(config, plan.steps, plan.schedule_steps));
   all.add(gather(world, mine));
+  all.add(check_tests(config, data.class_names, run.data.test.get()));
+  all.attempt([&] {
+    run_or_throw_on_all(world, [&] {
+      const TrainerOptions& options = config.trainer;
+      validate(options.early_stop, options.test_every_epochs > 0 && run.data.test && run.data.test->info().samples > 0);
+      static_cast<void>(LrSchedule(options.learning_rate, plan.epoch_steps, plan.schedule_steps));
+    });
+  });
   if (!start.resumed && !start.weights) all.add(check_biases(*run.network));
   if (!start.weights) return all;
   Findings of_weights;

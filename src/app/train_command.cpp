@@ -141,7 +141,6 @@ class TrainRun {
 
  private:
   void build(const Invocation& invocation);
-  std::vector<std::string> start_from_weights();
   void log_resumed(bool has_chosen_schedule);
   void inject_faults();
   void log_best() const;
@@ -163,21 +162,6 @@ class TrainRun {
   std::unique_ptr<Backend> rehearsed_backend_;  // null: the assembly's is used
   std::optional<Trainer> trainer_;
 };
-
-std::vector<std::string> TrainRun::start_from_weights() {
-  try {
-    return trainer_->initialize_from(start_.weights->state, assembly_.config.new_head);
-  } catch (const Error& error) {
-    const auto trained = trained_on(*start_.weights);
-    const std::int64_t channels = assembly_.network->sample()[0];
-    if (error.source() != ErrorSource::input || !trained || trained->image[0] == channels) throw;
-    throw Error(
-        ErrorSource::input,
-        fmt::format(
-            "--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
-            start_.weights->path, plural(channels, "channel"), trained->image[0], error.what()));
-  }
-}
 
 // The kind of this rank's processor, and the number of its GPU.
 std::string TrainRun::device_text() const {
@@ -220,7 +204,7 @@ void TrainRun::build(const Invocation& invocation) {
     context.devices = devices;
     trainer_.emplace(context, assembly_.config.trainer, facts);
     if (start_.resumed) trainer_->restore(start_.resumed->state);
-    if (start_.weights) reinitialized = start_from_weights();
+    if (start_.weights) reinitialized = trainer_->initialize_from(start_.weights->state, config.new_head);
   });
   log_start(assembly_, world_, *trainer_, log_);
   if (keeps_states_) {

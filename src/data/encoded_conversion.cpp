@@ -259,7 +259,9 @@ std::unique_ptr<Source> open_source(const DataRequest& request, const EncodedOpt
   }
   DataRequest listing = request;
   listing.verification = Verification::none;
-  listing.skip_bad_images = false;
+  // Bad files are found while they are converted, unless the split must not count them.
+  listing.skip_bad_images = request.skip_bad_images && request.validation_ratio > 0;
+  if (listing.skip_bad_images) listing.verification = Verification::whole;
   OwnedData data = open_data(listing);
   notes = data.pair.notes;
   return std::make_unique<ListedSource>(std::move(data), options);

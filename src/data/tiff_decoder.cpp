@@ -16,6 +16,7 @@ namespace {
 // A pixel has at least one bit, and a code of LZW, with 12 bits, stands for less than 3,840 bytes.
 constexpr std::int64_t kMaxPixelsPerByte = 8 * 2560;
 // The others are rare, or have been the way of attacks on the library.
+constexpr std::ptrdiff_t kPixelBytes = 4;  // red, green, blue and alpha, or gray and three others
 constexpr std::array<std::uint16_t, 6> kCompressions{COMPRESSION_NONE,    COMPRESSION_LZW,
                                                      COMPRESSION_JPEG,    COMPRESSION_ADOBE_DEFLATE,
                                                      COMPRESSION_DEFLATE, COMPRESSION_PACKBITS};
@@ -127,11 +128,47 @@ void TiffDecoder::check_blocks() const {
   }
 }
 
+// To the first byte of each pixel. The library would take the upper bytes, though it rounds samples of colors.
+void TiffDecoder::decode_gray_16(std::uint8_t* pixels) {
+  const bool is_tiled = TIFFIsTiled(tiff_) != 0;
+  const bool is_negative = field<std::uint16_t>(TIFFTAG_PHOTOMETRIC) == PHOTOMETRIC_MINISWHITE;
+  const std::int64_t width = is_tiled ? field<std::uint32_t>(TIFFTAG_TILEWIDTH) : shape_[2];
+  const std::int64_t height = is_tiled ? field<std::uint32_t>(TIFFTAG_TILELENGTH) : 1;
+  const auto bytes = static_cast<std::size_t>(is_tiled ? TIFFTileSize(tiff_) : TIFFScanlineSize(tiff_));
+  std::vector<std::uint16_t> block((bytes + 1) / sizeof(std::uint16_t));
+  for (std::int64_t top = 0; top < shape_[1]; top += height) {
+    for (std::int64_t left = 0; left < shape_[2]; left += width) {
+      const auto x = static_cast<std::uint32_t>(left);
+      const auto y = static_cast<std::uint32_t>(top);
+      if (is_tiled ? TIFFReadTile(tiff_, block.data(), x, y, 0, 0) < 0
+                   : TIFFReadScanline(tiff_, block.data(), y, 0) != 1) {
+        refuse_damaged();
+      }
+      for (std::int64_t row = 0; row < std::min(height, shape_[1] - top); ++row) {
+        for (std::int64_t column = 0; column < std::min(width, shape_[2] - left); ++column) {
+          const int value = (block[static_cast<std::size_t>(row * width + column)] + 128) / 257;
+          pixels[kPixelBytes * ((top + row) * shape_[2] + left + column)] =
+              static_cast<std::uint8_t>(is_negative ? 255 - value : value);
+        }
+      }
+    }
+  }
+}
+
 RegionPixels TiffDecoder::decode(const ImageRegion& region, std::vector<std::uint8_t>& memory) {
-  constexpr std::ptrdiff_t kPixelBytes = 4;  // red, green, blue and alpha
   const std::int64_t width = shape_[2];
   const auto needed = static_cast<std::size_t>(kPixelBytes * shape_[1] * width);
   if (memory.size() < needed) memory.resize(needed);
+  const RegionPixels pixels{.first = memory.data() + kPixelBytes * (region.rows.begin * width + region.columns.begin),
+                            .by_channel = shape_[0] == 1 ? 0 : 1,
+                            .by_row = kPixelBytes * width,
+                            .by_column = kPixelBytes,
+                            .region = region};
+  if (shape_[0] == 1 && field<std::uint16_t>(TIFFTAG_BITSPERSAMPLE) == 16 &&
+      field<std::uint16_t>(TIFFTAG_SAMPLESPERPIXEL) == 1) {
+    decode_gray_16(memory.data());
+    return pixels;
+  }
   // Rows and columns as they are stored, and colors that are not multiplied with their alpha.
   std::uint16_t others = 0;
   std::uint16_t* kinds = nullptr;
@@ -144,11 +181,7 @@ RegionPixels TiffDecoder::decode(const ImageRegion& region, std::vector<std::uin
                                 /*stop at an error*/ 1) != 1) {
     refuse_damaged();
   }
-  return {.first = memory.data() + kPixelBytes * (region.rows.begin * width + region.columns.begin),
-          .by_channel = shape_[0] == 1 ? 0 : 1,
-          .by_row = kPixelBytes * width,
-          .by_column = kPixelBytes,
-          .region = region};
+  return pixels;
 }
 
 }  // namespace tutti

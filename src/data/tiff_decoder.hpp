@@ -1,6 +1,6 @@
 #pragma once
-// Decodes TIFF files for image_codec: the first picture of a file, with up to 8 bits a sample or with 16, of which the
-// upper 8 are kept.
+// Decodes TIFF files for image_codec: the first picture of a file, with up to 8 bits a sample, or with 16, which are
+// rounded to 8 as those of PNG files are.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/data/dataset.hpp"
@@ -42,6 +42,7 @@ class TiffDecoder {
   Value field(std::uint32_t tag) const;
   void check_layout() const;
   void check_blocks() const;
+  void decode_gray_16(std::uint8_t* pixels);
   [[noreturn]] void refuse_damaged() const;
 
   const ImageFile& file_;

@@ -61,7 +61,8 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context,
     : context_(context),
       workers_(workers),
       samples_(evaluated.data.info().samples),
-      chunks_((samples_ + kChunk - 1) / kChunk),
+      chunk_(chunk_samples(samples_)),
+      chunks_((samples_ + chunk_ - 1) / chunk_),
       classes_(static_cast<std::size_t>(evaluated.classes)),
       views_(views_of(evaluated.views)) {
   const Shape image = evaluated.recipe.image.ndim() == 0 ? evaluated.data.info().image : evaluated.recipe.image;
@@ -72,22 +73,22 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& context,
   const auto used_workers = std::min({static_cast<std::int64_t>(workers.size()),
                                       static_cast<std::int64_t>(std::max(1, max_workers)), max_chunks_of_rank});
   for (std::int64_t i = 0; i < used_workers; ++i) {
-    const std::int64_t most = std::min(kChunk, samples_);
+    const std::int64_t most = chunk_;
     const std::int64_t logits = views_.size() == 1 ? 0 : most * evaluated.classes;
     PerWorker& own = per_worker_.emplace_back(
         std::make_unique<ChunkReader>(evaluated.data, context.backend, evaluated.recipe, most),
         OwnedTensor(context.backend, LossSums::kFields, ElementType::i64),
         OwnedTensor(context.backend, logits, ElementType::f32), OwnedTensor(context.backend, logits, ElementType::f32));
     if (logits == 0) continue;
-    for (const std::int64_t samples : {most, samples_ % kChunk}) {
+    for (const std::int64_t samples : {most, samples_ % chunk_}) {
       if (samples == 0) continue;
       own.losses[samples] =
           context.backend.make_softmax_loss(context.backend.plain_activation(Shape{samples, evaluated.classes}));
     }
   }
   each_worker([&](Worker& worker) {
-    if (samples_ >= kChunk) worker.instance.plan(kChunk, LayerMode::evaluation);
-    if (samples_ % kChunk != 0) worker.instance.plan(samples_ % kChunk, LayerMode::evaluation);
+    worker.instance.plan(chunk_, LayerMode::evaluation);
+    if (samples_ % chunk_ != 0) worker.instance.plan(samples_ % chunk_, LayerMode::evaluation);
   });
 }
 
@@ -112,7 +113,7 @@ LossSums Evaluator::run(const ScoreOutlet& outlet) {
   const std::size_t workers = per_worker_.size();
   std::vector<Scores> scores(workers + 1);  // of each worker, and of other ranks
   for (std::size_t i = 0; i < workers; ++i) {
-    const std::int64_t most = std::min(kChunk, samples_) * static_cast<std::int64_t>(classes_);
+    const std::int64_t most = chunk_ * static_cast<std::int64_t>(classes_);
     scores[i].plain = OwnedTensor(context_.backend, most, ElementType::f32);
   }
   std::exception_ptr refusal;
@@ -139,7 +140,7 @@ LossSums Evaluator::run(const ScoreOutlet& outlet) {
       world.broadcast(std::as_writable_bytes(std::span(shared.logits)), root);
       if (world.rank() != 0 || refusal) continue;
       try {
-        outlet.receive({chunk * kChunk, classes_, shared.samples, shared.logits});
+        outlet.receive({chunk * chunk_, classes_, shared.samples, shared.logits});
       } catch (...) {
         // Thrown at the next vote, since the other ranks are already in their broadcasts.
         refusal = std::current_exception();
@@ -190,7 +191,7 @@ Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
   Batch batch;
   double weight = 0;  // of the views so far
   for (const WeightedView& each : views_) {
-    batch = own.reader->read(worker.stream, chunk * kChunk, samples, each.view);
+    batch = own.reader->read(worker.stream, chunk * chunk_, samples, each.view);
     worker.instance.forward(worker.stream, batch.images, LayerMode::evaluation);
     weight += each.weight;
     if (views_.size() == 1) {

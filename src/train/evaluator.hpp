@@ -1,6 +1,6 @@
 #pragma once
-// Accuracy and loss over a whole data set. Samples are read in fixed chunks of 256, assigned to ranks and their workers
-// in turn, so that the result does not depend on batch size, parts or ranks.
+// Accuracy and loss over a whole data set. Samples are read in chunks, assigned to ranks and their workers in turn.
+// Their size depends on the number of samples alone, so that the result does not depend on batch size, parts or ranks.
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/train/evaluation.hpp"
@@ -27,7 +27,10 @@ struct EvaluatedData {
 
 class Evaluator {
  public:
-  static constexpr std::int64_t kChunk = 256;
+  // The samples of a chunk; the last one may have fewer. A small set has enough chunks for several ranks.
+  static constexpr std::int64_t chunk_samples(std::int64_t samples) {
+    return std::min(std::clamp<std::int64_t>((samples + 15) / 16, 8, 256), std::max<std::int64_t>(samples, 1));
+  }
 
   // All borrowed but the recipe. Plans the evaluation's shapes on at most `max_workers` of the workers.
   Evaluator(const EvaluatedData& evaluated, const RankContext& context, PartWorkers& workers, int max_workers);
@@ -57,7 +60,7 @@ class Evaluator {
   void begin();
   // The chunk that the worker evaluates in this iteration, from 0: in every iteration each worker of each rank has one.
   std::int64_t chunk_of(const Worker& worker, std::int64_t iteration) const;
-  std::int64_t samples_of(std::int64_t chunk) const { return std::min(kChunk, samples_ - chunk * kChunk); }
+  std::int64_t samples_of(std::int64_t chunk) const { return std::min(chunk_, samples_ - chunk * chunk_); }
   Batch evaluate(Worker& worker, std::int64_t chunk);
   // The scores of the batch that the worker has just evaluated.
   void score(Worker& worker, const Batch& batch, Scores& to);
@@ -68,6 +71,7 @@ class Evaluator {
   const RankContext& context_;
   PartWorkers& workers_;
   std::int64_t samples_;
+  std::int64_t chunk_;  // samples
   std::int64_t chunks_;
   std::size_t classes_;
   std::vector<WeightedView> views_;

@@ -270,7 +270,7 @@ std::int64_t PartWorkers::estimate_activations(const ReplicaShape& shape, int ma
   const std::int64_t workers = shape.options.workers(max_parts);
   const std::int64_t testing = std::min<std::int64_t>(workers, std::max(1, shape.options.max_workers));
   const std::int64_t training = bytes(samples, LayerMode::training);
-  const std::int64_t tested = bytes(std::min(Evaluator::kChunk, shape.test_samples), LayerMode::evaluation);
+  const std::int64_t tested = bytes(Evaluator::chunk_samples(shape.test_samples), LayerMode::evaluation);
   return workers * training + testing * std::max<std::int64_t>(0, tested - training);
 }
 

@@ -82,8 +82,7 @@ void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const P
   fill_slices(backend, stream, block, layout.statistics(), state.statistics);
 }
 
-std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
-                                          const TrainState& state, bool new_head) {
+std::vector<std::string> except_head(const ParameterLayout& layout, const TrainState& state, bool new_head) {
   const auto refuse = [](std::string_view name, const std::string& theirs, const std::string& ours) {
     throw Error(ErrorSource::input, fmt::format("{} is {} in the checkpoint, but {} in this model: give the model that "
                                                 "was trained; only its last layer may differ",
@@ -93,25 +92,35 @@ std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, cons
   for (const auto* arrays : {&state.parameters, &state.statistics}) {
     for (const NamedArray& array : *arrays) unused.emplace(array.name, &array);
   }
-  const auto& slices = arena.layout().slices();
+  const auto& slices = layout.slices();
   std::vector<std::string> left;
   bool other_head = new_head;
   for (const ParameterSlice& slice : slices) {
     const auto found = unused.extract(slice.name);
     const NamedArray* const array = found ? found.mapped() : nullptr;
     const bool is_head = layer_of(slice.name) == layer_of(slices.front().name);
-    if (array != nullptr && array->shape == slice.shape && !(is_head && new_head)) {
-      backend.copy(stream, slice_of(arena.weights(), slice), values_of(*array));
-    } else if (is_head) {
-      left.push_back(slice.name);
-      other_head = other_head || array == nullptr;
-    } else {
-      refuse(slice.name, array == nullptr ? "missing" : array->shape.text(), slice.shape.text());
-    }
+    if (array != nullptr && array->shape == slice.shape && !(is_head && new_head)) continue;
+    if (!is_head) refuse(slice.name, array == nullptr ? "missing" : array->shape.text(), slice.shape.text());
+    left.push_back(slice.name);
+    other_head = other_head || array == nullptr;
   }
   for (const auto& [name, array] : unused) {
     if (other_head && layer_of(name) == layer_of(unused.begin()->first)) continue;
     refuse(name, array->shape.text(), "missing");
+  }
+  return left;
+}
+
+std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
+                                          const TrainState& state, bool new_head) {
+  std::vector<std::string> left = except_head(arena.layout(), state, new_head);
+  std::map<std::string_view, const NamedArray*> arrays;
+  for (const auto* group : {&state.parameters, &state.statistics}) {
+    for (const NamedArray& array : *group) arrays.emplace(array.name, &array);
+  }
+  for (const ParameterSlice& slice : arena.layout().slices()) {
+    if (std::ranges::count(left, slice.name) > 0) continue;
+    backend.copy(stream, slice_of(arena.weights(), slice), values_of(*arrays.at(slice.name)));
   }
   stream.synchronize();
   return left;

@@ -39,9 +39,7 @@ void fill_slices(Backend& backend, Stream& stream, const Tensor& block, std::spa
 void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
                   const TrainState& state);
 
-// Fills parameters and statistics from the state of a network whose last layer may differ: its arrays may be missing or
-// have another shape, are then left unchanged, as all of them are with `new_head`, and their names are returned. Throws
-// an input error for any other array that is missing on one side or has another shape. Waits for the stream.
+// Fills parameters and statistics but those of except_head(), which are returned. Waits for the stream.
 std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
                                           const TrainState& state, bool new_head);
 

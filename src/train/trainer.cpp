@@ -52,12 +52,7 @@ Trainer::Trainer(const TrainerContext& context, const TrainerOptions& options, R
         EvaluatedData{*context.test, options.recipe, context.network.classes(), options.views}, context_,
         replica_.workers(), options.max_workers);
   }
-  const EarlyStop& stop = options.early_stop;
-  if (!evaluator_ && (stop.accuracy > 0 || stop.patience > 0)) {
-    throw Error(ErrorSource::usage,
-                "--stop-at-accuracy and --patience need evaluations: give a test set (--test-data or "
-                "--validation-ratio), and no --test-every 0");
-  }
+  validate(options.early_stop, evaluator_ != nullptr);
   start_next_epoch();
 }
 
@@ -395,6 +390,13 @@ std::int64_t Trainer::samples_left_over() const {
 }
 
 int Trainer::workers() const { return static_cast<int>(replica_.workers().size()); }
+
+void validate(const EarlyStop& stop, bool evaluates) {
+  if (evaluates || (stop.accuracy == 0 && stop.patience == 0)) return;
+  throw Error(ErrorSource::usage,
+              "--stop-at-accuracy and --patience need evaluations: give a test set (--test-data or "
+              "--validation-ratio), and no --test-every 0");
+}
 
 RunPlan plan_run(const TrainerOptions& options, std::int64_t samples) {
   const SplitBatchSampler sampler(samples, options.batch_size, 1, 0, options.last_batch);

@@ -58,6 +58,22 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   EXPECT_EQ(check(1, "--no-such-option").status, 64);
 }
 
+// What training finds out when its parts are made.
+TEST(Check, RefusesSchedulesStopsAndWeightsThatTrainingRefuses) {
+  expect_failure(check(1, "--epochs 2 --warmup-epochs 3"), "--warmup-epochs 3 are 12 steps", "raise --epochs");
+  for (const std::string option : {"--patience 2", "--stop-at-accuracy 0.9"}) {
+    expect_failure(check(1, option + " --test-every 0"), "--stop-at-accuracy and --patience", "no --test-every 0");
+  }
+  const ScratchFolder folder;
+  EXPECT_EQ(run_trainer({"--data", "synthetic:256x1x9x9:4", "--model", "mlp", "--steps", "1", "--threads", "1", "--out",
+                         folder.path()})
+                .status,
+            0);
+  const std::string other = "--init-from " + folder.path();
+  expect_failure(check(1, other), "dense1/weight", "256x81", "256x64");
+  EXPECT_EQ(alone(fmt::format("exec \"$T\" {} {}", kMlp, other)).status, 65);
+}
+
 TEST(Check, NamesPatternsThatMatchNoParameterOrLayer) {
   for (const std::string option : {"--lr-factors", "--decay-factors"}) {
     expect_failure(check(1, option + " 'dense2=2, neck=3'"), option + " neck=3: ", "it has dense2/weight");

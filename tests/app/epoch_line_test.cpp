@@ -76,6 +76,7 @@ TEST(ProgressBar, ShowsStepsAndTimes) {
   const StepProgress progress{.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 40};
   EXPECT_EQ(progress_text(progress, sums(0.5871, 1, 64), 0.4),
             "epoch 2/5 [#####...............] 10/40, loss 0.5871, 12 sec left");
+  EXPECT_EQ(progress_text(progress, {}, 0), "epoch 2/5 [#####...............] 10/40") << "the first step";
   EXPECT_EQ(progress_text(progress, {}, 0.4), "epoch 2/5 [#####...............] 10/40, 12 sec left");
 }
 

@@ -288,6 +288,19 @@ TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
   EXPECT_THAT(check_classes(info).all(), IsEmpty());
 }
 
+TEST(Preflight, WarnsOfClassesWithoutTestSamplesAndOfTheBestOfNone) {
+  RunConfig config;
+  const OwnedData owned = open_data({.train = "synthetic:200x1x4x4:3"});
+  const std::vector<std::string> names{"cat", "dog", "eel"};
+  EXPECT_THAT(check_tests(config, names, owned.pair.test.get()).all(), IsEmpty());
+  EXPECT_THAT(check_tests(config, names, nullptr).all(), IsEmpty());
+  const std::vector<std::string> more{"cat", "dog", "eel", "fox", "gnu"};
+  EXPECT_THAT(only(check_tests(config, more, owned.pair.test.get())),
+              mentions("warning", "'fox' (and 1 more)", "--validation-ratio"));
+  config.trainer.checkpoint_at_best = true;
+  EXPECT_THAT(only(check_tests(config, names, nullptr)), mentions("warning", "--keep-best", "--validation-ratio"));
+}
+
 TEST(Preflight, WarnsOfImagesOfADataFileThatAreEnlargedOrCroppedOnceMore) {
   DatasetInfo info{.name = "photos", .image = {3, 96, 96}, .has_short_side = true};
   EXPECT_THAT(check_image_size(info, {3, 64, 64}).all(), IsEmpty());

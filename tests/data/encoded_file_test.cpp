@@ -287,6 +287,12 @@ TEST_F(EncodedFile, RefusesOrLeavesOutBadImages) {
   EXPECT_EQ(report.skipped, 2);
   EXPECT_THAT(report.first_problem, mentions("dog/004.JPEG"));
   expect_equal_pairs(open(path("set.h5")).pair, open_data(skipping).pair);
+  // A split counts the good images, as that of the folder does.
+  fs::remove_all(path("in/test"));
+  skipping.validation_ratio = 0.3;
+  write_encoded_file(skipping, path("split.h5"), {});
+  expect_equal_pairs(open(path("split.h5")).pair, open_data(skipping).pair);
+  skipping.validation_ratio = 0;
   folder_.write("bad/a/1.png", bytes_of("no image"));
   skipping.train = path("bad");
   EXPECT_THAT(thrown_by([&] { write_encoded_file(skipping, path("bad.h5"), {}); }),

@@ -74,7 +74,7 @@ TEST(TiffDecoder, DecodesEveryKindOfPixelToBytes) {
     TiffForm form = gray;
     form.mode = mode;
     EXPECT_EQ(decode_tiff(tiff_of({1, 1, 3, halves({0x8001, 0xFFFF, 0x00FF})}, form), 1).pixels,
-              (Bytes{0x80, 0xFF, 0}));
+              (Bytes{0x80, 0xFF, 1}));
   }
   EXPECT_EQ(decode_tiff(tiff_of({3, 1, 1, halves({0x1010, 0x8080, 0xFFFF})}, {.bits = 16})).pixels,
             (Bytes{0x10, 0x80, 0xFF}));

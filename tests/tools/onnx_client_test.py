@@ -45,7 +45,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("F.onnx.json: No such file", self.call("F.onnx", "a.png")[2])
         (self.root / "F.onnx.json").write_text(json.dumps({"class_names": []}), encoding="utf-8")
         (self.root / "empty").mkdir()
-        self.assertIn("no JPEG or PNG files in the folder 'empty'", self.call("F.onnx", "empty")[2])
+        self.assertIn("no JPEG, PNG or TIFF files in the folder 'empty'", self.call("F.onnx", "empty")[2])
         (self.root / "a.png").touch()
         status, _, errors = self.call("F.onnx", "a.png")
         self.assertEqual(64, status)

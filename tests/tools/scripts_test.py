@@ -439,7 +439,8 @@ class SlurmJob(Jobs):
         slurm = {"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun", "SLURM_NTASKS": "4"}
         status, calls = self.run_job("slurm_script", **slurm, PATH=f"{prefix}/bin:{self.programs}:{os.environ['PATH']}")
         self.assertEqual(0, status)
-        self.assertRegex(calls, f"{prefix}/bin/tutti .*--config {prefix}/share/doc/tutti/examples/jobs/glyphs-lenet.toml")
+        examples = f"{prefix}/share/doc/tutti/examples"
+        self.assertRegex(calls, f"{prefix}/bin/tutti .*--config {examples}/jobs/glyphs-lenet.toml")
         self.assertEqual((1, ""), self.run_job("slurm_script", **slurm))
 
 

@@ -104,7 +104,7 @@ TEST(Ranks, AddNothingForPartsWithoutSamples) {
 }
 
 TEST(Ranks, EvaluateEverySampleExactlyOnce) {
-  // 700 test samples: chunks of 256, 256 and 188, fewer than the ranks.
+  // 700 test samples: 15 chunks of 44, and one of 40.
   const OwnedData owned = open_small("synthetic:7000x1x8x8:3");
   const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(32);

@@ -1,6 +1,6 @@
 """Classifies image files by an ONNX file of tools/export and its F.onnx.json, as `trainer predict` does:
 
-  python3 onnx_client.py F.onnx IMAGE ..        files, or folders with JPEG and PNG files in them
+  python3 onnx_client.py F.onnx IMAGE ..        files, or folders with JPEG, PNG and TIFF files
 
 Needs numpy, Pillow and onnxruntime (pip install numpy pillow onnxruntime), and nothing of Tutti.
 """
@@ -9,7 +9,7 @@ import json
 import pathlib
 import sys
 
-ENDINGS = (".jpg", ".jpeg", ".png")
+ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
 
 
 def prepare(path, rule):
@@ -17,7 +17,7 @@ def prepare(path, rule):
     from PIL import Image, ImageOps
     channels, height, width = rule["image"]
     image = Image.open(path)
-    if image.format == "JPEG" and rule.get("exif", True):
+    if image.format in ("JPEG", "TIFF") and rule.get("exif", True):
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):  # 16 bits
         image = Image.fromarray((np.asarray(image).astype(np.uint32) / 257 + 0.5).astype(np.uint8))
@@ -56,7 +56,7 @@ def pictures_of(words):
             continue
         found = sorted(str(path) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
         if not found:
-            raise ValueError(f"no JPEG or PNG files in the folder '{word}'")
+            raise ValueError(f"no JPEG, PNG or TIFF files in the folder '{word}'")
         yield from found
 
 
@@ -80,6 +80,9 @@ def main(words):
     except ImportError as error:
         print(f"onnx_client.py: {error}: pip install numpy pillow onnxruntime", file=sys.stderr)
         return 64
+    except BrokenPipeError:  # its reader has enough
+        sys.stderr.close()
+        return 0
     except (OSError, ValueError, KeyError) as error:
         print(f"onnx_client.py: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
         return 65

@@ -4,7 +4,7 @@ from exporting import image_rule
 from exporting.checkpoint import Checkpoint
 from exporting.model import Extents
 
-TURN = '''    if image.format == "JPEG":
+TURN = '''    if image.format in ("JPEG", "TIFF"):
         image = ImageOps.exif_transpose(image)
 '''
 FUNCTION = '''

@@ -129,6 +129,11 @@ class ReplicaState {
   std::vector<StepCheck*> checks_;
 };
 
+// The parameters and statistics that a state of a network whose last layer may differ does not give to this one, all of
+// the last layer: they are missing or have another shape there, or `new_head` is set. Throws an input error for any
+// other array that is missing on one side or has another shape.
+std::vector<std::string> except_head(const ParameterLayout& layout, const TrainState& state, bool new_head);
+
 // Flips a bit of one of tensors(), as an injected fault. Waits.
 void flip(ReplicaState& state, const BitFlip& flip);
 

@@ -77,6 +77,8 @@ struct EarlyStop {
   double accuracy = 0;        // the best accuracy so far is at least this; 0: never
   std::int64_t patience = 0;  // evaluations without a better accuracy; 0: never
 };
+// Throws a usage error for a stop by evaluations that the run does not make.
+void validate(const EarlyStop& stop, bool evaluates);
 
 // What happens when a value is no longer finite.
 enum class OnNotFinite {

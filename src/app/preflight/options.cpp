@@ -77,6 +77,28 @@ Findings check_data(const DatasetInfo& train, const Shape& input, Severity of_on
   return findings;
 }
 
+Findings check_tests(const RunConfig& config, const std::vector<std::string>& class_names, const Dataset* test) {
+  Findings findings;
+  if (test == nullptr || test->info().samples == 0) {
+    if (config.trainer.checkpoint_at_best) {
+      findings.warn("--keep-best keeps nothing, since there is no test set: give --validation-ratio or --test-data");
+    }
+    return findings;
+  }
+  std::vector<std::string> untested;
+  for (std::size_t label = 0; label < class_names.size(); ++label) {
+    if (std::ranges::count(test->labels(), static_cast<std::int32_t>(label)) == 0)
+      untested.push_back(class_names[label]);
+  }
+  if (untested.empty() || test->labels().empty()) return findings;
+  findings.warn(
+      "none of {} is of class '{}'{}: the test accuracy says nothing about that; give a larger "
+      "--validation-ratio, or other test data",
+      plural(test->info().samples, "test image"), untested.front(),
+      untested.size() == 1 ? "" : fmt::format(" (and {} more)", untested.size() - 1));
+  return findings;
+}
+
 Findings check_parts(const RunConfig& config, bool has_batch_norm, std::int64_t train_samples) {
   Findings findings;
   const bool norms_parts = has_batch_norm && config.trainer.batch_norm == BatchNorm::part;

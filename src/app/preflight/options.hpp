@@ -20,6 +20,8 @@ Findings check_classes(const DatasetInfo& train);
 std::string one_class_text(const DatasetInfo& train);
 // Images and classes. A set of one class is an error of `trainer check`, and training warns of it.
 Findings check_data(const DatasetInfo& train, const Shape& input, Severity of_one_class);
+// Warns of a test set without images of some of these classes, or of options without effect if there is none (null).
+Findings check_tests(const RunConfig& config, const std::vector<std::string>& class_names, const Dataset* test);
 
 // Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
 // the `planned` steps.
