@@ -291,7 +291,10 @@ TEST_F(EncodedFile, RefusesOrLeavesOutBadImages) {
   fs::remove_all(path("in/test"));
   skipping.validation_ratio = 0.3;
   write_encoded_file(skipping, path("split.h5"), {});
-  expect_equal_pairs(open(path("split.h5")).pair, open_data(skipping).pair);
+  const OwnedData split = open(path("split.h5"));
+  const OwnedData expected = open_data(skipping);
+  EXPECT_TRUE(contents_of(*split.pair.train).images == contents_of(*expected.pair.train).images);
+  EXPECT_TRUE(contents_of(*split.pair.test).images == contents_of(*expected.pair.test).images);
   skipping.validation_ratio = 0;
   folder_.write("bad/a/1.png", bytes_of("no image"));
   skipping.train = path("bad");
