@@ -67,6 +67,14 @@ TEST_F(RunControlTest, GoesOnWhileNothingHappens) {
   test_world().finish_max();
 }
 
+TEST_F(RunControlTest, KeepsTheStateForAPercentOfTheTime) {
+  auto keeping = control({.keeps = true});
+  EXPECT_EQ(actions(keeping, 5, 1), (std::vector{proceed, keep, proceed, proceed, proceed})) << "not before it is kept";
+  keeping.kept(0.05);
+  EXPECT_EQ(actions(keeping, 7, 1), (std::vector{proceed, proceed, proceed, proceed, proceed, keep, proceed}));
+  test_world().finish_max();
+}
+
 TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
   World& world = test_world();
   for (int rank = 0; rank < world.size(); ++rank) {
