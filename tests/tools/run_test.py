@@ -90,7 +90,7 @@ class Run(Programs):
         self.assertEqual(64, self.start("no-such-mpirun", "-np", "2").wait())
         self.assertIn("TUTTI_MPIRUN", self.log.read_text(encoding="utf-8"))
 
-    def losing(self, *ends, out="run", **environment):
+    def losing(self, *ends, out="run", more="", **environment):
         """The output of a training whose launches end so: with a status, at which step they began, in exit.json."""
         folder = self.root / out
         folder.mkdir(exist_ok=True)
@@ -101,7 +101,8 @@ class Run(Programs):
             script.append(f"[ $n = {number} ] && {{ echo '{{\"event\":\"run\",\"step\":{step}}}' "
                           f">>{folder}/metrics.jsonl; {record}; exit {status}; }}")
         with unittest.mock.patch.dict(os.environ, environment):
-            job = self.start(self.program("mpirun", "\n".join(script)), "-np", "2", "./trainer", "--out", folder)
+            job = self.start(self.program("mpirun", "\n".join(script)), "-np", "2", "./trainer", "--out", folder,
+                             *more.split())
         status = job.wait()
         return status, self.log.read_text(encoding="utf-8")
 
@@ -110,6 +111,12 @@ class Run(Programs):
         self.assertEqual(0, status)
         words = f"-np 2 ./trainer --out {self.root}/run --keep-steps auto"
         self.assertEqual([f"<{words}>"] + [f"<{words} --resume>"] * 3, re.findall("<.*>", log))
+        status, log = self.losing((137, 0, None), (0, 50, None), out="rehearsed", more="--rehearse kill:rank=1 --resume")
+        self.assertEqual([True, False], ["kill:rank=1" in words for words in re.findall("<.*>", log)])
+        self.assertEqual([1, 1], [words.count("--resume") for words in re.findall("<.*>", log)])
+
+    def test_names_the_status_behind_which_a_launcher_hides_it(self):
+        _, log = self.losing((137, 0, None), (1, 50, 86), (9, 60, None), (0, 70, None))
         for status in (137, 86, 9 + 128):
             self.assertIn(f"lost ranks (status {status}): started again", log)
 
