@@ -1,10 +1,13 @@
 """tools/run: with a launcher of a few lines, and trainings under the real one that Ctrl-C saves, or that lose ranks."""
 
+import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -17,7 +20,7 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / "tools" / "run"
 TRAINER, MPIEXEC = os.environ["TUTTI_TRAINER"], os.environ["TUTTI_MPIEXEC"]
 
 
-class Run(Programs):
+class Started(Programs):
     def start(self, launcher, *words):
         """Starts it in its own session, as a terminal's foreground job is its own process group."""
         self.log = self.root / "log"
@@ -40,6 +43,8 @@ class Run(Programs):
     def press(self, job, number=signal.SIGINT):
         os.killpg(job.pid, number)
 
+
+class Run(Started):
     def require_saved_by(self, script):
         """Checks that one Ctrl-C, once this launcher has printed ready, ends it like a saved training."""
         job = self.start(self.program("mpirun", script), "-np", "2")
@@ -111,7 +116,8 @@ class Run(Programs):
         self.assertEqual(0, status)
         words = f"-np 2 ./trainer --out {self.root}/run --keep-steps auto"
         self.assertEqual([f"<{words}>"] + [f"<{words} --resume>"] * 3, re.findall("<.*>", log))
-        status, log = self.losing((137, 0, None), (0, 50, None), out="rehearsed", more="--rehearse kill:rank=1 --resume")
+        rehearsed = "--rehearse kill:rank=1 --resume"
+        status, log = self.losing((137, 0, None), (0, 50, None), out="rehearsed", more=rehearsed)
         self.assertEqual([True, False], ["kill:rank=1" in words for words in re.findall("<.*>", log)])
         self.assertEqual([1, 1], [words.count("--resume") for words in re.findall("<.*>", log)])
 
@@ -176,6 +182,42 @@ class Run(Programs):
         self.assertIn(job.wait(), (75, 0) if "mpich" in MPIEXEC else (75,))
         self.assertIn('"status":75', (out / "exit.json").read_text(encoding="utf-8"))
         self.assertTrue(list((out / "checkpoints").glob("step-*.json")))
+
+
+@unittest.skipUnless("TUTTI_KILLED_RUNS" in os.environ, "slow")
+class LostRanks(Started):
+    def test_continues_a_training_whatever_ranks_are_killed_at_any_moment(self):
+        """$TUTTI_KILL_SEED draws the same ranks and moments again."""
+        draw = random.Random(int(os.environ.get("TUTTI_KILL_SEED", "1")))
+        words = ["--data", "synthetic:6000x1x28x28:10", "--batch-size", "64", "--parts", "8", "--threads", "1",
+                 "--epochs", "1000", "--steps", "1500", "--test-every", "0", "--checkpoint-every", "500", "--out"]
+        begun = time.monotonic()
+        self.assertEqual(0, self.start(MPIEXEC, "-n", "2", TRAINER, *words, self.root / "whole").wait())
+        longest = time.monotonic() - begun
+        weights = re.findall(r"weights \w+", self.log.read_text(encoding="utf-8"))
+        kills, seconds = 0, []
+        for number in range(int(os.environ["TUTTI_KILLED_RUNS"])):
+            out = self.root / f"run{number}"
+            job = self.start(MPIEXEC, "-n", draw.choice("2348"), TRAINER, *words, out)
+            moments = []
+            for _ in range(draw.randint(1, 4)):
+                time.sleep(draw.uniform(0, longest / 2))
+                found = subprocess.run(["pgrep", "-f", f"^{TRAINER}.*{out}"], stdout=subprocess.PIPE, check=False,
+                                       text=True).stdout.split()
+                for rank in draw.sample(found, draw.randint(1, max(1, len(found))) if found else 0):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(rank), signal.SIGKILL)
+                if found:
+                    moments.append(time.time())
+            status, log = job.wait(), self.log.read_text(encoding="utf-8")
+            self.assertEqual((0, weights), (status, re.findall(r"weights \w+", log)), log)
+            launches = [json.loads(line)["unix_time"] for line in (out / "metrics.jsonl").open(encoding="utf-8")
+                        if line.startswith('{"event":"run"')]
+            kills += len(moments)
+            seconds += [min(later) - moment for moment in moments if (later := [t for t in launches if t > moment])]
+        self.assertFalse([path for path in pathlib.Path("/dev/shm").glob("tutti_kept-*") if path.is_dir()])
+        print(f"{kills} times ranks were killed; the next launch was ready after "
+              f"{statistics.median(seconds):.2f} s (median), {max(seconds):.2f} s (most)")
 
 
 if __name__ == "__main__":
