@@ -191,6 +191,7 @@ class LostRanks(Started):
         draw = random.Random(int(os.environ.get("TUTTI_KILL_SEED", "1")))
         words = ["--data", "synthetic:6000x1x28x28:10", "--batch-size", "64", "--parts", "8", "--threads", "1",
                  "--epochs", "1000", "--steps", "1500", "--test-every", "0", "--checkpoint-every", "500", "--out"]
+        kept_before = set(pathlib.Path("/dev/shm").glob("tutti_kept-*"))
         begun = time.monotonic()
         self.assertEqual(0, self.start(MPIEXEC, "-n", "2", TRAINER, *words, self.root / "whole").wait())
         longest = time.monotonic() - begun
@@ -211,11 +212,11 @@ class LostRanks(Started):
                     moments.append(time.time())
             status, log = job.wait(), self.log.read_text(encoding="utf-8")
             self.assertEqual((0, weights), (status, re.findall(r"weights \w+", log)), log)
-            launches = [json.loads(line)["unix_time"] for line in (out / "metrics.jsonl").open(encoding="utf-8")
-                        if line.startswith('{"event":"run"')]
+            records = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            launches = [json.loads(line)["unix_time"] for line in records if line.startswith('{"event":"run"')]
             kills += len(moments)
             seconds += [min(later) - moment for moment in moments if (later := [t for t in launches if t > moment])]
-        self.assertFalse([path for path in pathlib.Path("/dev/shm").glob("tutti_kept-*") if path.is_dir()])
+        self.assertEqual(kept_before, set(pathlib.Path("/dev/shm").glob("tutti_kept-*")))
         print(f"{kills} times ranks were killed; the next launch was ready after "
               f"{statistics.median(seconds):.2f} s (median), {max(seconds):.2f} s (most)")
 
