@@ -180,7 +180,10 @@ class HonestRuns(Audited):
                        "--checkpoint-every", "end", "--digest-every", "500")
         whole = float(re.search(r"\(100%\), in ([\d.]+) s", self.audit(folder)).group(1))
         to_stop = 4  # seconds, which a trainer that has not saved yet sets aside
-        printed = self.audit(folder, "--minutes", str((to_stop + whole / 2) / 60))
+        for share in (0.5, 0.25, 0.1):  # of the time that it took, perhaps on a machine that was busier then
+            printed = self.audit(folder, "--minutes", str((to_stop + share * whole) / 60))
+            if "confirmed: 1 of 1" not in printed:
+                break
         self.assertRegex(printed, r"steps 0 to [1-9]\d*0: \d+ records confirmed\nconfirmed: 0 of 1 intervals, ")
 
 
