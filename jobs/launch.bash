@@ -79,13 +79,23 @@ wrong_hosts() {
   sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}"
 }
 
+# Whether the training crashed because of a lost node (86: a rank exited before it was noticed), a fault of one rank
+# (87: replicas differed, or an audit found a wrong result), or the launcher.
+has_lost_ranks() { ((status == 70 || status == 86 || status == 87 || status > 128)); }
+
+# The step at which the last launch began; -1 if none did.
+last_begin() {
+  local record
+  record=$(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) || true
+  if [[ $record =~ \"step\":([0-9]+) ]]; then echo "${BASH_REMATCH[1]}"; else echo -1; fi
+}
+
 # Whether the training has lost ranks and is started again at once, as often as it gets further. After three launches
 # without progress (TUTTI_RESTARTS) it is not.
 may_restart() {
-  local record begun=-1
-  ((status == 70 || status == 86 || status == 87 || status > 128)) || return
-  record=$(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) || true
-  if [[ $record =~ \"step\":([0-9]+) ]]; then begun=${BASH_REMATCH[1]}; fi
+  local begun
+  has_lost_ranks || return
+  begun=$(last_begin)
   if ((begun > furthest)); then furthest=$begun futile=0; else ((++futile)); fi
   ((futile < ${TUTTI_RESTARTS:-3})) || return
   log "the training has lost ranks (status $status): started again"
@@ -94,19 +104,17 @@ may_restart() {
 # Whether the training has saved a checkpoint since it started, when the newest one was `before`, or crashed after its
 # first step.
 has_progressed() {
-  local done=0
+  local begun
   if [[ $(newest_checkpoint) != "$before" ]]; then return; fi
-  if [[ $(grep -s '^{"event":"run"' "$out/metrics.jsonl" | tail -n 1) =~ \"step\":([0-9]+) ]]; then
-    done=${BASH_REMATCH[1]}
-  fi
-  exit_record_has '"step":([0-9]+)' && ((BASH_REMATCH[1] > done + 1))
+  begun=$(last_begin)
+  if ((begun < 0)); then begun=0; fi
+  exit_record_has '"step":([0-9]+)' && ((BASH_REMATCH[1] > begun + 1))
 }
 
-# Whether the training may be restarted: it crashed because of a lost node (86: a rank exited before it was noticed), a
-# fault of one rank (87: replicas differed, or an audit found a wrong result), or the launcher.
-# Three restarts at most, and no second one in a row without progress: lack of memory, for example, would come back.
+# Whether a training that has lost ranks may be started by another job. Three restarts at most, and no second one in a
+# row without progress: lack of memory, for example, would come back.
 may_retry() { # JOB COMMAND, which resumes it
-  ((status == 70 || status == 86 || status == 87 || status > 128)) || return
+  has_lost_ranks || return
   local how="status $status"
   if ((status != 87)) && ! has_progressed; then
     how+=' without progress'

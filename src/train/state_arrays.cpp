@@ -36,6 +36,14 @@ std::string_view layer_of(std::string_view name) { return name.substr(0, name.rf
 
 std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 
+std::map<std::string_view, const NamedArray*> weights_by_name(const TrainState& state) {
+  std::map<std::string_view, const NamedArray*> by_name;
+  for (const auto* arrays : {&state.parameters, &state.statistics}) {
+    for (const NamedArray& array : *arrays) by_name.emplace(array.name, &array);
+  }
+  return by_name;
+}
+
 }  // namespace
 
 ShardSelector::ShardSelector(const std::optional<FileShard>& shard, const ParameterLayout& layout,
@@ -88,10 +96,7 @@ std::vector<std::string> except_head(const ParameterLayout& layout, const TrainS
                                                 "was trained; only its last layer may differ",
                                                 name, theirs, ours));
   };
-  std::map<std::string_view, const NamedArray*> unused;
-  for (const auto* arrays : {&state.parameters, &state.statistics}) {
-    for (const NamedArray& array : *arrays) unused.emplace(array.name, &array);
-  }
+  auto unused = weights_by_name(state);
   const auto& slices = layout.slices();
   std::vector<std::string> left;
   bool other_head = new_head;
@@ -114,10 +119,7 @@ std::vector<std::string> except_head(const ParameterLayout& layout, const TrainS
 std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
                                           const TrainState& state, bool new_head) {
   std::vector<std::string> left = except_head(arena.layout(), state, new_head);
-  std::map<std::string_view, const NamedArray*> arrays;
-  for (const auto* group : {&state.parameters, &state.statistics}) {
-    for (const NamedArray& array : *group) arrays.emplace(array.name, &array);
-  }
+  const auto arrays = weights_by_name(state);
   for (const ParameterSlice& slice : arena.layout().slices()) {
     if (std::ranges::count(left, slice.name) > 0) continue;
     backend.copy(stream, slice_of(arena.weights(), slice), values_of(*arrays.at(slice.name)));

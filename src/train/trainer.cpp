@@ -171,8 +171,10 @@ RunEnd Trainer::run(RunObserver& observer) {
     const bool run_ends = progress_.step == plan_.steps || !early_end().empty();
     const BoundaryAction action = run_ends ? BoundaryAction::proceed : observer.at_boundary(progress_.step);
     const bool stops = action == BoundaryAction::save_and_stop;
-    if (stops || action == BoundaryAction::save || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) save(observer);
-    if (action == BoundaryAction::keep) keep(observer);
+    if (stops || action == BoundaryAction::save || checkpoint_due(epoch_ends ? epoch : 0, run_ends)) {
+      pass_state(options_.file_shard, observer, &RunObserver::on_checkpoint);
+    }
+    if (action == BoundaryAction::keep) pass_state(options_.kept_shard, observer, &RunObserver::on_kept);
     if (epoch_ends || run_ends || stops) {
       observer.on_epoch_end({.epoch = epoch, .step = progress_.step, .prepared = replica_.loader().prepared()});
     }
@@ -220,26 +222,15 @@ void Trainer::verify(RunObserver& observer) {
   throw Error(ErrorSource::diverged, found->text).on_all_ranks();
 }
 
-void Trainer::save(RunObserver& observer) {
+void Trainer::pass_state(const std::optional<FileShard>& shard, RunObserver& observer,
+                         void (RunObserver::*receive)(TrainState, double)) {
   synchronize();
   const Stopwatch watch;
-  TrainState state = verified_snapshot(observer, options_.file_shard);
-  observer.on_checkpoint(std::move(state), watch.seconds());
-  context_.status.enter(Phase::reports);
-}
-
-void Trainer::keep(RunObserver& observer) {
-  synchronize();
-  const Stopwatch watch;
-  TrainState state = verified_snapshot(observer, options_.kept_shard);
-  observer.on_kept(std::move(state), watch.seconds());
-  context_.status.enter(Phase::reports);
-}
-
-TrainState Trainer::verified_snapshot(RunObserver& observer, const std::optional<FileShard>& shard) {
   if (verified_ != progress_.step) verify(observer);
   context_.status.enter(Phase::checkpoint);
-  return snapshot(shard);
+  TrainState state = snapshot(shard);
+  (observer.*receive)(std::move(state), watch.seconds());
+  context_.status.enter(Phase::reports);
 }
 
 void Trainer::report_step(RunObserver& observer) {

@@ -93,10 +93,9 @@ class Trainer {
   void verified_step(RunObserver& observer);
   // Reports to the observer and throws on all ranks when the replicas differ.
   void verify(RunObserver& observer);
-  // Both verify the replicas first.
-  void save(RunObserver& observer);
-  void keep(RunObserver& observer);
-  TrainState verified_snapshot(RunObserver& observer, const std::optional<FileShard>& shard);
+  // Passes the shard's state to the observer's function. Verifies the replicas first.
+  void pass_state(const std::optional<FileShard>& shard, RunObserver& observer,
+                  void (RunObserver::*receive)(TrainState, double));
   void report_step(RunObserver& observer);
   TrainSums rank_loss();
   // The sums of the epoch over all ranks. Collective.
