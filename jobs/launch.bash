@@ -79,6 +79,32 @@ wrong_hosts() {
   sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}"
 }
 
+# Replaces the list `hosts` by one of the machines that are left: those that answer and have computed no wrong result. A
+# line of it begins with a machine's name; lines may repeat it.
+leave_out_lost_hosts() { # REMOTE SHELL
+  local line name left=() wrong
+  local -A answers=()
+  wrong=,$(wrong_hosts),
+  while read -r line; do
+    name=${line%%[#: ]*}
+    if [[ ! $name ]]; then continue; fi
+    if [[ ! ${answers[$name]-} ]]; then
+      answers[$name]=no
+      if [[ $wrong == *,${name%%.*},* ]]; then
+        log "$name is left out: it computed a wrong result"
+      elif [[ $name == localhost || ${name%%.*} == "${HOSTNAME%%.*}" ]] ||
+        timeout 10 "$@" "$name" true </dev/null &>/dev/null; then
+        answers[$name]=yes
+      else
+        log "$name is left out: it does not answer"
+      fi
+    fi
+    if [[ ${answers[$name]} == yes ]]; then left+=("$line"); fi
+  done <"$hosts"
+  hosts=$out/hosts
+  ((${#left[@]})) && printf '%s\n' "${left[@]}" >"$hosts"
+}
+
 # Whether the training crashed because of a lost node (86: a rank exited before it was noticed), a fault of one rank
 # (87: replicas differed, or an audit found a wrong result), or the launcher.
 has_lost_ranks() { ((status == 70 || status == 86 || status == 87 || status > 128)); }

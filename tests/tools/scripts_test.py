@@ -445,13 +445,22 @@ class SlurmJob(Jobs):
 
 
 class PbsJob(Jobs):
-    def train(self, mpirun, qstat="Resource_List.walltime = 01:30:00", qsub='echo "qsub $*" >>calls; echo 8.server'):
+    def train(self, mpirun, qstat="Resource_List.walltime = 01:30:00", qsub='echo "qsub $*" >>calls; echo 8.server',
+              restarts="0"):
         self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')
         self.program("qsub", qsub)
         self.program("qstat", f"echo '    {qstat}'")
         (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
         return self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
-                            PBS_NODEFILE=str(self.root / "nodes"))
+                            PBS_NODEFILE=str(self.root / "nodes"), TUTTI_RESTARTS=restarts)
+
+    def test_is_started_again_without_the_nodes_that_do_not_answer(self):
+        self.program("pbs_tmrsh", "[[ $1 == n2 ]]")
+        status, calls = self.train(SlurmJob.losing % 2, restarts="3")
+        self.assertEqual((0, "n2\n"), (status, (self.root / "runs/tutti-7/hosts").read_text(encoding="utf-8")))
+        self.assertIn("--hostfile runs/tutti-7/hosts -np 1 ./trainer --keep-steps auto ", calls)
+        self.assertIn("n1 is left out: it does not answer", self.errors)
+        self.assertNotIn("qsub", calls)
 
     def test_submits_itself_again_when_out_of_time(self):
         self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"), self.train("exit 75"))
