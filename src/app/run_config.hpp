@@ -136,10 +136,11 @@ struct RunConfig {
   std::set<std::string> given;             // the names of the options that the command line or a file has
 };
 
-// Throws a usage error for options that contradict each other or that the trainer refuses.
+// Throws a usage error for options that contradict each other or that the trainer refuses, whatever --exchange will be.
 void refuse_contradictions(const RunConfig& config);
 
-// Fills in parts, threads and exchange for a run on `ranks` ranks. Throws a usage error for incompatible options.
+// Fills in parts, threads and exchange for a run on `ranks` ranks. Throws a usage error for options that contradict the
+// exchange or each other.
 void resolve_parts(RunConfig& config, int ranks, int fair_threads);
 
 // The trainer's options with those that follow from others, for a configuration in which nothing is left open.

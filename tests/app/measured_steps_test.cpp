@@ -58,10 +58,10 @@ TEST(StepAccount, MediansGoByInterval) {
 }
 
 TEST(ScalingRun, TakesWholeBatchesHoweverFewTheSamples) {
-  EXPECT_EQ(config_for_ranks({}, 64, 8192).trainer.last_batch, LastBatch::rollover);
+  EXPECT_EQ(config_for_ranks({}, Exchange::ring, 64, 8192).trainer.last_batch, LastBatch::rollover);
   Invocation chosen;
   chosen.run.given.insert("last-batch");
-  EXPECT_EQ(config_for_ranks(chosen, 64, 8192).trainer.last_batch, RunConfig().trainer.last_batch);
+  EXPECT_EQ(config_for_ranks(chosen, Exchange::ring, 64, 8192).trainer.last_batch, RunConfig().trainer.last_batch);
 }
 
 RunConfig small_config(Exchange exchange) {

@@ -2,6 +2,7 @@
 
 #include "processors.hpp"
 #include "run_config.hpp"
+#include "support/reports.hpp"
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
@@ -151,6 +152,26 @@ TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
     EXPECT_EQ(std::string(error.what()).find(option + " needs --out"), 0U) << error.what();
     config.output.folder = "runs/a";
     EXPECT_NO_THROW(refuse_without_out(config));
+  }
+}
+
+TEST(ResolveOptions, RefusesWhatTheExchangeCannotDo) {
+  struct Case {
+    std::string remedy;
+    Exchange exchange;
+    std::function<void(TrainerOptions&)> ask;
+  };
+  const std::vector<Case> cases{
+      {"--exchange ring", Exchange::exact, [](TrainerOptions& o) { o.exchange.wire = Wire::bf16; }},
+      {"--exchange exact", Exchange::ring, [](TrainerOptions& o) { o.exchange.wire = Wire::int32; }},
+      {"--exchange exact", Exchange::ring, [](TrainerOptions& o) { o.safeguards.audit_every_steps = 5; }},
+      {"--exchange exact", Exchange::central, [](TrainerOptions& o) { o.exchange.shard_optimizer = true; }}};
+  for (const Case& one : cases) {
+    RunConfig config;
+    config.exchange = one.exchange;
+    EXPECT_NO_THROW(resolve_parts(config, 2, 1));
+    one.ask(config.trainer);
+    EXPECT_THAT(thrown_by([&] { resolve_parts(config, 2, 1); }), reports(ErrorSource::usage, one.remedy)) << one.remedy;
   }
 }
 

@@ -77,6 +77,16 @@ TEST(BenchScaling, WritesTheInputsOfAForecast) {
   EXPECT_EQ(json_of(folder).at("forecast").at("points").size(), 4U);
 }
 
+TEST(BenchScaling, SendsGradientsAsTheExchangesCan) {
+  for (const char* const wire : {"int32", "bf16"}) {
+    const ScratchFolder folder;
+    const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "weak", "--exchanges", "ring,exact",
+                                                                 "--wire", wire, "--json", folder.path() + "/s.json"}));
+    ASSERT_EQ(bench.status, 0) << bench.err;
+    EXPECT_EQ(json_of(folder).at("wire"), wire);
+  }
+}
+
 TEST(BenchScaling, OfPacedStepsIsNeverOversubscribed) {
   const ScratchFolder folder;
   const ChildResult bench = run_trainer(

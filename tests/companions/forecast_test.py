@@ -63,6 +63,14 @@ class Simulation(unittest.TestCase):
             self.assertAlmostEqual(1 + messages * WIRE, seconds(two_layers(), 2, exchange), delta=3e-3, msg=exchange)
         self.assertAlmostEqual(1 + 1.5 * WIRE, seconds(two_layers(), 4), delta=3e-3)
 
+    def test_sends_no_more_bytes_than_the_wire_has(self):
+        inputs = forecast.inputs_in(two_layers(), "a.json")
+        for exchange, wire, messages in (("exact", "int32", 1), ("ring", "bf16", 0.5), ("ring", "int32", 1),
+                                         ("exact", "bf16", 1.5)):
+            question = forecast.Question("weak", exchange, 32, wire=wire)
+            made = forecast.Forecaster(inputs, question).point(2)["step_seconds"]
+            self.assertAlmostEqual(1 + messages * WIRE, made, delta=3e-3, msg=f"{exchange} {wire}")
+
     def test_hides_what_the_compute_covers(self):
         self.assertAlmostEqual(2 + WIRE / 2, seconds(two_layers(1, 1), 2), delta=2e-3)
         self.assertAlmostEqual(2 + WIRE, seconds(two_layers(1, 1, overlaps=False), 2), delta=2e-3)

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 
+#include "backend/device_values.hpp"
 #include "support/reports.hpp"
 #include "support/thrown.hpp"
 #include "train/training_run.hpp"
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <set>
 #include <string>
@@ -22,6 +22,7 @@
 namespace tutti {
 namespace {
 
+using testing_support::same_bits;
 using Sizes = std::vector<std::int64_t>;  // samples of each part
 
 struct Computed {
@@ -119,10 +120,6 @@ class Table {
   std::vector<std::vector<std::int32_t>> labels_;
   StepBatches step_;
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 TEST(PartWorkers, AddThePartsInTheirOrderWhicheverWorkerComputesThem) {
   for (const Sizes& sizes : std::vector<Sizes>{{5}, {4, 3}, {0, 4, 2}, {3, 0, 0, 6}, {1, 2, 3, 4, 5}, {2, 0}, {0, 0}}) {

@@ -22,8 +22,8 @@ class Stays : public PhaseListener {
 };
 
 // One rank with a simulated device that needs a second for each operation.
-struct Rank {
-  explicit Rank(unsigned seed) : device(seed) { rank_status.add(spans); }
+struct SimulatedRank {
+  explicit SimulatedRank(unsigned seed) : device(seed) { rank_status.add(spans); }
 
   void work(Phase phase, int seconds) {
     rank_status.enter(phase);
@@ -67,7 +67,7 @@ TEST(PhaseTimeline, TimesPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
   const PhaseSeconds expected{{Phase::data, 0},    {Phase::forward, 2}, {Phase::backward, 2 + 2 * 4 + 1},
                               {Phase::waiting, 4}, {Phase::update, 1},  {Phase::reports, 0}};
   for (unsigned seed = 0; seed < 20; ++seed) {
-    Rank rank(seed);
+    SimulatedRank rank(seed);
     for (std::int64_t step = 1; step <= 5; ++step) rank.step(step);
     rank.timeline.synchronize();
     rank.rank_status.enter(Phase::checkpoint);
@@ -81,7 +81,7 @@ TEST(PhaseTimeline, TimesPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
 TEST(PhaseTimeline, PublishesThePhaseOfTheDeviceWhileTheHostIsAhead) {
   int behind = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
-    Rank rank(seed);
+    SimulatedRank rank(seed);
     rank.rank_status.publish_in(rank.slot);
     rank.step(1);
     EXPECT_EQ(rank.rank_status.current().phase, Phase::reports);
@@ -95,7 +95,7 @@ TEST(PhaseTimeline, PublishesThePhaseOfTheDeviceWhileTheHostIsAhead) {
 }
 
 TEST(PhaseTimeline, PollsWithoutWaiting) {
-  Rank rank(3);
+  SimulatedRank rank(3);
   rank.rank_status.publish_in(rank.slot);
   rank.step(1);
   const auto before = rank.spans.all.size();

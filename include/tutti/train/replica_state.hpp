@@ -59,6 +59,7 @@ class ReplicaState {
   // Whether each weight is updated by one rank and then gathered.
   bool gathers_weights() const { return ownership_->owners() != Owners::all; }
   bool is_alone() const;  // one rank
+  // If not, or if something else reads or changes the gradients before the update, they must be finished.
   bool reads_gradients_once() const { return optimizer_->reads_gradients_once(); }
 
   // Every step passes these checks, in their order. Borrowed.

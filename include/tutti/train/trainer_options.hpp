@@ -34,6 +34,18 @@ constexpr std::array<std::string_view, 4> enum_names(Exchange) { return {"ring",
 enum class Wire { fp32, bf16, int32 };
 constexpr std::array<std::string_view, 3> enum_names(Wire) { return {"fp32", "bf16", "int32"}; }
 
+constexpr bool can_send(Exchange exchange, Wire wire) {
+  switch (wire) {
+    case Wire::fp32:
+      return true;
+    case Wire::bf16:
+      return exchange == Exchange::ring;
+    case Wire::int32:
+      return exchange == Exchange::exact;
+  }
+  return false;
+}
+
 // Which ranks update the weights and hold the optimizer's state for them.
 enum class Owners { all, sharded, root };
 

@@ -60,11 +60,13 @@ RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   return config;
 }
 
-RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch) {
+RunConfig config_for_ranks(const Invocation& invocation, Exchange exchange, int ranks, std::int64_t batch) {
   RunConfig config = config_for_steps(invocation, invocation.steps.warmup + invocation.steps.timed + kMaxStepsByPhase);
   config.trainer.batch_size = batch;
   config.trainer.num_parts = ranks;
-  config.exchange = Exchange::ring;
+  config.exchange = exchange;
+  Wire& wire = config.trainer.exchange.wire;
+  if (!can_send(exchange, wire)) wire = Wire::fp32;
   // Every step has a whole batch, even one larger than the data.
   if (!invocation.run.given.contains("last-batch")) config.trainer.last_batch = LastBatch::rollover;
   return config;

@@ -28,8 +28,9 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
 // The number of steps whose phases are timed one by one if steps are enqueued.
 inline constexpr std::int64_t kMaxStepsByPhase = 10;
-// The run that bench scaling measures on `ranks` ranks with one part each. All rank counts use the same steps.
-RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch);
+// The run that bench scaling measures on `ranks` ranks with one part each. All rank counts use the same steps. --wire
+// applies to the exchanges that have it.
+RunConfig config_for_ranks(const Invocation& invocation, Exchange exchange, int ranks, std::int64_t batch);
 // The steps to time on this processor. If steps are enqueued, several are timed together, so that none waits.
 TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 // Calls `step`, which makes one step of the trainer, and returns the seconds per step on the slowest rank: one value

@@ -161,7 +161,7 @@ StepTimes times_in(const Json& json) {
 }
 
 RunConfig config_alone(const Invocation& invocation, std::int64_t images) {
-  RunConfig config = config_for_ranks(invocation, 1, images);
+  RunConfig config = config_for_ranks(invocation, Exchange::ring, 1, images);
   config.processor.gpu.use_graphs = false;  // a CUDA graph does not show when its layers are done
   return config;
 }
@@ -310,8 +310,7 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
   for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
     for (Point& point : points) {
       const StepTimes* pace = invocation.scaling.paced ? &compute.times.at(point.images_per_rank()) : nullptr;
-      RunConfig config = config_for_ranks(invocation, point.ranks, point.batch);
-      config.exchange = point.exchange;
+      RunConfig config = config_for_ranks(invocation, point.exchange, point.ranks, point.batch);
       on_ranks(world, order.position() < point.ranks,
                [&](World& working) { measure_round(working, config, invocation, pace, point); });
       if (world.rank() == 0 && round == invocation.scaling.rounds) print(point, first_of(points, point));
@@ -327,7 +326,8 @@ struct Launch {
 // Resolves the options that must not depend on the number of working ranks. Throws the same error on all ranks if no
 // run is possible. Collective.
 Launch resolve(World& world, Invocation& invocation) {
-  RunConfig config = config_for_ranks(invocation, world.size(), invocation.run.trainer.batch_size * world.size());
+  RunConfig config =
+      config_for_ranks(invocation, Exchange::ring, world.size(), invocation.run.trainer.batch_size * world.size());
   config.trainer.num_parts = 0;  // the same threads as in a training without --threads and --parts
   config.trainer.part_map = {};
   config.trainer.exchange.shard_optimizer = false;
@@ -374,6 +374,7 @@ ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& 
               {"paced", invocation.scaling.paced},
               {"batch_size", run.trainer.batch_size},
               {"shard_optimizer", run.trainer.exchange.shard_optimizer},
+              {"wire", name_of(run.trainer.exchange.wire)},
               {"results", results},
               {"forecast", {{"inputs", inputs}}}});
   return ExitStatus::done;
