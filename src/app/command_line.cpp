@@ -59,7 +59,7 @@ constexpr const char* kStatuses =
     "Exit status: 0 done, 1 negative result (diff, check), 64 usage, 65 bad input, 66 no usable checkpoint, 70 "
     "internal,\n"
     "73 cannot save, 74 cannot read, 75 stopped on request (with --out, after a good checkpoint), 86 a rank hangs,\n"
-    "87 replicas differ, 88 not finite.";
+    "87 replicas differ or a result is wrong, 88 not finite.";
 
 bool is_default(const Command& command) { return &command == &commands().front(); }
 

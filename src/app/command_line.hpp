@@ -94,6 +94,15 @@ struct TourRequest {
   bool pause = false;  // for a key after each station
 };
 
+// The scontrol command that drains a host with wrong results.
+enum class Drain { print, run };
+constexpr std::array<std::string_view, 2> enum_names(Drain) { return {"print", "run"}; }
+
+struct ScreenRequest {
+  double seconds = 60;
+  std::optional<Drain> drain;  // empty: neither
+};
+
 struct EncodeRequest {
   bool encoded = false;  // keep image files as they are
   std::int64_t short_side = 0;
@@ -121,7 +130,7 @@ struct Invocation {
   RunConfig run;
   std::vector<std::string> problems;  // invalid values; check reports all, other commands throw the first
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect, predict: file for the results as JSON
+  std::string json;    // bench, check, eval, inspect, predict, screen: file for the results as JSON
   std::string target;  // data convert, data show: the file to write
   std::int64_t threads = 0;  // data convert: decoding threads; 0: one per core of this process
   EncodeRequest encode;
@@ -137,6 +146,7 @@ struct Invocation {
   TimedSteps steps;
   ScalingBench scaling;
   TourRequest tour;
+  ScreenRequest screen;
   double world_begun_at = 0;  // seconds since the start of the process, noted by the program
   double world_made_at = 0;
 };

@@ -175,6 +175,16 @@ Options tour_options(Invocation& invocation) {
           own_option("pause", group, "wait for a key after each station, on a terminal", flag(tour.pause))};
 }
 
+Options screen_options(Invocation& invocation) {
+  ScreenRequest& screen = invocation.screen;
+  return {
+      own_option("seconds", "Screening", "how long to compute; at least two rounds are", real(screen.seconds, 0, 1e6)),
+      own_option("drain", kResults,
+                 "if results are wrong: print the scontrol command that drains the host, or print and run it",
+                 one_of("", screen.drain)),
+      json_option(invocation)};
+}
+
 Options info_options(Invocation& invocation) {
   return {source_operand(invocation),
           own_option(
@@ -231,6 +241,8 @@ constexpr std::array kCommands{
             inspect_options},
     Command{"tour", "an interactive walk-through of data-parallel training on these ranks", StallWatchUse::launched,
             tour_command, kTour, tour_options},
+    Command{"screen", "find cores and GPUs that compute wrong results", StallWatchUse::never, screen_command, kScreen,
+            screen_options},
     Command{"bench allreduce", "measure all-reduces by message size", StallWatchUse::launched, bench_allreduce,
             kBenchAllreduce, allreduce_options},
     Command{"bench checkpoint", "measure saving and loading of checkpoints", StallWatchUse::launched, bench_checkpoint,

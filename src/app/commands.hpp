@@ -57,6 +57,9 @@ ExitStatus data_show(World& world, const Invocation& invocation, CommandContext&
 // Shows one data-parallel step, written by hand with the public classes. Returns negative_result if values differ that
 // must be equal.
 ExitStatus tour_command(World& world, const Invocation& invocation, CommandContext& context);
+// Looks for cores and GPUs of these hosts that compute wrong results, of which some may be slow, too. Returns diverged
+// if it found any.
+ExitStatus screen_command(World& world, const Invocation& invocation, CommandContext& context);
 
 // Measures time and bus bandwidth of all-reduces by message size, with Tutti's algorithms and the MPI library's.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandContext& context);

@@ -182,7 +182,8 @@ std::vector<Option> running_options(RunConfig& c) {
        changeable, kBenchStep, parsed(c.texts.part_map, c.trainer.part_map, parse_part_map)},
       {"threads", ranks, "threads per part; 0: 1 with --parts, else an equal share of the node's cores", fixed,
        kComputing | kTour, whole(c.trainer.threads, 0, 4096)},
-      {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, kRunning, one_of(c.processor.device)},
+      {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, kRunning | kScreen,
+       one_of(c.processor.device)},
       {"precision", ranks,
        "compute precision: fp32, bf16 or, on GPUs, tf32; auto: tf32 if all ranks use GPUs that support it, else fp32",
        fixed, kComputing | kTour, one_of("auto", c.processor.precision)},
@@ -294,8 +295,8 @@ std::vector<Option> watching_options(RunConfig& c) {
       {"allow-mixed-processors", tolerance,
        "with --exchange exact: allow processors with different instruction sets, which change the bits", replayed,
        kTraining, flag(c.allow_mixed_processors)},
-      {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", unstored,
-       kTraining, text(c.rehearse, validate_rehearsal)},
+      {"rehearse", tolerance, "inject a fault, such as kill:rank=2,step=17; see docs/reliability.md", unstored, kScreen,
+       text(c.rehearse, validate_rehearsal)},
   };
 }
 

@@ -43,6 +43,7 @@ enum Takers : unsigned {
   kDataInfo = 1U << 9,
   kDataConvert = 1U << 10,
   kDataShow = 1U << 11,
+  kScreen = 1U << 12,
   kScoring = kEval | kPredict,
   kUpdating = kBenchStep | kBenchScaling | kBenchExchange,
   kComputing = kUpdating | kBenchInput,

@@ -261,6 +261,13 @@ std::vector<std::uint64_t> NetworkInstance::trace(Stream& stream, const TrainPas
   return digests;
 }
 
+TracedValue NetworkInstance::traced_value(const Network& network, std::size_t index) {
+  const auto& layers = network.layers();
+  if (index < layers.size()) return {layers[index].name};
+  if (index == layers.size()) return {"loss"};
+  return {layers.at(2 * layers.size() - index).name, true};
+}
+
 std::uint64_t NetworkInstance::digest_of_activation(Stream& stream, std::size_t layer, std::size_t block) {
   const ActivationSpec& activation = current_->layers[layer]->output();
   const std::int64_t elements = activation.shape.elements();

@@ -24,10 +24,8 @@ struct LayerPass {
 
 // For the index of the first difference of two NetworkInstance::trace().
 LayerPass place_in_trace(const Network& network, std::size_t index) {
-  const auto& layers = network.layers();
-  if (index < layers.size()) return {layers[index].name, Phase::forward};
-  if (index == layers.size()) return {"loss", Phase::forward};
-  return {layers[2 * layers.size() - index].name, Phase::backward};
+  const TracedValue traced = NetworkInstance::traced_value(network, index);
+  return {traced.layer, traced.is_backward ? Phase::backward : Phase::forward};
 }
 
 // For two contributions. A wrong forward pass changes the batch statistics behind it, and the losses.
@@ -292,7 +290,7 @@ WrongPartReport PartAudit::decide(const PartsOfStep& parts, const std::vector<Co
   Repetition mine;
   if (std::ranges::count(involved, rank_.communicator.rank()) > 0) mine = repeat(parts);
   mine.contribution.resize(recorded[kOwn].size());
-  mine.trace.resize(2 * network_.layers().size() + 1);
+  mine.trace.resize(NetworkInstance::traced_values(network_));
   const auto gather = [&](const std::vector<std::int64_t>& values) {
     const auto all = rank_.all_gather(values);
     std::map<int, std::vector<std::int64_t>> by_rank;

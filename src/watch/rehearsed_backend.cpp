@@ -149,8 +149,6 @@ void FaultInjector::falsify(Backend& backend, Stream& stream, const LayerResults
         (fault.wrong.position >= 0 && (position < 0 || position >= results.samples))) {
       continue;
     }
-    if (!planned.last_injected) log_.warn(fmt::format("rehearsal (step {}): {}", step_.load(), text_of(fault)));
-    planned.last_injected = step_;
     std::int64_t element = fault.wrong.element % words;
     auto tensor = results.words.begin();
     while (element >= tensor->elements()) element -= (tensor++)->elements();
@@ -159,7 +157,12 @@ void FaultInjector::falsify(Backend& backend, Stream& stream, const LayerResults
     const Tensor on_host{&word, Shape{1}, ElementType::i32, MemorySpace::host};
     backend.copy(stream, on_host, place);
     stream.synchronize();
-    word = wrong_word(fault.wrong, word);
+    const std::uint32_t right = std::exchange(word, wrong_word(fault.wrong, word));
+    if (!planned.last_injected) {
+      log_.warn(
+          fmt::format("rehearsal (step {}): {}, {:08x} instead of {:08x}", step_.load(), text_of(fault), word, right));
+    }
+    planned.last_injected = step_;
     backend.copy(stream, place, on_host);
     stream.synchronize();
   }

@@ -233,6 +233,17 @@ TEST(ProgramOnGpus, NamesTheGpuThatComputesAWrongResult) {
 constexpr const char* kTrainLenet =
     "exec \"$T\" --model lenet --data synthetic:88x1x16x16:4 --lr 0.01 --batch-size 16 --epochs 1 --device cuda ";
 
+TEST(ProgramOnGpus, ScreensAllGpusOfAHostInOneProcess) {
+  const ChildResult result =
+      run_child(trainer_words(0, words_of("screen --device cuda --seconds 0 --rehearse "
+                                          "wrong:rank=1,step=12,layer=block1.norm1,pass=backward,kind=bit,element=3")),
+                {{"TUTTI_STANDIN_DEVICES", "2"}});
+  EXPECT_EQ(result.status, 87) << result.out << result.err;
+  EXPECT_EQ(count(result.out, " is wrong: "), 1) << result.out;
+  EXPECT_THAT(result.out, mentions("GPU 1 (", "first different in the backward pass of block1.norm1 (residual, fp32)",
+                                   "screened 0 cores and 2 GPUs of "));
+}
+
 TEST(ProgramOnGpus, HasRanksOnMigInstancesOfOneGpuCommunicateThroughTheHostOnly) {
   const auto train_on_instances = [](const std::string& options) {
     return run_script(2, std::string("export CUDA_VISIBLE_DEVICES=$RANK; ") + kTrainLenet + options,

@@ -77,9 +77,9 @@ install(FILES ${PROJECT_BINARY_DIR}/alias/jobs DESTINATION ${CMAKE_INSTALL_DOCDI
 
 set(jobs_folder ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${jobs_folder} COMPONENT program
-        PATTERN chain EXCLUDE PATTERN hosts EXCLUDE)
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/chain ${PROJECT_SOURCE_DIR}/jobs/hosts DESTINATION ${jobs_folder}/jobs
-        COMPONENT program)
+        PATTERN chain EXCLUDE PATTERN health-check EXCLUDE PATTERN hosts EXCLUDE)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/chain ${PROJECT_SOURCE_DIR}/jobs/health-check
+                 ${PROJECT_SOURCE_DIR}/jobs/hosts DESTINATION ${jobs_folder}/jobs COMPONENT program)
 
 # module use PREFIX/share/modulefiles; packages do not need it.
 install(FILES ${PROJECT_SOURCE_DIR}/tools/packaging/modulefile RENAME ${PROJECT_VERSION}

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,12 @@ struct TrainPass {
   bool may_leave_unfinished = false;
 };
 
+// What a digest of NetworkInstance::trace() is of.
+struct TracedValue {
+  std::string layer;  // or "loss"
+  bool is_backward = false;
+};
+
 struct PassPlan;
 
 // Called after a layer's backward: gradients [0, ready_elements) of the block are ready. The last call includes the
@@ -100,6 +107,9 @@ class NetworkInstance {
   // Computes the same pass layer by layer, without graphs, and digests what each layer writes: the outputs of all
   // layers, the gradient of the loss, and the gradients of all layers, the last layer first. Slow. Waits.
   std::vector<std::uint64_t> trace(Stream& stream, const TrainPass& pass);
+  // The number of these digests, and what each is of.
+  static std::size_t traced_values(const Network& network) { return 2 * network.layers().size() + 1; }
+  static TracedValue traced_value(const Network& network, std::size_t index);
 
   // The following compute a training pass piece by piece, or evaluate.
 
