@@ -57,7 +57,7 @@ SYSTEM_HEADERS = re.compile(
     r"[a-z_0-9]+|(sys|linux|net|netinet|arpa)/\w+\.h|"
     r"(dirent|dlfcn|fcntl|fnmatch|glob|ifaddrs|netdb|poll|pthread|pwd|sched|spawn|syscall|termios|time|unistd|utime)"
     r"\.h|"
-    r"(cpuid|\w+intrin)\.h")
+    r"(cpuid|arm_neon|\w+intrin)\.h")
 
 SOURCES = {".cpp", ".cu", ".inc"}
 HEADERS = {".hpp", ".cuh"}

@@ -2,7 +2,8 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/portable_math.hpp"
-#include "tutti/base/process.hpp"
+
+#include "wide_loops.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,80 +13,6 @@
 
 namespace tutti {
 namespace {
-
-constexpr int kPhiloxRounds = 10;
-
-struct PhiloxKeys {
-  explicit PhiloxKeys(std::uint64_t key)
-      : low(static_cast<std::uint32_t>(key)), high(static_cast<std::uint32_t>(key >> 32)) {}
-
-  void to_next_round() {
-    low += 0x9E3779B9u;
-    high += 0xBB67AE85u;
-  }
-
-  std::uint32_t low;
-  std::uint32_t high;
-};
-
-[[gnu::always_inline]] inline void philox_round(const PhiloxKeys& keys, std::uint32_t& x0, std::uint32_t& x1,
-                                                std::uint32_t& x2, std::uint32_t& x3) {
-  const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * x0;
-  const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * x2;
-  x0 = static_cast<std::uint32_t>(product1 >> 32) ^ x1 ^ keys.low;
-  x1 = static_cast<std::uint32_t>(product1);
-  x2 = static_cast<std::uint32_t>(product0 >> 32) ^ x3 ^ keys.high;
-  x3 = static_cast<std::uint32_t>(product0);
-}
-
-// The first draws of many sequences are computed together, in loops that compilers vectorize. The arithmetic uses
-// integers, and doubles without rounding, so that all instruction sets give the same bits.
-
-constexpr std::size_t kRow = 64;
-
-// numbers[i] becomes the high 32 - `dropped` bits of the first word and the high 26 bits of the second of the sequence
-// of item start.item + i.
-[[gnu::always_inline]] inline void draw_numbers(std::uint64_t seed, RandomCounter at, int dropped,
-                                                std::span<double> numbers) {
-  alignas(64) std::uint32_t x0[kRow];
-  alignas(64) std::uint32_t x1[kRow];
-  alignas(64) std::uint32_t x2[kRow];
-  alignas(64) std::uint32_t x3[kRow];
-  alignas(64) double joined[kRow];
-  for (std::size_t done = 0; done < numbers.size(); done += kRow, at.item += kRow) {
-    for (std::uint32_t i = 0; i < kRow; ++i) {
-      x0[i] = at.draw;
-      x1[i] = at.item + i;
-      x2[i] = at.when;
-      x3[i] = at.purpose;
-    }
-    PhiloxKeys keys(seed);
-    for (int round = 0; round < kPhiloxRounds; ++round, keys.to_next_round()) {
-      for (std::size_t i = 0; i < kRow; ++i) philox_round(keys, x0[i], x1[i], x2[i], x3[i]);
-    }
-    for (std::size_t i = 0; i < kRow; ++i) {
-      const auto high = static_cast<std::int32_t>(x0[i] >> dropped);
-      const auto low = static_cast<std::int32_t>(x1[i] >> 6);
-      joined[i] = static_cast<double>(high) * 0x1p26 + static_cast<double>(low);
-    }
-    std::copy_n(joined, std::min(kRow, numbers.size() - done), numbers.data() + done);
-  }
-}
-
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void draw_avx512(
-    std::uint64_t seed, const RandomCounter& start, int dropped, std::span<double> numbers) {
-  draw_numbers(seed, start, dropped, numbers);
-}
-[[gnu::target("avx2")]] void draw_avx2(std::uint64_t seed, const RandomCounter& start, int dropped,
-                                       std::span<double> numbers) {
-  draw_numbers(seed, start, dropped, numbers);
-}
-
-void draw(std::uint64_t seed, const RandomCounter& start, int dropped, std::span<double> numbers) {
-  if (has_avx512()) return draw_avx512(seed, start, dropped, numbers);
-  if (__builtin_cpu_supports("avx2")) return draw_avx2(seed, start, dropped, numbers);
-  draw_numbers(seed, start, dropped, numbers);
-}
 
 // The logarithm of a gamma variate, by Marsaglia and Tsang's method. For a shape below 1, it is a variate of shape + 1
 // times a power of a uniform one.

@@ -27,7 +27,7 @@ const BackendUnderTest kCpuWithoutTiles{"cpu without tiles",
                                         [] { return make_cpu_backend(Precision::fp32, Convolutions::direct); }, 1e-5,
                                         1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
 
-bool computes_in_bf16() { return cpu::compiles_for(dnnl::cpu_isa::avx2); }
+bool computes_in_bf16() { return cpu::has_tiled_passes(); }
 
 // Computes in fp32, but is handed activations in bf16. Only our own layers allow this; they need no instructions for
 // it.
@@ -104,7 +104,7 @@ TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
 
 TEST(CpuLayers, ConvolutionsAndLinearLayersGiveTheSameBitsWithAnyNumberOfThreads) {
   const BackendUnderTest bf16{"cpu bf16", make_cpu_in_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
-  if (!cpu::compiles_for(dnnl::cpu_isa::avx2)) return;  // oneDNN does not guarantee equal bits
+  if (!cpu::has_tiled_passes()) return;  // oneDNN does not guarantee equal bits
   for (const NetworkCase& network : own_image_cases()) {
     expect_equal_bits_with_any_threads(kCpu, network);
     expect_equal_bits_with_any_threads(bf16, network);
@@ -201,7 +201,7 @@ TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
     outputs.push_back(SingleLayer(device, network.layers[0], {.input = input}, weights).forward(values, {}));
   }
   EXPECT_TRUE(same_bits(outputs[0], outputs[1]));
-  EXPECT_EQ(same_bits(outputs[1], outputs[2]), !cpu::compiles_for(dnnl::cpu_isa::avx2));
+  EXPECT_EQ(same_bits(outputs[1], outputs[2]), !cpu::has_tiled_passes());
 }
 
 // oneDNN's primitives assume that the padding of channels is zero.

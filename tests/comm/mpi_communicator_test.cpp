@@ -1,10 +1,10 @@
+#include "tutti/base/denormals.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include "summed_values.hpp"
 #include "support/mpi_world.hpp"
 
 #include <gtest/gtest.h>
-#include <xmmintrin.h>
 
 #include <bit>
 #include <string>
@@ -75,13 +75,12 @@ TEST(MpiCommunicator, KeepsDenormalsWhateverTheCallersMode) {
   InlineStream stream;
   const float tiny = std::bit_cast<float>(std::uint32_t{3});
   std::vector<float> values(100, tiny);
-  const unsigned callers_mode = _mm_getcsr();
-  _mm_setcsr(callers_mode | 0x8040U);  // flush to zero, denormals are zero
+  set_denormal_mode(flushing_modes().back());
   communicator->all_reduce(tensor_over(values), stream);
   communicator->finish(stream);
-  const unsigned mode_after = _mm_getcsr();
-  _mm_setcsr(callers_mode);
-  EXPECT_EQ(mode_after & 0x8040U, 0x8040U);
+  const std::uint64_t mode_after = denormal_mode();
+  set_denormal_mode(0);
+  EXPECT_EQ(mode_after, flushing_modes().back());
   for (const float value : values) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(value), 3U * static_cast<std::uint32_t>(world.size()));
   }

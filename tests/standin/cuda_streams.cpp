@@ -9,6 +9,7 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
@@ -111,10 +112,10 @@ bool is_legal(const KernelLaunch& launch) {
 // Programs and their heaps are in the upper part of the address space. Two small integers next to each other look like
 // an address in the lower part, where the address sanitizer has its shadow.
 bool is_mapped(std::uint64_t address) {
-  constexpr std::uint64_t kPage = 4096;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   unsigned char resident = 0;
   return address >= (std::uint64_t{1} << 45) && address < (std::uint64_t{1} << 47) &&
-         ::mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &resident) == 0;
+         ::mincore(reinterpret_cast<void*>(address / page * page), page, &resident) == 0;
 }
 
 // Treats every word that could be an address as one, unless it may be a bool with leftovers after it. An address just

@@ -1,6 +1,7 @@
 #include "standin/stack.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <new>
@@ -54,7 +55,7 @@ Stack::Stack(std::size_t index)
       bottom_(static_cast<std::byte*>(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0))) {
   if (bottom_ == MAP_FAILED) throw std::bad_alloc();
-  ::mprotect(bottom_, 4096, PROT_NONE);
+  ::mprotect(bottom_, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)), PROT_NONE);
   if (__tsan_create_fiber != nullptr) place.fiber = __tsan_create_fiber(0);
 }
 

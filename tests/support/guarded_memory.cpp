@@ -17,9 +17,8 @@
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kGuard = 16 * kPage;
-constexpr std::size_t kRoom = std::size_t{1} << 36;  // of addresses, for all blocks
+constexpr std::size_t kGuard = std::size_t{1} << 16;  // the largest page
+constexpr std::size_t kRoom = std::size_t{1} << 36;   // of addresses, for all blocks
 constexpr unsigned char kFill = 0xFF;
 
 struct Block {
@@ -38,9 +37,10 @@ void* reserve(std::size_t bytes, int protection) {
 
 // All addresses of blocks, and of each page on which a block begins, its block.
 struct Memory {
+  std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   bool front = std::getenv("TUTTI_GUARD") != nullptr && std::string_view(std::getenv("TUTTI_GUARD")) == "front";
   unsigned char* begin = static_cast<unsigned char*>(reserve(kRoom, PROT_NONE));
-  Block* blocks = static_cast<Block*>(reserve(kRoom / kPage * sizeof(Block), PROT_READ | PROT_WRITE));
+  Block* blocks = static_cast<Block*>(reserve(kRoom / page * sizeof(Block), PROT_READ | PROT_WRITE));
   std::atomic<std::size_t> used{0};
 
   bool has(const void* data) const {
@@ -48,7 +48,7 @@ struct Memory {
     return address >= begin && address < begin + kRoom;
   }
   Block& block_at(const void* data) {
-    return blocks[static_cast<std::size_t>(static_cast<const unsigned char*>(data) - begin) / kPage];
+    return blocks[static_cast<std::size_t>(static_cast<const unsigned char*>(data) - begin) / page];
   }
 };
 
@@ -59,10 +59,11 @@ Memory& memory() {
 
 void* allocate(std::size_t alignment, std::size_t bytes) {
   const std::size_t whole = round_up(std::max<std::size_t>(bytes, 1), std::max(alignment, sizeof(void*)));
-  const std::size_t in_pages = round_up(whole, kPage);
+  const std::size_t page = memory().page;
+  const std::size_t in_pages = round_up(whole, page);
   const std::size_t offset = memory().used.fetch_add(in_pages + kGuard) + kGuard;
   unsigned char* const pages = memory().begin + offset;
-  if (alignment > kPage || offset + in_pages + kGuard > kRoom ||
+  if (alignment > page || offset + in_pages + kGuard > kRoom ||
       ::mprotect(pages, in_pages, PROT_READ | PROT_WRITE) != 0) {
     errno = ENOMEM;
     return nullptr;

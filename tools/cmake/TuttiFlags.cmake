@@ -2,7 +2,16 @@
 add_library(tutti_flags INTERFACE)
 target_include_directories(tutti_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
 
-# Equal bits on every x86-64: no contraction, no fast-math, no global -march.
+# Sources for one kind of processor are in folders of this name.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(TUTTI_PROCESSOR x86)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(TUTTI_PROCESSOR arm64)
+else()
+  message(FATAL_ERROR "Tutti has no code for this kind of processor: ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+
+# Equal bits on all processors: no contraction, no fast-math, no global -march.
 target_compile_options(
   tutti_flags
   INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor;-Wold-style-cast>"

@@ -1,5 +1,5 @@
 #pragma once
-// The names of this host and program for messages, the features of its processor, and the handling of its signals.
+// The names of this host and program for messages, and the handling of its signals.
 
 #include <unistd.h>
 
@@ -17,13 +17,6 @@ std::string program_name();
 std::string program_call();
 // Tutti's own version.
 std::string_view version() noexcept;
-
-// Whether this processor has AVX-512 F, BW, DQ and VL, as every processor with AVX-512 but the Xeon Phi has.
-inline bool has_avx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return has;
-}
 
 // The cores on which this process may run, ascending; empty if that is unknown.
 std::vector<int> allowed_cores();

@@ -35,10 +35,10 @@ struct Kernels {
 };
 
 #define TUTTI_LOOPS "backend/cpu/fixed_point_loops.inc"
-#include "backend/cpu/instruction_sets.inc"
+#include TUTTI_INSTRUCTION_SETS
 #undef TUTTI_LOOPS
 
-const Kernels& kernels() { return for_this_processor(avx512::kKernels, avx2::kKernels, generic::kKernels); }
+const Kernels& kernels() { return TUTTI_WIDEST(kKernels); }
 
 // Calls work(slice, index of the first value, number of values) for each slice of a request.
 template <class Work>

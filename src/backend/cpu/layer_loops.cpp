@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kRunLength = 64;
 
 #define TUTTI_LOOPS "backend/cpu/layer_loops.inc"
-#include "backend/cpu/instruction_sets.inc"
+#include TUTTI_INSTRUCTION_SETS
 #undef TUTTI_LOOPS
 
 template <class T>
@@ -24,7 +24,7 @@ void sum_gradients(const LayerBackward& pass, std::size_t bytes, const void* of_
 
 template <class T>
 const LayerLoops<T>& layer_loops() {
-  return for_this_processor(avx512::kKernels<T>, avx2::kKernels<T>, generic::kKernels<T>);
+  return TUTTI_WIDEST(kKernels<T>);
 }
 
 template const LayerLoops<float>& layer_loops();

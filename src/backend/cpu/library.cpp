@@ -1,16 +1,15 @@
 #include "backend/cpu/library.hpp"
 
+#include "tutti/base/denormals.hpp"
 #include "tutti/base/error.hpp"
 
 #include <dnnl.hpp>
 #include <fmt/format.h>
 #include <omp.h>
-#include <xmmintrin.h>
 
 #include <latch>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace tutti::cpu {
@@ -26,26 +25,13 @@ bool compiles_for(dnnl::cpu_isa instructions) {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-// The widest instruction set that all versions of oneDNN know.
-std::string instruction_set() {
-  using Isa = dnnl::cpu_isa;
-  for (const auto& [isa, name] :
-       {std::pair(Isa::avx512_core_amx, "AVX-512 with AMX"), std::pair(Isa::avx512_core_bf16, "AVX-512 with bf16"),
-        std::pair(Isa::avx512_core_vnni, "AVX-512 with VNNI"), std::pair(Isa::avx512_core, "AVX-512"),
-        std::pair(Isa::avx2_vnni, "AVX2 with VNNI"), std::pair(Isa::avx2, "AVX2"), std::pair(Isa::avx, "AVX"),
-        std::pair(Isa::sse41, "SSE4.1")}) {
-    if (compiles_for(isa)) return name;
-  }
-  return "generic instructions";
-}
-
 dnnl::memory::data_type compute_type(Precision precision) {
   if (precision == Precision::fp32) return dnnl::memory::data_type::f32;
   if (precision == Precision::tf32) {
     throw Error(ErrorSource::usage, fmt::format("--precision tf32 needs GPUs, and this run is on CPUs: give fp32{}",
-                                                compiles_for(dnnl::cpu_isa::avx2) ? " or bf16" : ""));
+                                                has_tiled_passes() ? " or bf16" : ""));
   }
-  if (compiles_for(dnnl::cpu_isa::avx2)) return dnnl::memory::data_type::bf16;
+  if (has_tiled_passes()) return dnnl::memory::data_type::bf16;
   throw Error(
       ErrorSource::usage,
       fmt::format("--precision bf16 wants a processor with AVX2; this one has {}: give fp32", instruction_set()));
@@ -90,9 +76,7 @@ void set_thread_environment(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
   // A library built with -ffast-math may have changed this for the thread that loaded it and for those that it started.
-  constexpr unsigned kFlushToZero = 0x8000;
-  constexpr unsigned kDenormalsAreZero = 0x0040;
-  _mm_setcsr(_mm_getcsr() & ~(kFlushToZero | kDenormalsAreZero));
+  set_denormal_mode(0);
 }
 
 }  // namespace tutti::cpu

@@ -16,14 +16,10 @@ namespace tutti::cpu {
 
 std::string library_version();  // "oneDNN 2.6.3"
 std::string instruction_set();  // "AVX-512 with bf16"
-// Whether oneDNN uses these instructions on this processor, given its limit (ONEDNN_MAX_CPU_ISA).
+// Whether oneDNN uses these instructions on this processor, given its limit (ONEDNN_MAX_CPU_ISA). Never on ARM.
 bool compiles_for(dnnl::cpu_isa instructions);
-// The widest kernels of instruction_sets.inc that this processor and oneDNN's limit allow.
-template <class Kernels>
-const Kernels& for_this_processor(const Kernels& avx512, const Kernels& avx2, const Kernels& generic) {
-  if (compiles_for(dnnl::cpu_isa::avx512_core)) return avx512;
-  return compiles_for(dnnl::cpu_isa::avx2) ? avx2 : generic;
-}
+// Whether our own convolutions are compiled for this processor, and are within oneDNN's limit.
+bool has_tiled_passes();
 // The type in which layers compute. Throws a usage error if this processor does not support it.
 dnnl::memory::data_type compute_type(Precision precision);
 std::string threading_library();  // "OpenMP"

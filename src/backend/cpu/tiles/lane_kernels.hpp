@@ -1,6 +1,7 @@
 #pragma once
-// Loops for any number of channels, compiled for two instruction sets, which give the same bits. Activations are
-// processed in registers of 8 or 16 channels, the lanes; the last register may be incomplete. A panel is two registers.
+// Loops for any number of channels, compiled for three instruction sets, which give the same bits. Activations are
+// processed in registers of 4, 8 or 16 channels, the lanes; the last register may be incomplete. A panel is two
+// registers.
 
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
@@ -79,9 +80,7 @@ struct PatchKernels {
 };
 
 template <class T>
-const PatchKernels<T>& patch_kernels_avx512();
-template <class T>
-const PatchKernels<T>& patch_kernels_avx2();
+const PatchKernels<T>& patch_kernels();  // for this processor
 
 // Direct convolution for few input channels, such as a network's first layer. Sums of many outputs stay in registers.
 // Only the input is copied: to f32, channels-last, padded.
@@ -123,8 +122,6 @@ struct FewChannelKernels {
 inline constexpr std::int64_t kMaxFewChannelValues = 32;
 
 template <class T>
-const FewChannelKernels<T>& few_channel_kernels_avx512();
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels_avx2();
+const FewChannelKernels<T>& few_channel_kernels();
 
 }  // namespace tutti::cpu

@@ -1,6 +1,6 @@
 #pragma once
 // The loops of Winograd convolutions (tiled_convolution.hpp) and of convolutions as matrix products
-// (matrix_convolution.cpp), compiled for three instruction sets, which give the same bits. The outputs of a 3x3 window
+// (matrix_convolution.cpp), compiled for four instruction sets, which give the same bits. The outputs of a 3x3 window
 // with stride 1 are divided into tiles. A tile's input and the window are transformed to the Winograd domain, whose
 // elements are called points. There a convolution is one matrix product per point, channels by channels, with a quarter
 // of the multiplications, or a third with smaller tiles. The matrices of successive points are `point_stride` apart.
@@ -160,15 +160,12 @@ struct TileKernels {
   void (*sum_channels)(const ChannelSumPass<T>&);
 };
 
+// The kernels for this processor, within oneDNN's limit.
 // Tiles of four outputs in each direction, with products in f32, which are precise enough for both precisions.
 template <class T>
-const TileKernels<T>& wide_tiles_avx512();
-template <class T>
-const TileKernels<T>& wide_tiles_avx2();
+const TileKernels<T>& wide_tiles();
 // Tiles of 4x2 outputs, with points rounded to bf16: some processors multiply pairs of bf16 at twice the speed. The
 // error is 1.5 times that of 2x2 tiles; 4x4 tiles would nearly double it.
-const TileKernels<Bf16>& narrow_tiles_avx512_bf16();
-const TileKernels<Bf16>& narrow_tiles_avx512();
-const TileKernels<Bf16>& narrow_tiles_avx2();
+const TileKernels<Bf16>& narrow_tiles();
 
 }  // namespace tutti::cpu

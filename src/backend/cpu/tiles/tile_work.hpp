@@ -1,6 +1,7 @@
 #pragma once
-// Shared by our own convolutions: the kernels for this processor, division of the work among workers, and matrices in
-// the workspace.
+// Shared by our own convolutions: division of the work among workers, and matrices in the workspace.
+
+#include "tutti/base/denormals.hpp"
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/library.hpp"
@@ -8,29 +9,10 @@
 #include "backend/cpu/tiles/lane_kernels.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <vector>
 
 namespace tutti::cpu {
-
-template <class T>
-const TileKernels<T>& wide_tiles() {
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? wide_tiles_avx512<T>() : wide_tiles_avx2<T>();
-}
-inline const TileKernels<Bf16>& narrow_tiles() {
-  if (compiles_for(dnnl::cpu_isa::avx512_core_bf16)) return narrow_tiles_avx512_bf16();
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? narrow_tiles_avx512() : narrow_tiles_avx2();
-}
-template <class T>
-const PatchKernels<T>& patch_kernels() {
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? patch_kernels_avx512<T>() : patch_kernels_avx2<T>();
-}
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels() {
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? few_channel_kernels_avx512<T>() : few_channel_kernels_avx2<T>();
-}
 
 // The strides and extents of a convolution's input or output.
 struct TileSide {
@@ -109,17 +91,15 @@ struct PointMatrices {
 // do.
 class FlushedDenormals {
  public:
-  explicit FlushedDenormals(bool flush) : before_(_mm_getcsr()) {
-    constexpr unsigned kFlushToZero = 0x8000;
-    constexpr unsigned kDenormalsAreZero = 0x0040;
-    if (flush) _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
+  explicit FlushedDenormals(bool flush) : before_(denormal_mode()) {
+    if (flush) set_denormal_mode(flushing_modes().back());
   }
-  ~FlushedDenormals() { _mm_setcsr(before_); }
+  ~FlushedDenormals() { set_denormal_mode(before_); }
   FlushedDenormals(const FlushedDenormals&) = delete;
   FlushedDenormals& operator=(const FlushedDenormals&) = delete;
 
  private:
-  unsigned before_;
+  std::uint64_t before_;
 };
 
 // Divides the rows evenly into as few groups as the kernel allows.

@@ -361,8 +361,6 @@ TiledPasses choose(const TiledShape& shape) {
 
 }  // namespace
 
-bool has_tiled_passes() { return compiles_for(dnnl::cpu_isa::avx2); }
-
 TiledPasses choose_tiled_passes(const TiledShape& shape) {
   return is_bf16(shape.input) ? choose<Bf16>(shape) : choose<float>(shape);
 }

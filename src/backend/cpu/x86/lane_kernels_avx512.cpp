@@ -1,5 +1,5 @@
 // Compiled for AVX-512.
-#include "backend/cpu/tiles/lane_kernels.hpp"
+#include "backend/cpu/x86/kernels.hpp"
 
 #include <immintrin.h>
 
@@ -9,7 +9,7 @@ namespace tutti::cpu {
 namespace avx512 {
 namespace {
 
-#include "backend/cpu/tiles/registers_avx512.inc"
+#include "backend/cpu/x86/registers_avx512.inc"
 
 using Mask = __mmask16;
 inline Mask first_lanes(std::int64_t count) { return static_cast<Mask>((1u << count) - 1); }

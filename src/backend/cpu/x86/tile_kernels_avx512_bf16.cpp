@@ -1,5 +1,5 @@
 // Compiled for AVX-512 with its products of bf16.
-#include "backend/cpu/tiles/tile_kernels.hpp"
+#include "backend/cpu/x86/kernels.hpp"
 
 #include <immintrin.h>
 
@@ -9,7 +9,7 @@ namespace tutti::cpu {
 namespace avx512_bf16 {
 namespace {
 
-#include "backend/cpu/tiles/registers_avx512.inc"
+#include "backend/cpu/x86/registers_avx512.inc"
 
 constexpr int kMaxRows = 14;  // two registers each, of 32, and more for what is multiplied
 constexpr int kTileDown = 4;

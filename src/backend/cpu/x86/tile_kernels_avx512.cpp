@@ -1,17 +1,17 @@
-// Compiled for AVX2.
-#include "backend/cpu/tiles/tile_kernels.hpp"
+// Compiled for AVX-512.
+#include "backend/cpu/x86/kernels.hpp"
 
 #include <immintrin.h>
 
 #include <cstring>
 
 namespace tutti::cpu {
-namespace avx2 {
+namespace avx512 {
 namespace {
 
-#include "backend/cpu/tiles/registers_avx2.inc"
+#include "backend/cpu/x86/registers_avx512.inc"
 
-constexpr int kMaxRows = 6;  // two registers each, of 16, and more for what is multiplied
+constexpr int kMaxRows = 14;  // two registers each, of 32, and more for what is multiplied
 constexpr int kTileDown = 4;
 constexpr bool kPairs = false;
 
@@ -32,15 +32,15 @@ inline Halves narrow(const Floats& v) { return narrow_normal_by_bits(v); }
 }  // namespace narrow_ones
 
 }  // namespace
-}  // namespace avx2
+}  // namespace avx512
 
 template <class T>
-const TileKernels<T>& wide_tiles_avx2() {
-  return avx2::wide::kTileKernels<T>;
+const TileKernels<T>& wide_tiles_avx512() {
+  return avx512::wide::kTileKernels<T>;
 }
-template const TileKernels<float>& wide_tiles_avx2();
-template const TileKernels<Bf16>& wide_tiles_avx2();
+template const TileKernels<float>& wide_tiles_avx512();
+template const TileKernels<Bf16>& wide_tiles_avx512();
 
-const TileKernels<Bf16>& narrow_tiles_avx2() { return avx2::narrow_ones::kTileKernels<Bf16>; }
+const TileKernels<Bf16>& narrow_tiles_avx512() { return avx512::narrow_ones::kTileKernels<Bf16>; }
 
 }  // namespace tutti::cpu
