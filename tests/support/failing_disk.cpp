@@ -185,16 +185,18 @@ int close(int descriptor) {
 }
 
 int rename(const char* from, const char* to) noexcept {
-  return static_cast<int>(through(Attempt{"rename", to}, [&](std::size_t) { return ::syscall(SYS_rename, from, to); }));
+  return static_cast<int>(through(Attempt{"rename", to},
+                                  [&](std::size_t) { return ::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to); }));
 }
 
 int unlink(const char* path) noexcept {
-  return static_cast<int>(through(Attempt{"unlink", path}, [&](std::size_t) { return ::syscall(SYS_unlink, path); }));
+  return static_cast<int>(
+      through(Attempt{"unlink", path}, [&](std::size_t) { return ::syscall(SYS_unlinkat, AT_FDCWD, path, 0); }));
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {
   return static_cast<int>(
-      through(Attempt{"mkdir", path}, [&](std::size_t) { return ::syscall(SYS_mkdir, path, mode); }));
+      through(Attempt{"mkdir", path}, [&](std::size_t) { return ::syscall(SYS_mkdirat, AT_FDCWD, path, mode); }));
 }
 
 }  // extern "C"
