@@ -451,8 +451,9 @@ class PbsJob(Jobs):
         self.program("qsub", qsub)
         self.program("qstat", f"echo '    {qstat}'")
         (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
-        status, calls = self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
-                                     PBS_NODEFILE=str(self.root / "nodes"), TUTTI_RESTARTS=restarts)
+        status, calls = self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti",
+                                     PBS_JOBID="7.server", PBS_NODEFILE=str(self.root / "nodes"),
+                                     TUTTI_RESTARTS=restarts)
         return status, re.sub("mpirun 52[78][0-9]", "mpirun 5280", calls)  # less the seconds since the job's start
 
     def test_is_started_again_without_the_nodes_that_do_not_answer(self):
