@@ -171,17 +171,12 @@ void resolve_parts(RunConfig& config, int ranks, int fair_threads) {
                             config.exchange == Exchange::ring ? "every rank updates" : "rank 0 updates"));
   }
   const Wire wire = config.trainer.exchange.wire;
-  if (wire == Wire::bf16 && !can_send(*config.exchange, wire)) {
+  if (!can_send(*config.exchange, wire)) {
     throw Error(ErrorSource::usage,
-                fmt::format("--wire bf16 is for --exchange ring, and not for {}: leave --wire out, or add --exchange "
-                            "ring, whose bits depend on the number of ranks",
-                            name_of(*config.exchange)));
-  }
-  if (wire == Wire::int32 && !can_send(*config.exchange, wire)) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--wire int32 is for --exchange exact, and not for {}: leave --wire out, or add --parts N, "
-                            "which makes it exact, or --exchange exact",
-                            name_of(*config.exchange)));
+                fmt::format("--wire {} is for --exchange {}, and not for {}: leave --wire out, or add {}",
+                            name_of(wire), wire == Wire::bf16 ? "ring" : "exact", name_of(*config.exchange),
+                            wire == Wire::bf16 ? "--exchange ring, whose bits depend on the number of ranks"
+                                               : "--parts N, which makes it exact, or --exchange exact"));
   }
   if (config.trainer.safeguards.audit_every_steps > 0 && config.exchange != Exchange::exact) {
     throw Error(ErrorSource::usage,

@@ -3,6 +3,7 @@
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/base/timing.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "commands.hpp"
 #include "output.hpp"
@@ -201,9 +202,7 @@ std::string status_of(const std::vector<std::string>& words) {
   const int failure = ::posix_spawnp(&child, argv.front(), nullptr, nullptr, argv.data(), environ);
   if (failure != 0) return std::generic_category().message(failure);
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return std::generic_category().message(errno);
-  }
+  if (retry_on_eintr([&] { return ::waitpid(child, &status, 0); }) < 0) return std::generic_category().message(errno);
   return WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
                            : fmt::format("signal {}", WTERMSIG(status));
 }

@@ -13,14 +13,7 @@ namespace {
 constexpr int kMaxRows = 13;  // two registers each, of 32, and more for what is multiplied
 
 #include "backend/cpu/tiles/lane_counts.inc"
-
-namespace few_channel {
-#include "backend/cpu/tiles/few_channel_loops.inc"
-}  // namespace few_channel
-
-namespace patches {
-#include "backend/cpu/tiles/patch_loops.inc"
-}  // namespace patches
+#include "backend/cpu/tiles/lane_loops.inc"
 
 }  // namespace
 }  // namespace neon

@@ -14,14 +14,7 @@ namespace {
 constexpr int kMaxRows = 5;  // two registers each, of 16, and more for what is multiplied
 
 #include "backend/cpu/tiles/lane_counts.inc"
-
-namespace few_channel {
-#include "backend/cpu/tiles/few_channel_loops.inc"
-}  // namespace few_channel
-
-namespace patches {
-#include "backend/cpu/tiles/patch_loops.inc"
-}  // namespace patches
+#include "backend/cpu/tiles/lane_loops.inc"
 
 }  // namespace
 }  // namespace avx2

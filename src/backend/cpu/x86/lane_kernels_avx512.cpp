@@ -29,17 +29,9 @@ inline void store(Bf16* to, const Floats& v, Mask lanes) {
   _mm256_mask_storeu_epi16(to, lanes, reinterpret_cast<__m256i>(narrow_by_bits(v)));
 }
 
-#include "backend/cpu/tiles/lane_masks.inc"
-
 constexpr int kMaxRows = 13;  // two registers each, of 32, and more for what is multiplied
 
-namespace few_channel {
-#include "backend/cpu/tiles/few_channel_loops.inc"
-}  // namespace few_channel
-
-namespace patches {
-#include "backend/cpu/tiles/patch_loops.inc"
-}  // namespace patches
+#include "backend/cpu/tiles/lane_loops.inc"
 
 }  // namespace
 }  // namespace avx512

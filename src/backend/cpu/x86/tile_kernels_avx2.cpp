@@ -12,24 +12,8 @@ namespace {
 #include "backend/cpu/x86/registers_avx2.inc"
 
 constexpr int kMaxRows = 6;  // two registers each, of 16, and more for what is multiplied
-constexpr int kTileDown = 4;
-constexpr bool kPairs = false;
 
-inline Floats product(const Floats& a, const Floats& b, const Floats& c) { return fused(a, b, c); }
-
-namespace wide {
-constexpr int kTileAcross = 4;
-constexpr bool kRounds = false;
-inline Halves narrow(const Floats& v) { return narrow_by_bits(v); }
-#include "backend/cpu/tiles/tile_loops.inc"
-}  // namespace wide
-
-namespace narrow_ones {
-constexpr int kTileAcross = 2;
-constexpr bool kRounds = true;
-inline Halves narrow(const Floats& v) { return narrow_normal_by_bits(v); }
-#include "backend/cpu/tiles/tile_loops.inc"
-}  // namespace narrow_ones
+#include "backend/cpu/tiles/tile_kinds.inc"
 
 }  // namespace
 }  // namespace avx2
