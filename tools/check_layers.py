@@ -40,7 +40,6 @@ LIBRARIES = [
     Library("NCCL", r"nccl\w*\.h", ("src/comm/nccl/",)),
     Library("CUDA", r"(cuda|cudnn|cublas|driver_types|cooperative_groups|nv|cub/|thrust/).*",
             ("src/backend/cuda/", "src/comm/nccl/")),
-    Library("oneDNN", r"(dnnl.*|oneapi/.*)", ("src/backend/cpu/",)),
     Library("OpenMP", r"omp\.h", ("src/backend/cpu/",)),
     Library("HDF5", r"(hdf5\w*|H5\w+)\.h", ("src/storage/hdf5/",)),
     Library("zlib", r"(zlib|zconf)\.h", ("src/data/",), one_file=True),

@@ -114,7 +114,7 @@ void require_utf8_argv(const std::vector<std::string>& arguments) {
 }
 
 std::string version_text() {
-  return fmt::format("tutti {}\n{}\n{}\nHDF5 {}", version(), cpu_library_version(), mpi_library_version(),
+  return fmt::format("tutti {}\n{}\nHDF5 {}", version(), mpi_library_version(),
                      array_library_version());
 }
 

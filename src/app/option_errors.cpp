@@ -70,7 +70,8 @@ std::string_view moved_to(std::string_view written) {
       {"forecast", kForecast},
       {"forecast-from", kForecast},
       {"between", kForecast},
-      {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
+      {"bench layers", "'trainer bench step' times whole steps, 'perf record' with it each loop"},
+      {"tiled-convolutions", "all convolutions and linear layers on CPUs are Tutti's own"}};
   if (written.starts_with("--")) written.remove_prefix(2);
   const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);
   return found == std::end(kMoved) ? std::string_view() : found->second;

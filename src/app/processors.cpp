@@ -163,8 +163,7 @@ ChosenProcessor choose_processor(World& world, const GpuFacts& facts, const Proc
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
   chosen.precision = options.precision.value_or(chosen.all_on_gpus ? Precision::tf32 : Precision::fp32);
   run_or_throw_on_all(world, [&] {
-    const auto convolutions = options.tiled_convolutions ? Convolutions::tiled : Convolutions::direct;
-    chosen.backend = chosen.is_gpu() ? make_gpu(options.gpu, chosen) : make_cpu_backend(chosen.precision, convolutions);
+    chosen.backend = chosen.is_gpu() ? make_gpu(options.gpu, chosen) : make_cpu_backend(chosen.precision);
   });
   return chosen;
 }

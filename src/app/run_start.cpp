@@ -100,13 +100,11 @@ void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, co
                           config.model, checkpoint, what, checkpoint));
 }
 
-// The kind of processor, which decides the bits, in a line of versions, after the first "; ": "AVX2" of
-// "tutti 1.0; cpu: AVX2, oneDNN 2.6.3".
+// The kind of processor in a line of versions, after the first "; ": "cpu" of "tutti 1.0; cpu: AVX2; Open MPI 4.1.4".
 std::string processor_in(const std::string& versions) {
   const std::size_t device = versions.find("; ");
-  const std::size_t begin = versions.find(": ", device);
-  if (device == std::string::npos || begin == std::string::npos) return {};
-  return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
+  if (device == std::string::npos) return {};
+  return processor_kind(versions.substr(device + 2, versions.find(';', device + 2) - device - 2));
 }
 
 // Throws an input error for weights of another network.
@@ -319,7 +317,7 @@ Findings check_run(World& world, const PreparedRun& run, const RunStart& start, 
 
 Findings check_processors(World& world, const RunConfig& config, const Backend& backend,
                           const std::optional<LoadedCheckpoint>& resumed) {
-  ProcessorKinds kinds{.mine = processor_in("; " + backend.description())};
+  ProcessorKinds kinds{.mine = processor_kind(backend.description())};
   if (resumed) {
     kinds.of_checkpoint = processor_in(resumed->state.versions);
     kinds.checkpoint = resumed->path;

@@ -14,7 +14,7 @@ struct SourceFacts {
   std::string_view library{};  // named by describe(); empty: the error is the user's
 };
 // One entry for each ErrorSource, in their order.
-constexpr std::array<SourceFacts, 16> kSources{{{ExitStatus::usage},
+constexpr std::array<SourceFacts, 15> kSources{{{ExitStatus::usage},
                                                 {ExitStatus::bad_input},
                                                 {ExitStatus::no_checkpoint},
                                                 {ExitStatus::cannot_save},
@@ -26,7 +26,6 @@ constexpr std::array<SourceFacts, 16> kSources{{{ExitStatus::usage},
                                                 {ExitStatus::internal, "internal error"},
                                                 {ExitStatus::internal, "MPI"},
                                                 {ExitStatus::internal, "HDF5"},
-                                                {ExitStatus::internal, "oneDNN"},
                                                 {ExitStatus::internal, "CUDA"},
                                                 {ExitStatus::internal, "cuDNN"},
                                                 {ExitStatus::internal, "NCCL"}}};

@@ -66,13 +66,17 @@ TEST(Threads, AreThoseOfTheOptionWhateverOmpNumThreadsSays) {
   }
 }
 
-// The instruction set is limited as by oneDNN's users.
-TEST(Precision, OfGpusIsRefusedOnCpusWithWhatThisOneHas) {
-  for (const auto& [most, advice] : {std::pair("SSE41", "give fp32\n"), std::pair("AVX2", "give fp32 or bf16\n")}) {
-    EXPECT_THAT(run_child(trainer_words(0, of_twenty_images({"--precision", "tf32", "--device", "cpu"})),
-                          {{"ONEDNN_MAX_CPU_ISA", most}}),
-                ends(64, std::string("--precision tf32 needs GPUs, and this run is on CPUs: ") + advice));
-  }
+TEST(Precision, OfGpusIsRefusedOnCpus) {
+  EXPECT_THAT(run_child(trainer_words(0, of_twenty_images({"--precision", "tf32", "--device", "cpu"}))),
+              ends(64, "--precision tf32 needs GPUs, and this run is on CPUs: give fp32 or bf16\n"));
+}
+
+TEST(InstructionSets, AreLimitedByTheEnvironment) {
+  const auto run = [](const char* most) {
+    return run_child(trainer_words(0, of_twenty_images({})), {{"TUTTI_MAX_CPU_ISA", most}});
+  };
+  EXPECT_THAT(run("SSE2").err, mentions("cpu: SSE2"));
+  EXPECT_THAT(run("AVX1"), ends(64, "TUTTI_MAX_CPU_ISA is 'AVX1' in the environment: set it to SSE2, AVX2, AVX512 or "));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "backend/network.hpp"
 #include "support/lone_child.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -35,12 +36,7 @@ void expect_same(const PassResult& got, const PassResult& expected) {
   }
 }
 
-TEST(CpuBackend, DescribesTheProcessorAndTheLibrary) {
-  EXPECT_EQ(cpu_library_version().rfind("oneDNN ", 0), 0u);
-  const std::string text = make_cpu_backend()->description();
-  EXPECT_EQ(text.rfind("cpu: ", 0), 0u) << text;
-  EXPECT_NE(text.find(cpu_library_version()), std::string::npos) << text;
-}
+TEST(CpuBackend, DescribesTheProcessor) { EXPECT_THAT(make_cpu_backend()->description(), ::testing::StartsWith("cpu: ")); }
 
 TEST(CpuBackend, RefusesAComputeThreadWithoutThreads) {
   EXPECT_THROW(make_cpu_backend()->enter_compute_thread(0), Error);
@@ -138,27 +134,11 @@ TEST(CpuBackend, RefusesMismatchesAndNamesTheSpec) {
                Error);
 }
 
-TEST(CpuBackend, NamesTheOperationThatOneDnnRefuses) {
+TEST(CpuBackend, RefusesAFormatOfAnotherShape) {
   const auto backend = make_cpu_backend();
-  // With groups, which our own loops do not compute.
-  const Conv2dSpec spec{.channels = 16, .kernel = 3, .padding = 1, .bias = false, .groups = 16};
-  const Buffer memory = backend->allocate(16 * 3 * 3 * sizeof(float));
-  const Tensor filters[] = {memory.view({16, 1, 3, 3}, ElementType::f32)};
-  const auto weights = backend->make_weights(spec, filters);
-  const auto layer = backend->make_layer(
-      spec,
-      {.input = backend->plain_activation({2, 16, 4, 4}), .weights = weights.get(), .mode = LayerMode::evaluation});
-  ActivationSpec input = layer->output();
-  input.shape = {2, 16, 8, 8};  // contradicts its format
-  try {
-    backend->make_layer(spec, {.input = input, .weights = weights.get(), .mode = LayerMode::evaluation});
-    FAIL() << "a format of another shape was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.source(), ErrorSource::onednn);
-    const std::string text = error.describe();
-    EXPECT_EQ(text.rfind("oneDNN: making conv2d on 2x16x8x8: ", 0), 0u) << text;
-    EXPECT_NE(text.find("(src/backend/cpu/backend.cpp:"), std::string::npos) << text;
-  }
+  ActivationSpec input = backend->plain_activation({2, 16, 4, 4});
+  input.shape = {2, 16, 8, 8};
+  EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {.input = input}), Error);
 }
 
 TEST(CpuBackend, ReportsTheSizeOfAFailedAllocation) {

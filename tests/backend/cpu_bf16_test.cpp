@@ -8,7 +8,7 @@ namespace {
 
 std::unique_ptr<Backend> make_bf16() { return make_cpu_backend(Precision::bf16); }
 
-const BackendUnderTest kBf16{"cpu bf16", make_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
+const BackendUnderTest kBf16{"cpu bf16", make_bf16, 1e-2, 2e-2, cpu_layouts(ElementType::bf16)};
 
 INSTANTIATE_TEST_SUITE_P(Bf16, LayerContract,
                          ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(all_cases())),

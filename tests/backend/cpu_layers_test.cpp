@@ -1,15 +1,12 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
-#include "backend/cpu/library.hpp"
 #include "backend/cpu_layouts.hpp"
 #include "backend/layout_contract.hpp"
 #include "backend/small_network_contract.hpp"
 #include "backend/special_values_contract.hpp"
 #include "backend/whole_batch_contract.hpp"
 #include "reference/conv2d.hpp"
-#include "support/reports.hpp"
-#include "support/thrown.hpp"
 
 #include <map>
 #include <utility>
@@ -21,32 +18,14 @@ std::unique_ptr<Backend> make_cpu() { return make_cpu_backend(); }
 
 std::unique_ptr<Backend> make_cpu_in_bf16() { return make_cpu_backend(Precision::bf16); }
 
-const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
+const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(ElementType::f32)};
 
-const BackendUnderTest kCpuWithoutTiles{"cpu without tiles",
-                                        [] { return make_cpu_backend(Precision::fp32, Convolutions::direct); }, 1e-5,
-                                        1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
-
-bool computes_in_bf16() { return cpu::has_tiled_passes(); }
-
-// Computes in fp32, but is handed activations in bf16. Only our own layers allow this; they need no instructions for
-// it.
+// Computes in fp32, but is handed activations in bf16.
 const BackendUnderTest kCpuWithBf16Activations{"cpu with bf16 activations", make_cpu, 1e-2, 2e-2,
-                                               cpu_layouts(dnnl::memory::data_type::bf16)};
-
-// With older instruction sets one is enough: OfOurOwnGiveTheSameBitsWithAllInstructionSets compares all of them.
-std::vector<NetworkCase> cases_with_bf16_activations() {
-  std::vector<NetworkCase> cases = own_layer_layout_cases();
-  if (!computes_in_bf16()) cases.resize(1);
-  return cases;
-}
+                                               cpu_layouts(ElementType::bf16)};
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),
-                         layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(CpuWithoutTiles, LayerContract,
-                         ::testing::Combine(::testing::Values(kCpuWithoutTiles),
-                                            ::testing::ValuesIn(tiled_convolution_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, SmallNetworkContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(small_cases())),
@@ -56,20 +35,12 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LayoutContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(CpuWithBf16Activations, LayoutContract,
                          ::testing::Combine(::testing::Values(kCpuWithBf16Activations),
-                                            ::testing::ValuesIn(cases_with_bf16_activations())),
+                                            ::testing::ValuesIn(own_layer_layout_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, SpecialValuesContract, ::testing::Values(kCpu));
 INSTANTIATE_TEST_SUITE_P(Cpu, WholeBatchContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(whole_batch_cases())),
                          layer_contract_name);
-
-TEST(CpuPrecision, Bf16IsRefusedOnProcessorsWithoutIt) {
-  if (computes_in_bf16()) {
-    EXPECT_NO_THROW(make_cpu_in_bf16());
-  } else {
-    EXPECT_THAT(thrown_by(make_cpu_in_bf16), reports(ErrorSource::usage, "wants a processor with AVX2"));
-  }
-}
 
 void expect_equal_bits_with_any_threads(const BackendUnderTest& backend, const NetworkCase& network) {
   const LayerSpec& spec = network.layers[0];
@@ -103,8 +74,7 @@ TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST(CpuLayers, ConvolutionsAndLinearLayersGiveTheSameBitsWithAnyNumberOfThreads) {
-  const BackendUnderTest bf16{"cpu bf16", make_cpu_in_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
-  if (!cpu::has_tiled_passes()) return;  // oneDNN does not guarantee equal bits
+  const BackendUnderTest bf16{"cpu bf16", make_cpu_in_bf16, 1e-2, 2e-2, cpu_layouts(ElementType::bf16)};
   for (const NetworkCase& network : own_image_cases()) {
     expect_equal_bits_with_any_threads(kCpu, network);
     expect_equal_bits_with_any_threads(bf16, network);
@@ -136,10 +106,9 @@ double greatest_error(const BackendUnderTest& backend, const NetworkCase& networ
 TEST(CpuLayers, ConvolutionsByTilesLoseLittleToRounding) {
   const NetworkCase network{"Rounded", 4, {256, 8, 8}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu}}};
   EXPECT_LT(greatest_error(kCpu, network), 1e-5);
-  EXPECT_LT(greatest_error(kCpuWithoutTiles, network), 1e-5);
 }
 
-// DigestsOfTypes memory as it is: oneDNN's conversions from bf16 keep the sign of zero on some processors only.
+// Of memory as it is, padding included.
 std::uint64_t digest_of_memory(Device& device, const std::string& name, const Buffer& memory, std::size_t bytes) {
   return digest(name, device.download<std::uint8_t>(memory.view({static_cast<std::int64_t>(bytes)}, ElementType::u8)));
 }
@@ -189,22 +158,7 @@ TEST(CpuLayers, OfOurOwnGiveTheSameBitsWithAllInstructionSets) {
                                  {"silu", {"2bef34858535ec9c", "63e761216f4e94eb"}}}));
 }
 
-// Tiled convolutions are recognized by their rounding.
-TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
-  const NetworkCase network = tiled_convolution_cases().front();
-  const auto values = random_floats(network.sample.batch_of(network.batch).elements(), "values");
-  std::vector<std::vector<float>> outputs;
-  for (const BackendUnderTest& backend : {kCpu, kCpu, kCpuWithoutTiles}) {
-    Device device(backend.make());
-    const NetworkWeights weights(device, network);
-    const ActivationSpec input = device.backend().plain_activation(network.sample.batch_of(network.batch));
-    outputs.push_back(SingleLayer(device, network.layers[0], {.input = input}, weights).forward(values, {}));
-  }
-  EXPECT_TRUE(same_bits(outputs[0], outputs[1]));
-  EXPECT_EQ(same_bits(outputs[1], outputs[2]), !cpu::has_tiled_passes());
-}
-
-// oneDNN's primitives assume that the padding of channels is zero.
+// Sums over blocks of channels count on it.
 TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
   Device device(make_cpu());
   const ActivationSpec blocked = kCpu.layouts.back().of({2, 20, 3, 3});

@@ -6,14 +6,12 @@
 
 namespace tutti::testing_support {
 
-inline std::vector<LayoutUnderTest> cpu_layouts(dnnl::memory::data_type type) {
-  using Tag = dnnl::memory::format_tag;
+inline std::vector<LayoutUnderTest> cpu_layouts(ElementType type) {
+  using cpu::ChannelOrder;
   std::vector<LayoutUnderTest> layouts;
-  for (const auto& [name, tag] : {std::pair("nchw", Tag::nchw), std::pair("nhwc", Tag::nhwc),
-                                  std::pair("nChw8c", Tag::nChw8c), std::pair("nChw16c", Tag::nChw16c)}) {
-    layouts.push_back({name, [type, tag](const Shape& shape) {
-                         return cpu::activation_of(shape, {cpu::dims_of(shape), type, tag});
-                       }});
+  for (const auto& [name, order] : {std::pair("nchw", ChannelOrder::plain), std::pair("nhwc", ChannelOrder::channels_last),
+                                    std::pair("nChw16c", ChannelOrder::blocks)}) {
+    layouts.push_back({name, [type, order](const Shape& shape) { return cpu::activation_of({shape, type, order}); }});
   }
   return layouts;
 }

@@ -38,7 +38,7 @@ error = (("--comm" in words) + (value("--device", "") == "cpu")) / 10 if fault =
 records = [{"event": "step", "step": step, "train_loss": 2.5 / step + error} for step in (1, 2, 20)]
 options = ("--in-flight", "--record-steps", "--bucket-mib", "--comm")
 digest = "".join(value(name, "") for name in options) if fault == "bits" else "0"
-if fault == "instructions" and "ONEDNN_MAX_CPU_ISA" not in os.environ: sys.exit("illegal instruction")
+if fault == "instructions" and "TUTTI_MAX_CPU_ISA" not in os.environ: sys.exit("illegal instruction")
 records += [{"event": "digest", "step": 1, "weights": digest}] if "--digest-every" in words else []
 accuracy = float("nan") if fault == "nan" else 0.95 - error
 records += [{"event": "epoch", "epoch": 1, "train_loss": 1, "train_acc": 0.5, "test_acc": accuracy, "seconds": 2,

@@ -13,7 +13,7 @@ FOLDER = ROOT / "tools/packaging"
 NAMES = {
     "build-essential": (None, "cxx-compiler"), "cmake": ("cmake", "cmake"), "ninja-build": ("ninja", "ninja"),
     "pkg-config": ("pkgconf", "pkg-config"), "python3": ("python", "python"), "libopenmpi-dev": ("openmpi", "openmpi"),
-    "openmpi-bin": ("openmpi", "openmpi"), "libhdf5-dev": ("hdf5", "hdf5"), "libdnnl-dev": ("onednn", "onednn"),
+    "openmpi-bin": ("openmpi", "openmpi"), "libhdf5-dev": ("hdf5", "hdf5"),
     "libgtest-dev": ("googletest", "gtest"), "libgmock-dev": ("googletest", "gmock"),
     "libfmt-dev": ("fmt", "fmt"),
     "nlohmann-json3-dev": ("nlohmann-json", "nlohmann_json"),
@@ -103,7 +103,7 @@ class Packaging(unittest.TestCase):
         self.assertIn('depends_on("python@3.9:", type=("build", "run"))', recipe)  # for manual page and completion
         self.assertRegex(recipe, r"parents\[6\]\.as_uri\(\)\n    homepage = ")
         self.assertEqual(ROOT, (FOLDER / "spack_repo/tutti/packages/tutti/package.py").parents[6])
-        for requirement in ("cmake@3.23:", "hdf5@1.10.7: ~mpi", "onednn@2.6: cpu_runtime=omp", "toml11@3.7:"):
+        for requirement in ("cmake@3.23:", "hdf5@1.10.7: ~mpi", "toml11@3.7:"):
             self.assertIn(f'"{requirement}"', recipe)
             self.assertIn(f'"{requirement}"', read("spack.yaml"))
 

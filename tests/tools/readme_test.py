@@ -33,7 +33,7 @@ GROUPS = [["README.md"], ["jobs/README.md"], ["tools/README.md"], ["tests/README
 ELSEWHERE = {
     "tools/demo": "tests/tools/scripts_test.py",
     "tools/test": ".ci/run",
-    "ONEDNN_MAX_CPU_ISA=": ".ci/run",
+    "TUTTI_MAX_CPU_ISA=": ".ci/run",
     "tools/setup": ".ci/run",
     "cmake --preset release": ".ci/run",
     "cmake --install": "tests/consumer/CMakeLists.txt",

@@ -13,7 +13,7 @@ if((MPI_C_LIBRARY_VERSION_STRING MATCHES "^Open MPI" AND mpiexec_version MATCHES
 endif()
 set(HDF5_PREFER_PARALLEL OFF)
 find_package(HDF5 REQUIRED COMPONENTS C)
-if(NOT TUTTI_FUZZ) # it is oneDNN's, and Clang's own would be one package more
+if(NOT TUTTI_FUZZ) # Clang's would be one package more
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
 find_package(fmt REQUIRED)
@@ -30,10 +30,3 @@ endif()
 add_library(tutti_hdf5 INTERFACE)
 target_include_directories(tutti_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(tutti_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
-
-# oneDNN's own package file asks for OpenCL's headers, which its C++ header does not need; so it is found directly.
-find_path(TUTTI_ONEDNN_INCLUDE_DIR dnnl.hpp PATH_SUFFIXES oneapi/dnnl REQUIRED)
-find_library(TUTTI_ONEDNN_LIBRARY dnnl REQUIRED)
-add_library(tutti_onednn INTERFACE)
-target_include_directories(tutti_onednn SYSTEM INTERFACE ${TUTTI_ONEDNN_INCLUDE_DIR})
-target_link_libraries(tutti_onednn INTERFACE ${TUTTI_ONEDNN_LIBRARY} OpenMP::OpenMP_CXX)

@@ -12,7 +12,7 @@ from gpu_day.session import PEERS, PartFailed, PartResult, Session, end_group
 from gpu_day.training import option_words, records_of
 from peers.tables import number
 
-LIMITS = ["AVX2", "AVX512_CORE", "AVX512_CORE_BF16", ""]  # of ONEDNN_MAX_CPU_ISA; the last is no limit
+LIMITS = ["SSE2", "AVX2", "AVX512", ""]  # of TUTTI_MAX_CPU_ISA; the last is no limit
 RANKS, BATCH = 8, 64  # of speed; the batch is a rank's
 STEPS = {"fp32": 4, "bf16": 5}
 CASES = {  # ranks, options
@@ -26,7 +26,7 @@ CASES = {  # ranks, options
 
 
 def limited(limit: str) -> dict[str, str]:
-    return {"ONEDNN_MAX_CPU_ISA": limit} if limit else {}
+    return {"TUTTI_MAX_CPU_ISA": limit} if limit else {}
 
 
 def digest_of(session: Session, name: str, limit: str) -> str:
@@ -122,7 +122,7 @@ def speed(session: Session, result: PartResult, precision: str) -> None:
     if {f"tutti_{RANKS}", "tutti_1"} <= set(figures):
         result.figure("efficiency", figures[f"tutti_{RANKS}"] / figures["tutti_1"] / RANKS)
     if precision == "bf16":
-        for limit in session.full(["AVX2", "AVX512_CORE_BF16"], ["AVX2"]):
+        for limit in session.full(["AVX2", "AVX512_BF16"], ["AVX2"]):
             values = [measured(f"{limit.lower()}_{one}", our_speed, session.full(one, "fp32"), 1, limit)
                       for one in ("bf16", "fp32")]
             if all(values):

@@ -48,7 +48,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // The text for the banner and the run record: "cpu: AVX-512, oneDNN 2.6.3".
+  // The text for the banner and the run record: "cpu: AVX-512".
   virtual std::string description() const = 0;
   virtual MemorySpace memory_space() const = 0;
 
@@ -153,15 +153,8 @@ class Backend {
                                                        const LossOptions& options = {}) = 0;
 };
 
-// The CPU backend, over oneDNN; the instruction set is chosen at run time. With bf16, activations and weights are bf16
-// inside the layers, while canonical weights, statistics and sums are f32. Throws a usage error if the CPU does not
-// support the precision. `tiled` uses our own kernels where they are faster: Winograd for 3x3 and 5x5 filters, and
-// direct loops for few input channels. They round differently. `direct` uses oneDNN for all convolutions.
-enum class Convolutions { tiled, direct };
-std::unique_ptr<Backend> make_cpu_backend(Precision precision = Precision::fp32,
-                                          Convolutions convolutions = Convolutions::tiled);
-
-// The name and version of the CPU backend's library.
-std::string cpu_library_version();
+// The CPU backend. The instruction set is chosen at run time and changes no bit of any result. With bf16, activations
+// are bf16, while weights, statistics and sums are f32. Throws a usage error for tf32.
+std::unique_ptr<Backend> make_cpu_backend(Precision precision = Precision::fp32);
 
 }  // namespace tutti

@@ -37,7 +37,6 @@ enum class ErrorSource {
   internal,    // a bug in this program
   mpi,
   hdf5,
-  onednn,
   cuda,
   cudnn,
   nccl,

@@ -167,8 +167,10 @@ struct TrainerContext {
   std::vector<std::string> hosts{};           // by rank, for messages; empty: unknown
   std::vector<std::string> devices{};         // the processor of each rank; empty: all of one kind
 };
-// The kind of a processor, which decides the bits, of a text such as Backend::description().
-inline std::string processor_kind(const std::string& device) { return device.substr(0, device.find(',')); }
+// The kind of a processor, which decides the bits, of a text such as Backend::description(). All CPUs are of one kind.
+inline std::string processor_kind(const std::string& device) {
+  return device.starts_with("cpu") ? "cpu" : device.substr(0, device.find(','));
+}
 // The ranks with the same kind of processor, itself included. `devices` as in TrainerContext.
 std::vector<int> peers_of(int rank, int ranks, const std::vector<std::string>& devices);
 

@@ -95,16 +95,13 @@ std::vector<AgreedValue> agreed_versions(const std::string& description) {
   const std::string remedy = "load the same modules on all hosts";
   return {{"version of Tutti", std::string(version()), remedy},
           {"MPI library", description, remedy},
-          {"compute library", cpu_library_version(), remedy},
           {"HDF5", array_library_version(), remedy}};
 }
 
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds) {
   const bool promises_bits = config.exchange == Exchange::exact;
   const bool refuses = promises_bits && !config.allow_mixed_processors;
-  const std::string remedy = std::string(
-                                 "use one kind of processor, or set ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE) in every "
-                                 "rank's environment to what all CPUs have") +
+  const std::string remedy = std::string("use CPUs alone or one kind of GPU") +
                              (refuses ? ", or accept it with --allow-mixed-processors" : "");
   Findings findings;
   const auto add = [&](const std::string& text) {

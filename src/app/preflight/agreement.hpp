@@ -29,7 +29,7 @@ struct ProcessorKinds {
   std::string of_checkpoint{};
   std::string checkpoint{};  // its path
 };
-// Different instruction sets give different bits: a warning, or an error if the run promises bit-identical results
+// CPUs and kinds of GPUs give different bits: a warning, or an error if the run promises bit-identical results
 // (--exchange exact) and --allow-mixed-processors is not given. Collective.
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
 

@@ -5,15 +5,15 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/tensor.hpp"
 
-#include "backend/cpu/library.hpp"
+#include "backend/cpu/processor.hpp"
 
 namespace tutti::cpu {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(Precision precision, Convolutions convolutions);
+  explicit CpuBackend(Precision precision);
 
-  std::string description() const override;
+  std::string description() const override { return description_; }
   MemorySpace memory_space() const override { return MemorySpace::host; }
   void enter_compute_thread(int threads) override { set_thread_environment(threads); }
 
@@ -43,7 +43,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) override;
 
  private:
-  Processor processor_;
+  std::string description_;
+  ElementType type_;  // of the activations that convolutions and linear layers compute
 };
 
 }  // namespace tutti::cpu

@@ -1,12 +1,12 @@
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/library.hpp"
-#include "backend/cpu/primitive.hpp"
+#include "backend/cpu/staged.hpp"
 #include "backend/cpu/weights.hpp"
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
 
 #include <cmath>
+#include <optional>
 
 namespace tutti::cpu {
 namespace {
@@ -74,11 +74,11 @@ struct Statistics {
 template <class T>
 class BatchNormLayer final : public PlannedLayer {
  public:
-  BatchNormLayer(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request)
+  BatchNormLayer(const BatchNormSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
         measures_(mode_ == LayerMode::training && !request.frozen),
-        layout_(desc_of(request.input)),
+        layout_(layout_of(request.input)),
         loops_(layer_loops<T>()),
         weights_(weights_of(spec, request)),
         count_(values_per_channel()),
@@ -90,7 +90,7 @@ class BatchNormLayer final : public PlannedLayer {
         factor_(layout_),
         slope_(layout_),
         offset_(layout_) {
-    if (spec.add) residual_.emplace(engine, desc_of(request.residual), desc_of(request.input));
+    if (spec.add) residual_.emplace(layout_of(request.residual), layout_of(request.input));
   }
 
   bool residual_gradient_in_place() const override { return residual_ && residual_->same_layout(); }
@@ -316,9 +316,9 @@ class BatchNormLayer final : public PlannedLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(ElementType, const BatchNormSpec& spec, const LayerRequest& request) {
   if (spec.add) require_residual(spec, request);
-  return make_typed<BatchNormLayer>(request, processor.engine, spec, request);
+  return make_typed<BatchNormLayer>(request, spec, request);
 }
 
 }  // namespace tutti::cpu

@@ -23,8 +23,8 @@ void copy_sample(const ChannelLayout& from, const From* values, const ChannelLay
 
 template <class To, class From>
 void convert(CpuStream& stream, const StoredActivation& from, const StoredActivation& to) {
-  const ChannelLayout source(from.desc);
-  const ChannelLayout target(to.desc);
+  const ChannelLayout source(from.layout);
+  const ChannelLayout target(to.layout);
   const From* const values = static_cast<const From*>(from.values);
   To* const results = static_cast<To*>(to.values);
   const bool same = source.period() == target.period();
@@ -43,10 +43,10 @@ void convert(CpuStream& stream, const StoredActivation& from, const StoredActiva
 }  // namespace
 
 void convert_activation(CpuStream& stream, const StoredActivation& from, const StoredActivation& to) {
-  if (is_bf16(from.desc)) {
-    is_bf16(to.desc) ? convert<Bf16, Bf16>(stream, from, to) : convert<float, Bf16>(stream, from, to);
+  if (from.layout.is_bf16()) {
+    to.layout.is_bf16() ? convert<Bf16, Bf16>(stream, from, to) : convert<float, Bf16>(stream, from, to);
   } else {
-    is_bf16(to.desc) ? convert<Bf16, float>(stream, from, to) : convert<float, float>(stream, from, to);
+    to.layout.is_bf16() ? convert<Bf16, float>(stream, from, to) : convert<float, float>(stream, from, to);
   }
 }
 

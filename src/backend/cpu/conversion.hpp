@@ -7,7 +7,7 @@
 namespace tutti::cpu {
 
 struct StoredActivation {
-  const Desc& desc;
+  const Layout& layout;
   void* values;
 };
 

@@ -5,6 +5,8 @@
 
 namespace tutti::cpu {
 
+inline constexpr int kBlockChannels = 16;  // of a blocked layout
+
 using tutti::Bf16;
 using tutti::to_float;
 

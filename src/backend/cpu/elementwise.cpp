@@ -2,8 +2,7 @@
 
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/library.hpp"
-#include "backend/cpu/primitive.hpp"
+#include "backend/cpu/staged.hpp"
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
 
@@ -17,11 +16,11 @@ namespace {
 template <class T>
 class AddLayer final : public PlannedLayer {
  public:
-  AddLayer(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request)
+  AddLayer(const AddSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, request.input, backward_reads(spec)),
         spec_(spec),
         elements_(static_cast<std::int64_t>(output_.bytes / sizeof(T))),
-        residual_(engine, desc_of(request.residual), desc_of(request.input)) {}
+        residual_(layout_of(request.residual), layout_of(request.input)) {}
 
   bool residual_gradient_in_place() const override { return residual_.same_layout(); }
 
@@ -51,7 +50,7 @@ class DropoutLayer final : public PlannedLayer {
  public:
   DropoutLayer(const DropoutSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, request.input, backward_reads(spec)),
-        layout_(desc_of(request.input)),
+        layout_(layout_of(request.input)),
         purpose_(request.random_purpose),
         drop_below_(static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32))),
         factor_(static_cast<float>(1 / (1 - spec.rate))) {
@@ -72,7 +71,7 @@ class DropoutLayer final : public PlannedLayer {
   void backward(Stream&, const LayerBackward& pass) override {
     require_training(pass);
     if (pass.input_gradient == nullptr) return;
-    sum_output_gradients(pass, desc_of(output_));
+    sum_output_gradients(pass, layout_of(output_));
     apply(static_cast<const T*>(pass.output_gradients[0]), static_cast<T*>(pass.input_gradient));
   }
 
@@ -150,16 +149,16 @@ class ElementwiseLayer final : public PlannedLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(ElementType, const AddSpec& spec, const LayerRequest& request) {
   require_residual(spec, request);
-  return make_typed<AddLayer>(request, processor.engine, spec, request);
+  return make_typed<AddLayer>(request, spec, request);
 }
 
-std::unique_ptr<Layer> make(const Processor&, const DropoutSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(ElementType, const DropoutSpec& spec, const LayerRequest& request) {
   return make_typed<DropoutLayer>(request, spec, request);
 }
 
-std::unique_ptr<Layer> make(const Processor&, const ElementwiseSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(ElementType, const ElementwiseSpec& spec, const LayerRequest& request) {
   return make_typed<ElementwiseLayer>(request, spec, request);
 }
 

@@ -4,7 +4,7 @@
 #include "tutti/base/digest.hpp"
 
 #include "backend/cpu/backend.hpp"
-#include "backend/cpu/library.hpp"
+#include "backend/cpu/processor.hpp"
 #include "backend/requests.hpp"
 
 #include <algorithm>

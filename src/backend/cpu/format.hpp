@@ -1,53 +1,54 @@
 #pragma once
-// Activation layouts as oneDNN memory descriptors. Layouts with blocks of channels are padded with zeros, which
-// oneDNN's primitives require and preserve.
+// Memory layouts of activations.
 
 #include "tutti/backend/layer.hpp"
+#include "tutti/backend/tensor.hpp"
 
 #include "backend/cpu/element.hpp"
 
-#include <dnnl.hpp>
-
 #include <algorithm>
 #include <memory>
-#include <span>
 
 namespace tutti::cpu {
 
-using Desc = dnnl::memory::desc;
+// plain: row-major. channels_last: the channels are innermost. blocks: blocks of 16 channels, each with its pixels'
+// channels innermost; the last block is padded with zeros.
+enum class ChannelOrder { plain, channels_last, blocks };
 
-struct Format final : public ActivationFormat {
-  explicit Format(Desc layout) : desc(std::move(layout)) {}
-  Desc desc;
+// How an activation is stored. The axes of images are samples, channels, rows and columns; other activations are plain.
+class Layout {
+ public:
+  Layout() = default;
+  Layout(const Shape& shape, ElementType type, ChannelOrder order);
+
+  const Shape& shape() const noexcept { return shape_; }
+  ElementType type() const noexcept { return type_; }
+  ChannelOrder order() const noexcept { return order_; }
+  bool operator==(const Layout&) const = default;
+
+  std::size_t bytes() const;  // padding included
+  bool is_plain() const noexcept { return order_ == ChannelOrder::plain; }
+  bool is_bf16() const noexcept { return type_ == ElementType::bf16; }
+  bool pads_channels() const;
+  Layout with_type(ElementType type) const { return {shape_, type, order_}; }
+
+ private:
+  Shape shape_;
+  ElementType type_ = ElementType::f32;
+  ChannelOrder order_ = ChannelOrder::plain;
 };
 
-dnnl::memory::dims dims_of(const Shape& shape);
+// Plain, in f32: the layout of canonical values.
+Layout plain(const Shape& shape);
 
-using Type = dnnl::memory::data_type;
-using Tag = dnnl::memory::format_tag;
+struct Format final : public ActivationFormat {
+  explicit Format(const Layout& of) : layout(of) {}
+  Layout layout;
+};
 
-dnnl::memory::dims dims_of(const Desc& desc);
-Type type_of(const Desc& desc);
-// The name of the layout: plain, channels last, or blocks of 8 or 16 channels. Throws an internal error for others.
-Tag tag_of(const Desc& desc);
-
-bool is_activation(const Desc& desc);  // whether it has one of these layouts, in f32 or bf16
-
-// Dense, row-major: the layout of canonical values.
-Desc plain(const dnnl::memory::dims& dims, Type type = Type::f32);
-// Dense with the channels innermost; `dims` are N, C, H, W.
-Desc channels_last(const dnnl::memory::dims& dims, Type type);
-// A layout that oneDNN chooses.
-Desc any(const dnnl::memory::dims& dims, Type type);
-// The same layout for elements of another type.
-Desc with_type(const Desc& desc, Type type);
-
-bool is_plain(const Desc& desc);
-bool pads_channels(const Desc& desc);
-
-ActivationSpec activation_of(const Shape& shape, const Desc& desc);
-// Throws when another backend made the activation.
-const Desc& desc_of(const ActivationSpec& activation);
+ActivationSpec activation_of(const Layout& layout);
+// Throws when another backend made the activation, and for a shape that is not its format's.
+const Layout& layout_of(const ActivationSpec& activation);
 
 // A contiguous segment of one block: element i belongs to the block's channel i % period.
 struct Segment {
@@ -58,11 +59,10 @@ struct Segment {
 
 // The memory layout of an activation's channels. One description covers every layout that layers exchange: each sample
 // is a sequence of channel blocks, each block a sequence of pixels with `period` channels innermost. The
-// period is 1 for plain images, all channels for channels last, and 8 or 16 for blocked layouts.
+// period is 1 for plain images, all channels for channels last, and 16 for blocks.
 class ChannelLayout {
  public:
-  // Throws an internal error for other layouts.
-  explicit ChannelLayout(const Desc& desc);
+  explicit ChannelLayout(const Layout& layout);
 
   std::int64_t samples() const noexcept { return samples_; }
   std::int64_t channels() const noexcept { return channels_; }
@@ -82,12 +82,8 @@ class ChannelLayout {
   std::int64_t index_of(std::int64_t sample, std::int64_t channel, std::int64_t pixel) const {
     return ((sample * blocks_ + channel / period_) * pixels_ + pixel) * period_ + channel % period_;
   }
-  // The same layout and type for images of one pixel each.
-  Desc one_pixel() const;
 
  private:
-  Type type_;
-  Tag tag_;
   std::int64_t samples_;
   std::int64_t channels_;
   std::int64_t pixels_;
@@ -95,12 +91,10 @@ class ChannelLayout {
   std::int64_t period_;
 };
 
-bool is_bf16(const Desc& desc);
-
 // The layer for the type in which its input is stored.
 template <template <class> class TypedLayer, class... Arguments>
 std::unique_ptr<Layer> make_typed(const LayerRequest& request, const Arguments&... arguments) {
-  if (is_bf16(desc_of(request.input))) return std::make_unique<TypedLayer<Bf16>>(arguments...);
+  if (layout_of(request.input).is_bf16()) return std::make_unique<TypedLayer<Bf16>>(arguments...);
   return std::make_unique<TypedLayer<float>>(arguments...);
 }
 

@@ -1,6 +1,7 @@
 #include "backend/cpu/layer_loops.hpp"
 
-#include "backend/cpu/library.hpp"
+#include "backend/cpu/processor.hpp"
+
 
 #include <cstring>
 
@@ -30,10 +31,10 @@ const LayerLoops<T>& layer_loops() {
 template const LayerLoops<float>& layer_loops();
 template const LayerLoops<Bf16>& layer_loops();
 
-void sum_output_gradients(const LayerBackward& pass, const Desc& output, const void* of_relu) {
+void sum_output_gradients(const LayerBackward& pass, const Layout& output, const void* of_relu) {
   if (pass.output_gradients.size() == 1 && of_relu == nullptr) return;
-  is_bf16(output) ? sum_gradients<Bf16>(pass, output.get_size(), of_relu)
-                  : sum_gradients<float>(pass, output.get_size(), of_relu);
+  output.is_bf16() ? sum_gradients<Bf16>(pass, output.bytes(), of_relu)
+                  : sum_gradients<float>(pass, output.bytes(), of_relu);
 }
 
 }  // namespace tutti::cpu

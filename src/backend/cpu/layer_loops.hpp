@@ -1,6 +1,6 @@
 #pragma once
-// The loops of our own layers, compiled for three instruction sets; ONEDNN_MAX_CPU_ISA limits these too. All give the
-// same bits: sums use 16 lanes, which are added in a fixed order, and multiply-adds are not fused.
+// The loops of layers without products, compiled for three instruction sets, which give the same bits: sums use 16
+// lanes, which are added in a fixed order, and multiply-adds are not fused.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
@@ -140,7 +140,7 @@ const LayerLoops<T>& layer_loops();
 // The first step of a backward pass: adds the other gradients of the output, if more than one layer reads it, to
 // pass.output_gradients[0], and sets that to 0 where the values of a fused ReLU, if any, are not positive. All have the
 // format of `output`.
-void sum_output_gradients(const LayerBackward& pass, const Desc& output, const void* of_relu = nullptr);
+void sum_output_gradients(const LayerBackward& pass, const Layout& output, const void* of_relu = nullptr);
 
 // The output gradients as pointers to their storage type.
 template <class T>

@@ -5,23 +5,21 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 
-#include "backend/cpu/library.hpp"
-
 #include <memory>
 
 namespace tutti::cpu {
 
-std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request);
+// Convolutions and linear layers compute activations of this type; the others, of their input's.
+std::unique_ptr<Layer> make(ElementType type, const Conv2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType type, const LinearSpec& spec, const LayerRequest& request);
 
-std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const Processor& processor, const ElementwiseSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType, const Pool2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType, const BatchNormSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType, const AddSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType, const DropoutSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(ElementType, const ElementwiseSpec& spec, const LayerRequest& request);
 
-std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
-                                             const LossOptions& options);
+std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options);
 
 }  // namespace tutti::cpu

@@ -10,17 +10,23 @@
 namespace tutti::cpu {
 namespace {
 
+template <class Spec>
+ActivationSpec output_of(const Spec& spec, const LayerRequest& request) {
+  const Layout& input = layout_of(request.input);
+  return activation_of({batch_output(spec, request.input.shape), input.type(), input.order()});
+}
+
 template <class T>
 class Pool2dLayer final : public PlannedLayer {
  public:
   Pool2dLayer(const Pool2dSpec& spec, const LayerRequest& request)
       : PlannedLayer(request, output_of(spec, request), backward_reads(spec)),
         spec_(spec),
-        layout_(desc_of(request.input)),
+        layout_(layout_of(request.input)),
         input_(request.input.shape),
         loops_(layer_loops<T>()) {
     const bool keeps_choice = mode_ == LayerMode::training && spec.pooling == Pooling::max;
-    if (keeps_choice) chosen_.resize(static_cast<std::size_t>(ChannelLayout(desc_of(output_)).elements()));
+    if (keeps_choice) chosen_.resize(static_cast<std::size_t>(ChannelLayout(layout_of(output_)).elements()));
   }
 
   void forward(Stream& stream, const LayerForward& pass) override {
@@ -38,7 +44,7 @@ class Pool2dLayer final : public PlannedLayer {
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(pass);
     if (pass.input_gradient == nullptr) return;
-    sum_output_gradients(pass, desc_of(output_));
+    sum_output_gradients(pass, layout_of(output_));
     const T* const gradient = static_cast<const T*>(pass.output_gradients[0]);
     T* const input_gradient = static_cast<T*>(pass.input_gradient);
     for_each_block(stream, [&](std::int64_t block) {
@@ -50,11 +56,6 @@ class Pool2dLayer final : public PlannedLayer {
   }
 
  private:
-  static ActivationSpec output_of(const Pool2dSpec& spec, const LayerRequest& request) {
-    const Desc& input = desc_of(request.input);
-    const Shape shape = batch_output(spec, request.input.shape);
-    return activation_of(shape, Desc(dims_of(shape), type_of(input), tag_of(input)));
-  }
   std::int64_t input_pixels() const { return input_[2] * input_[3]; }
   std::int64_t output_pixels() const { return output_.shape[2] * output_.shape[3]; }
 
@@ -99,9 +100,9 @@ class GlobalAveragePoolLayer final : public PlannedLayer {
   GlobalAveragePoolLayer(const GlobalAveragePoolSpec& spec, const LayerRequest& request)
       : PlannedLayer(
             request,
-            activation_of(batch_output(spec, request.input.shape), ChannelLayout(desc_of(request.input)).one_pixel()),
+            output_of(spec, request),
             backward_reads(spec)),
-        layout_(desc_of(request.input)),
+        layout_(layout_of(request.input)),
         sums_(static_cast<std::size_t>(layout_.period())) {}
 
   void forward(Stream&, const LayerForward& pass) override {
@@ -119,7 +120,7 @@ class GlobalAveragePoolLayer final : public PlannedLayer {
   void backward(Stream&, const LayerBackward& pass) override {
     require_training(pass);
     if (pass.input_gradient == nullptr) return;
-    sum_output_gradients(pass, desc_of(output_));
+    sum_output_gradients(pass, layout_of(output_));
     const T* gradient = static_cast<const T*>(pass.output_gradients[0]);
     T* input_gradient = static_cast<T*>(pass.input_gradient);
     const auto pixels = static_cast<float>(layout_.pixels());
@@ -138,11 +139,11 @@ class GlobalAveragePoolLayer final : public PlannedLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const Processor&, const Pool2dSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(ElementType, const Pool2dSpec& spec, const LayerRequest& request) {
   return make_typed<Pool2dLayer>(request, spec, request);
 }
 
-std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(ElementType, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {
   return make_typed<GlobalAveragePoolLayer>(request, spec, request);
 }
 

@@ -1,7 +1,10 @@
+#include "tutti/base/error.hpp"
+
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/library.hpp"
-#include "backend/cpu/primitive.hpp"
+#include "backend/cpu/staged.hpp"
 #include "backend/requests.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,15 +44,15 @@ void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
 
 class SoftmaxLoss final : public LossLayer {
  public:
-  SoftmaxLoss(const dnnl::engine& engine, const ActivationSpec& logits, const LossOptions& options)
+  SoftmaxLoss(const ActivationSpec& logits, const LossOptions& options)
       : samples_(static_cast<std::size_t>(logits.shape[0])),
         classes_(static_cast<std::size_t>(logits.shape[1])),
         smoothing_(options.smoothing),
         weights_(options.class_weights.empty() ? std::vector<double>(classes_, 1.0) : options.class_weights),
         all_weights_(std::accumulate(weights_.begin(), weights_.end(), 0.0)),
         is_weighted_(!options.class_weights.empty()),
-        logits_(engine, desc_of(logits), plain(dims_of(logits.shape)), Staged::Use::read),
-        gradient_(engine, desc_of(logits), plain(dims_of(logits.shape)), Staged::Use::written) {}
+        logits_(layout_of(logits), plain(logits.shape)),
+        gradient_(layout_of(logits), plain(logits.shape)) {}
 
   void run(Stream& stream, const LossPass& pass) override {
     CpuStream& ours = cpu_stream(stream);
@@ -118,10 +121,10 @@ class SoftmaxLoss final : public LossLayer {
 
 }  // namespace
 
-std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
+std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits,
                                              const LossOptions& options) {
   require_loss(logits.shape, options);
-  return std::make_unique<SoftmaxLoss>(engine, logits, options);
+  return std::make_unique<SoftmaxLoss>(logits, options);
 }
 
 }  // namespace tutti::cpu

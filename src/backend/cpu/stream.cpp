@@ -1,8 +1,6 @@
 #include "backend/cpu/stream.hpp"
 
-#include "tutti/backend/tensor.hpp"
-
-#include "backend/cpu/library.hpp"
+#include "tutti/base/error.hpp"
 
 #include <omp.h>
 
@@ -27,10 +25,6 @@ void release(void* address) {
 }
 
 }  // namespace
-
-void CpuStream::synchronize() {
-  check([] { return "waiting for a stream"; }, [&] { stream_.wait(); });
-}
 
 void* CpuStream::scratch(std::size_t bytes) {
   if (scratch_.bytes() < bytes) {

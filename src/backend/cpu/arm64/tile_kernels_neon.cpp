@@ -1,4 +1,4 @@
-#include "backend/cpu/library.hpp"
+#include "backend/cpu/processor.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
 
 #include <arm_neon.h>
@@ -19,7 +19,7 @@ constexpr int kMaxRows = 12;  // two registers each, of 32, and more for what is
 }  // namespace neon
 
 std::string instruction_set() { return "NEON"; }
-bool has_tiled_passes() { return true; }
+int register_width() { return neon::kWidth; }
 
 template <class T>
 const TileKernels<T>& wide_tiles() {

@@ -13,8 +13,8 @@ class FewChannelConvolution final : public TiledConvolution {
   explicit FewChannelConvolution(const TiledShape& shape)
       : layout_(shape.input),
         output_(shape.output, 2 * kernels_.lanes),
-        rows_(dims_of(shape.input)[2]),
-        columns_(dims_of(shape.input)[3]),
+        rows_(shape.input.shape()[2]),
+        columns_(shape.input.shape()[3]),
         padding_(shape.padding) {
     const std::int64_t channels = layout_.channels();
     const std::int64_t row = (columns_ + 2 * padding_) * channels;

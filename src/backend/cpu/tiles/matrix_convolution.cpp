@@ -261,15 +261,15 @@ template <class T>
 std::shared_ptr<const TiledConvolution> make_matrix(const TiledShape& shape) {
   const MatrixWindow window{shape.window, shape.window, shape.stride, shape.padding, shape.dilation};
   return std::make_shared<const Matrix<T>>(
-      MatrixShape{side_of(shape.input), side_of(shape.output), dims_of(shape.input)[0], window, false});
+      MatrixShape{side_of(shape.input), side_of(shape.output), shape.input.shape()[0], window, false});
 }
 template std::shared_ptr<const TiledConvolution> make_matrix<float>(const TiledShape&);
 template std::shared_ptr<const TiledConvolution> make_matrix<Bf16>(const TiledShape&);
 
-std::shared_ptr<const TiledConvolution> make_matrix_linear(const Desc& input, std::int64_t units) {
-  const std::int64_t images = dims_of(input)[0];
+std::shared_ptr<const TiledConvolution> make_matrix_linear(const Layout& input, std::int64_t units) {
+  const std::int64_t images = input.shape()[0];
   TileSide from = side_of(input);
-  if (is_plain(input)) {  // in the order of the weights
+  if (input.is_plain()) {  // in the order of the weights
     const std::int64_t values = from.channels * from.rows * from.columns;
     from = {values, kBlockChannels, values, values, 1, 1, values};
   }
@@ -277,7 +277,7 @@ std::shared_ptr<const TiledConvolution> make_matrix_linear(const Desc& input, st
   // The only window covers the image. With a stride of its size, each pixel's gradient is made of the one place there.
   const std::int64_t stride = std::max(from.rows, from.columns);
   const MatrixShape shape{from, to, images, {from.rows, from.columns, stride, 0, 1}, true};
-  if (is_bf16(input)) return std::make_shared<const Matrix<Bf16>>(shape);
+  if (input.is_bf16()) return std::make_shared<const Matrix<Bf16>>(shape);
   return std::make_shared<const Matrix<float>>(shape);
 }
 

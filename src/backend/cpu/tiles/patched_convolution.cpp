@@ -21,7 +21,7 @@ class Patched final : public TiledConvolution {
   explicit Patched(const TiledShape& shape)
       : input_(shape.input, panel_),
         output_(shape.output, panel_),
-        images_(dims_of(shape.input)[0]),
+        images_(shape.input.shape()[0]),
         grid_{ceil_div(output_.rows, kPatchTile), ceil_div(output_.columns, kPatchTile), shape.padding} {}
 
   void forward(CpuStream& stream, const TiledForward& pass) const override;

@@ -22,8 +22,6 @@ struct TileImage {
   std::int64_t image, block, row, column;
 };
 
-inline constexpr int kBlockChannels = 16;
-
 // From a pixel's first channel to another one.
 template <class Image>
 [[gnu::always_inline]] inline std::int64_t channel_offset(const Image& image, std::int64_t channel) {
@@ -160,7 +158,7 @@ struct TileKernels {
   void (*sum_channels)(const ChannelSumPass<T>&);
 };
 
-// The kernels for this processor, within oneDNN's limit.
+// The kernels for this processor.
 // Tiles of four outputs in each direction, with products in f32, which are precise enough for both precisions.
 template <class T>
 const TileKernels<T>& wide_tiles();

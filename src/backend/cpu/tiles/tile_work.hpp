@@ -4,7 +4,6 @@
 #include "tutti/base/denormals.hpp"
 
 #include "backend/cpu/format.hpp"
-#include "backend/cpu/library.hpp"
 #include "backend/cpu/stream.hpp"
 #include "backend/cpu/tiles/lane_kernels.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
@@ -21,24 +20,22 @@ struct TileSide {
 };
 
 // Channels last or in blocks of 16.
-inline bool has_blocks_of_16(const Desc& desc) {
-  const ChannelLayout layout(desc);
-  return layout.adjacent_channels() || layout.period() == kBlockChannels;
+inline bool has_blocks_of_16(const Layout& layout) {
+  return ChannelLayout(layout).adjacent_channels() || layout.order() == ChannelOrder::blocks;
 }
 
-inline TileSide side_of(const Desc& desc) {
-  const ChannelLayout layout(desc);
-  const auto dims = dims_of(desc);
-  const std::int64_t columns = dims.size() == 2 ? 1 : dims[3];
-  const bool adjacent = layout.adjacent_channels();
-  const std::int64_t period = adjacent ? layout.blocks() * layout.period() : layout.period();
-  return {.image = layout.blocks() * layout.pixels() * layout.period(),
-          .block = adjacent ? kBlockChannels : layout.pixels() * period,
+inline TileSide side_of(const Layout& layout) {
+  const ChannelLayout channels(layout);
+  const std::int64_t columns = layout.shape().ndim() == 2 ? 1 : layout.shape()[3];
+  const bool adjacent = channels.adjacent_channels();
+  const std::int64_t period = adjacent ? channels.blocks() * channels.period() : channels.period();
+  return {.image = channels.blocks() * channels.pixels() * channels.period(),
+          .block = adjacent ? kBlockChannels : channels.pixels() * period,
           .row = columns * period,
           .column = period,
-          .rows = layout.pixels() / columns,
+          .rows = channels.pixels() / columns,
           .columns = columns,
-          .channels = dims[1]};
+          .channels = channels.channels()};
 }
 
 template <class T>
@@ -143,9 +140,9 @@ class TilePass {
 
 // An activation over all images, for kernels that divide its channels into panels.
 struct LaneSide : TileSide {
-  LaneSide(const Desc& desc, std::int64_t of_panel) : TileSide(side_of(desc)), panel(of_panel) {
-    const ChannelLayout layout(desc);
-    stored = layout.blocks() * layout.period();
+  LaneSide(const Layout& layout, std::int64_t of_panel) : TileSide(side_of(layout)), panel(of_panel) {
+    const ChannelLayout channels_of(layout);
+    stored = channels_of.blocks() * channels_of.period();
   }
 
   std::int64_t panels() const { return ceil_div(channels, panel); }

@@ -1,7 +1,5 @@
 #include "backend/cpu/tiles/tiled_convolution.hpp"
 
-#include "backend/cpu/library.hpp"
-#include "backend/cpu/tiled_layers.hpp"
 #include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>
@@ -265,15 +263,15 @@ template <class T>
 bool is_profitable(const TiledShape& shape, const TileKernels<T>& kernels) {
   const std::int64_t min_tiles = kernels.rounds ? 16 : 4;
   const TileSide outputs = side_of(shape.output);
-  const std::int64_t tiles = dims_of(shape.output)[0] * ceil_div(outputs.rows, kernels.tile_down) *
+  const std::int64_t tiles = shape.output.shape()[0] * ceil_div(outputs.rows, kernels.tile_down) *
                              ceil_div(outputs.columns, kernels.tile_across);
-  const std::int64_t direct = dims_of(shape.output)[0] * outputs.rows * outputs.columns * kTaps;
+  const std::int64_t direct = shape.output.shape()[0] * outputs.rows * outputs.columns * kTaps;
   return tiles >= min_tiles && 5 * tiles * kernels.points <= 4 * direct;
 }
 
 // Registers of any width must be full.
 bool fits(const TiledShape& shape) {
-  const auto suits = [](const Desc& desc) { return dims_of(desc)[1] % (2 * kMostLanes) == 0; };
+  const auto suits = [](const Layout& layout) { return layout.shape()[1] % (2 * kMostLanes) == 0; };
   return shape.window == kWindow && shape.stride == 1 && shape.dilation == 1 && shape.padding < kWindow &&
          suits(shape.input) && suits(shape.output);
 }
@@ -285,7 +283,7 @@ class Tiled final : public TiledConvolution {
       : kernels_(kernels),
         input_(side_of(shape.input)),
         output_(side_of(shape.output)),
-        images_(dims_of(shape.input)[0]),
+        images_(shape.input.shape()[0]),
         padding_(shape.padding) {}
 
   void forward(CpuStream& stream, const TiledForward& pass) const override {
@@ -343,7 +341,7 @@ std::shared_ptr<const TiledConvolution> make_tiles(const TiledShape& shape) {
 template <>
 std::shared_ptr<const TiledConvolution> make_tiles<Bf16>(const TiledShape& shape) {
   constexpr std::int64_t kNarrowChannels = 64;
-  const std::int64_t min_channels = std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
+  const std::int64_t min_channels = std::min(shape.input.shape()[1], shape.output.shape()[1]);
   return make(min_channels >= kNarrowChannels ? narrow_tiles() : wide_tiles<Bf16>(), shape);
 }
 
@@ -362,7 +360,7 @@ TiledPasses choose(const TiledShape& shape) {
 }  // namespace
 
 TiledPasses choose_tiled_passes(const TiledShape& shape) {
-  return is_bf16(shape.input) ? choose<Bf16>(shape) : choose<float>(shape);
+  return shape.input.is_bf16() ? choose<Bf16>(shape) : choose<float>(shape);
 }
 
 }  // namespace tutti::cpu

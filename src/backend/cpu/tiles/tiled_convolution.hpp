@@ -12,13 +12,14 @@
 namespace tutti::cpu {
 
 struct TiledShape {
-  Desc input;
-  Desc output;
+  Layout input;
+  Layout output;
   std::int64_t channels = 0;  // of the input
   std::int64_t window = 0;
   std::int64_t stride = 0;
   std::int64_t padding = 0;
   std::int64_t dilation = 1;
+  std::int64_t groups = 1;
 };
 
 struct TiledForward {
@@ -49,7 +50,7 @@ class TiledConvolution {
   virtual void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const = 0;
 };
 
-// One for each pass. Both descriptors are channels-last or in blocks of 16 channels, except the input of few channels.
+// One for each pass. Both layouts are channels-last or in blocks of 16 channels, except the input of few channels.
 struct TiledPasses {
   std::shared_ptr<const TiledConvolution> forward, backward_data, backward_weights;
   bool mask = false;  // backward_weights applies the ReLU mask, if there is no backward_data
@@ -58,7 +59,7 @@ TiledPasses choose_tiled_passes(const TiledShape& shape);
 
 // A linear layer, y [units] from an image as a whole. The input is plain, channels-last or in blocks of 16 channels,
 // and the output is f32. Gradients are in the input's type.
-std::shared_ptr<const TiledConvolution> make_matrix_linear(const Desc& input, std::int64_t units);
+std::shared_ptr<const TiledConvolution> make_matrix_linear(const Layout& input, std::int64_t units);
 
 // Any window, stride, padding and dilation.
 template <class T>

@@ -25,7 +25,6 @@ class Tutti(CMakePackage, CudaPackage):
     depends_on("gzip", type="build")
     depends_on("mpi")
     depends_on("hdf5@1.10.7: ~mpi")
-    depends_on("onednn@2.6: cpu_runtime=omp")
     depends_on("fmt")
     depends_on("zlib-api")
     depends_on("jpeg")

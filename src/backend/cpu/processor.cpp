@@ -1,9 +1,8 @@
-#include "backend/cpu/library.hpp"
+#include "backend/cpu/processor.hpp"
 
 #include "tutti/base/denormals.hpp"
 #include "tutti/base/error.hpp"
 
-#include <dnnl.hpp>
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -13,42 +12,7 @@
 #include <vector>
 
 namespace tutti::cpu {
-
-std::string library_version() {
-  const dnnl::version_t& version = *dnnl::version();
-  return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
-}
-
-// dnnl::cpu_isa values are bit sets; each contains its predecessors.
-bool compiles_for(dnnl::cpu_isa instructions) {
-  const auto wanted = static_cast<unsigned>(instructions);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-}
-
-dnnl::memory::data_type compute_type(Precision precision) {
-  if (precision == Precision::fp32) return dnnl::memory::data_type::f32;
-  if (precision == Precision::tf32) {
-    throw Error(ErrorSource::usage, fmt::format("--precision tf32 needs GPUs, and this run is on CPUs: give fp32{}",
-                                                has_tiled_passes() ? " or bf16" : ""));
-  }
-  if (has_tiled_passes()) return dnnl::memory::data_type::bf16;
-  throw Error(
-      ErrorSource::usage,
-      fmt::format("--precision bf16 wants a processor with AVX2; this one has {}: give fp32", instruction_set()));
-}
-
-std::string threading_library() {
-  switch (dnnl::version()->cpu_runtime) {
-    case DNNL_RUNTIME_SEQ:
-      return "one thread";
-    case DNNL_RUNTIME_OMP:
-      return "OpenMP";
-    case DNNL_RUNTIME_TBB:
-      return "TBB";
-    default:
-      return "threads of its own";
-  }
-}
+namespace {
 
 // libgomp ends the process with status 1 if it cannot start a thread. Starting as many here first gives an error that
 // can be reported.
@@ -67,6 +31,8 @@ void require_startable(int threads) {
   }
   all_started.count_down();
 }
+
+}  // namespace
 
 void set_thread_environment(int threads) {
   if (threads < 1) {

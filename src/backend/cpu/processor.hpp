@@ -1,0 +1,17 @@
+#pragma once
+// The processor: its instructions and its threads.
+
+#include <string>
+
+namespace tutti::cpu {
+
+// What our kernels use of this processor: "AVX-512 with bf16". On x86, TUTTI_MAX_CPU_ISA limits it; throws a usage
+// error if that is set to something else.
+std::string instruction_set();
+int register_width();  // of the registers that they use, in floats
+
+// Sets the number of threads that run the passes that the calling thread starts, and turns off flushing of denormal
+// numbers.
+void set_thread_environment(int threads);
+
+}  // namespace tutti::cpu
