@@ -180,7 +180,7 @@ std::vector<Option> running_options(RunConfig& c) {
       {"part-map", ranks,
        "parts of each rank: even, auto (by measured speed; results are bit-identical) or a list, for example 3,3,2",
        changeable, kBenchStep, parsed(c.texts.part_map, c.trainer.part_map, parse_part_map)},
-      {"threads", ranks, "threads per part; 0: 1 with --parts, else an equal share of the node's cores", fixed,
+      {"threads", ranks, "threads per part; 0: 1 with --parts, else an equal share of the node's cores", changeable,
        kComputing | kTour, whole(c.trainer.threads, 0, 4096)},
       {"device", ranks, "device to compute on: auto, cpu or cuda", changeable, kRunning | kScreen,
        one_of(c.processor.device)},

@@ -57,7 +57,7 @@ TEST(ScreenCommand, NamesCoreLayerAndPassOfResultsThatAreAlwaysWrong) {
   EXPECT_EQ(result.status, 87) << result.out << result.err;
   const std::string place = "the backward pass of block1.conv1 (residual, fp32)";
   EXPECT_THAT(result.out,
-              mentions(last_core() + " on " + host_name() + " (cpu: ", "is wrong: unlike ", "first in " + place,
+              mentions(last_core() + " on " + host_name() + " (cpu)", "is wrong: unlike ", "first in " + place,
                        "scontrol update NodeName=",
                        " State=DRAIN Reason=\"trainer screen: " + last_core() + " is wrong in " + place + "\"\n"));
   const auto json = nlohmann::json::parse(read_text(folder.file("wrong.json")));

@@ -14,7 +14,7 @@ namespace {
 using Digests = std::vector<std::uint64_t>;
 using Found = std::vector<WrongUnit>;
 
-constexpr const char* kKind = "cpu: AVX2";
+constexpr const char* kKind = "cpu";
 
 ScreenedUnit unit(const Digests& digests, std::optional<std::size_t> changed = {}, const char* kind = kKind) {
   ScreenedUnit unit{.host = "n1", .name = "core", .kind = kind, .digests = digests};

@@ -11,7 +11,7 @@ namespace {
 // some.
 constexpr std::int64_t kSegmentElements = std::int64_t{1} << 15;
 
-std::int64_t pixels_of(const Shape& shape) { return shape.elements() / (shape[0] * shape[1]); }
+std::int64_t pixels_of(const Shape& shape) { return shape.ndim() == 4 ? shape[2] * shape[3] : 1; }
 
 }  // namespace
 
@@ -44,7 +44,8 @@ const Layout& layout_of(const ActivationSpec& activation) {
 }
 
 ChannelLayout::ChannelLayout(const Layout& layout)
-    : samples_(layout.shape()[0]), channels_(layout.shape()[1]), pixels_(pixels_of(layout.shape())), period_(channels_) {
+    : samples_(layout.shape()[0]), channels_(layout.shape()[1]), pixels_(pixels_of(layout.shape())),
+      period_(std::max<std::int64_t>(channels_, 1)) {
   if (layout.order() == ChannelOrder::blocks) period_ = kBlockChannels;
   if (layout.is_plain() && layout.shape().ndim() == 4) period_ = 1;
   blocks_ = (channels_ + period_ - 1) / period_;

@@ -27,6 +27,11 @@ CONDITIONS = ("model", "parameters", "train_samples", "test_samples", "batch_siz
 MOST_RANKS = 1 << 20
 
 
+def is_cpu(run: dict) -> bool:
+    """Of the run record. All CPUs compute the same bits."""
+    return str(run.get("device")).startswith("cpu")
+
+
 class Mismatch(Exception):
     """What the run claims and the replay does not confirm."""
 
@@ -282,7 +287,8 @@ class Replayer:
         if run.get("data_digest") != here["data_digest"]:
             raise Failure(BAD_INPUT, f"the data have digest {here['data_digest']}, and those of the run "
                                      f"{run.get('data_digest')}: give the data of the run with --data")
-        then, now = (f"tutti {one.get('version')} on {one.get('device')}" for one in (run, here))
+        then, now = (f"tutti {one.get('version')} on {'CPUs' if is_cpu(one) else one.get('device')}"
+                     for one in (run, here))
         if then != now and not self.has_note:
             program.print_note(f"the run used {then}, and this is {now}: their bits may differ")
             self.has_note = True
