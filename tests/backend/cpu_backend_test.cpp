@@ -139,11 +139,10 @@ TEST(CpuBackend, RefusesMismatchesAndNamesTheSpec) {
 }
 
 TEST(CpuBackend, NamesTheOperationThatOneDnnRefuses) {
-  const auto backend = make_cpu_backend();
-  // With groups, which our own loops do not compute.
-  const Conv2dSpec spec{.channels = 16, .kernel = 3, .padding = 1, .bias = false, .groups = 16};
-  const Buffer memory = backend->allocate(16 * 3 * 3 * sizeof(float));
-  const Tensor filters[] = {memory.view({16, 1, 3, 3}, ElementType::f32)};
+  const auto backend = make_cpu_backend(Precision::fp32, Convolutions::direct);
+  const Conv2dSpec spec{.channels = 16, .kernel = 3, .padding = 1, .bias = false};
+  const Buffer memory = backend->allocate(16 * 16 * 3 * 3 * sizeof(float));
+  const Tensor filters[] = {memory.view({16, 16, 3, 3}, ElementType::f32)};
   const auto weights = backend->make_weights(spec, filters);
   const auto layer = backend->make_layer(
       spec,

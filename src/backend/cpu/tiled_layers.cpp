@@ -40,7 +40,8 @@ TiledPlan plan(const Processor& processor, const Conv2dSpec& spec, const LayerRe
                    .window = spec.kernel,
                    .stride = spec.stride,
                    .padding = spec.padding,
-                   .dilation = spec.dilation};
+                   .dilation = spec.dilation,
+                   .groups = spec.groups};
   const bool reads_any = is_few_channel(shape) && !request.wants_input_gradient;
   shape.input = is_readable(given) || reads_any ? with_type(given, processor.type) : layout_of(dims, processor.type);
   return {choose_tiled_passes(shape), shape.input, shape.output, processor.type, spec.bias, spec.relu};

@@ -6,7 +6,6 @@
 
 namespace tutti::cpu {
 
-// The convolution must not have groups.
 std::unique_ptr<Layer> make_tiled(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make_tiled(const Processor& processor, const LinearSpec& spec, const LayerRequest& request);
 
