@@ -61,6 +61,11 @@ TEST(CpuEqualBits, OfConvolutionsByMatrixProducts) {
   EXPECT_EQ(digests_of(networks), (Digests{{"bf16", "7ce1a49254ccc719"}, {"fp32", "be1cf71684e6be3b"}}));
 }
 
+TEST(CpuEqualBits, OfConvolutionsInGroups) {
+  EXPECT_EQ(digests_of(grouped_convolution_cases()),
+            (Digests{{"bf16", "a2b76355bed10bb9"}, {"fp32", "5eda090571322265"}}));
+}
+
 TEST(CpuEqualBits, OfPoolsAndLinearLayers) {
   EXPECT_EQ(digests_of(pool_and_linear_cases()), (Digests{{"bf16", "7cc5cd69ebe6246b"}, {"fp32", "b1f77bec0a365d4b"}}));
 }

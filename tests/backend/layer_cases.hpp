@@ -86,7 +86,7 @@ inline std::vector<NetworkCase> convolution_cases() {
   };
 }
 
-// Their channels fill whole packs and blocks, except in depthwise convolutions.
+// On GPUs, channels fill whole packs except in depthwise convolutions.
 inline std::vector<NetworkCase> grouped_convolution_cases() {
   return {
       {"ConvDepthwise", 3, {32, 9, 8}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu, 32}}},

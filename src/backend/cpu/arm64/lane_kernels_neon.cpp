@@ -26,6 +26,13 @@ template const FewChannelKernels<float>& few_channel_kernels();
 template const FewChannelKernels<Bf16>& few_channel_kernels();
 
 template <class T>
+const GroupedKernels<T>& grouped_kernels() {
+  return neon::grouped::kKernels<T>;
+}
+template const GroupedKernels<float>& grouped_kernels();
+template const GroupedKernels<Bf16>& grouped_kernels();
+
+template <class T>
 const PatchKernels<T>& patch_kernels() {
   return neon::patches::kKernels<T>;
 }

@@ -104,7 +104,8 @@ void FewChannelConvolution<T>::backward_weights(CpuStream& stream, const TiledBa
 }  // namespace
 
 bool is_few_channel(const TiledShape& shape) {
-  return shape.dilation == 1 && shape.channels * shape.window * shape.window <= kMaxFewChannelValues;
+  return shape.groups == 1 && shape.dilation == 1 &&
+         shape.channels * shape.window * shape.window <= kMaxFewChannelValues;
 }
 
 template <class T>

@@ -124,4 +124,80 @@ inline constexpr std::int64_t kMaxFewChannelValues = 32;
 template <class T>
 const FewChannelKernels<T>& few_channel_kernels();
 
+// Direct convolution in groups of channels, in blocks of 16 lanes, which are outputs or, for the gradient of the input,
+// inputs. A lane has a window over each plane of its group: a depthwise convolution has one plane. The rows under the
+// windows are kept in scratch memory as f32, with zeros at both sides, so that sums need not know of borders. A lane of
+// theirs has the values of the plane that it reads. Rows beyond the image are left out of the sums.
+
+// The outputs `i`, `i + count`, ... of phase i read `taps` values each, `apart` from one another. The first output's
+// begin at `origin`, and the next one's `step` further. There is one phase if outputs are strided, and one for each
+// remainder of the stride if what they read is. Rows and columns have the same phases.
+struct GroupedPhase {
+  std::int64_t taps;
+  std::int64_t begin;  // among the window's taps, sorted by phases
+  std::int64_t origin;
+};
+struct GroupedAxis {
+  const GroupedPhase* phases = nullptr;
+  std::int64_t count = 0;
+  std::int64_t step = 1, apart = 1;
+  std::int64_t window = 0;           // taps of all phases
+  std::int64_t left = 0, width = 0;  // the columns that are kept: from the image's column `left` on, 0 or less
+  std::int64_t kept = 1;             // rows
+};
+
+// The taps of an output's window that are within the image.
+struct GroupedRows {
+  std::int64_t first;  // the row of tap 0
+  std::int64_t begin, end;
+};
+[[gnu::always_inline]] inline GroupedRows rows_under(const GroupedAxis& axis, std::int64_t output, std::int64_t rows) {
+  const GroupedPhase& phase = axis.phases[output % axis.count];
+  const std::int64_t first = output / axis.count * axis.step + phase.origin;
+  const std::int64_t begin = first < 0 ? (axis.apart - 1 - first) / axis.apart : 0;
+  const std::int64_t within = first < rows ? (rows - first + axis.apart - 1) / axis.apart : 0;
+  const std::int64_t end = within < phase.taps ? within : phase.taps;
+  return {first, begin < end ? begin : end, end};
+}
+
+template <class T>
+struct GroupedPlanes {
+  LaneImage<const T> image;
+  std::int64_t channel;        // the first lane
+  const std::int64_t* places;  // [plane][lane], from a pixel's first channel; null: lanes read their own channel
+  std::int64_t planes;
+  float* rows;  // scratch memory, [plane][kept row][column][lane]
+};
+
+template <class T>
+struct GroupedPass {
+  GroupedAxis axis;
+  GroupedPlanes<T> from;
+  const float* weights;  // [plane][row][column][lane], rows and columns sorted by phases
+  const float* bias;     // [lane]
+  LaneImage<T> to;
+  bool relu;
+};
+
+// The sums over outputs of several images of gradient x value, and of the gradient.
+template <class T>
+struct GroupedWeightsPass {
+  GroupedAxis axis;  // of one phase
+  GroupedPlanes<T> from;
+  LaneImage<const T> gradient;
+  std::int64_t images;
+  std::int64_t next_input, next_gradient;  // from one image to the next one
+  float* sums;                             // [plane][row][column][lane]
+  float* bias;                             // [lane]; or null
+};
+
+template <class T>
+struct GroupedKernels {
+  void (*convolve)(const GroupedPass<T>&);
+  void (*backward_weights)(const GroupedWeightsPass<T>&);
+};
+
+template <class T>
+const GroupedKernels<T>& grouped_kernels();
+
 }  // namespace tutti::cpu

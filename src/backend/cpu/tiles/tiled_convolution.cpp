@@ -347,6 +347,10 @@ std::shared_ptr<const TiledConvolution> make_tiles<Bf16>(const TiledShape& shape
 
 template <class T>
 TiledPasses choose(const TiledShape& shape) {
+  if (shape.groups > 1) {
+    auto grouped = make_grouped<T>(shape);
+    return {grouped, grouped, grouped};
+  }
   if (auto few = make_few_channel<T>(shape)) {
     auto others = has_blocks_of_16(shape.input) ? make_matrix<T>(shape) : nullptr;
     return {few, std::move(others), few, true};

@@ -1,8 +1,9 @@
 #pragma once
 // Our own convolutions, for processors with AVX2 or AVX-512: Winograd tiles (tile_kernels.hpp) for 3x3 windows with
-// stride 1 over full blocks of channels, Winograd patches for 5x5 windows, direct loops for few channels, and matrix
-// products for all others. They use activations and canonical weights in place. Neither the choice between them nor the
-// order of their sums depends on the processor or on the number of threads, so that all give the same bits.
+// stride 1 over full blocks of channels, Winograd patches for 5x5 windows, direct loops for few channels and for groups
+// of channels, and matrix products for all others. They use activations and canonical weights in place. Neither the
+// choice between them nor the order of their sums depends on the processor or on the number of threads, so that all
+// give the same bits.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -24,7 +25,7 @@ struct TiledShape {
 
 struct TiledForward {
   const void* input;
-  const float* windows;  // [output][input][row][column]
+  const float* windows;  // [output][input of its group][row][column]
   const float* bias;     // or null
   void* output;
   bool relu;
@@ -74,5 +75,9 @@ std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape);
 template <class T>
 std::shared_ptr<const TiledConvolution> make_few_channel(const TiledShape& shape);
 bool is_few_channel(const TiledShape& shape);  // may lack `input` and `output`
+
+// Several groups of channels (lane_kernels.hpp): any window, stride, padding and dilation.
+template <class T>
+std::shared_ptr<const TiledConvolution> make_grouped(const TiledShape& shape);
 
 }  // namespace tutti::cpu

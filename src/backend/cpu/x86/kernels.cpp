@@ -31,4 +31,11 @@ const FewChannelKernels<T>& few_channel_kernels() {
 template const FewChannelKernels<float>& few_channel_kernels();
 template const FewChannelKernels<Bf16>& few_channel_kernels();
 
+template <class T>
+const GroupedKernels<T>& grouped_kernels() {
+  return compiles_for(dnnl::cpu_isa::avx512_core) ? grouped_kernels_avx512<T>() : grouped_kernels_avx2<T>();
+}
+template const GroupedKernels<float>& grouped_kernels();
+template const GroupedKernels<Bf16>& grouped_kernels();
+
 }  // namespace tutti::cpu

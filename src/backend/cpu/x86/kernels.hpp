@@ -22,5 +22,9 @@ template <class T>
 const FewChannelKernels<T>& few_channel_kernels_avx512();
 template <class T>
 const FewChannelKernels<T>& few_channel_kernels_avx2();
+template <class T>
+const GroupedKernels<T>& grouped_kernels_avx512();
+template <class T>
+const GroupedKernels<T>& grouped_kernels_avx2();
 
 }  // namespace tutti::cpu

@@ -27,6 +27,13 @@ template const FewChannelKernels<float>& few_channel_kernels_avx2();
 template const FewChannelKernels<Bf16>& few_channel_kernels_avx2();
 
 template <class T>
+const GroupedKernels<T>& grouped_kernels_avx2() {
+  return avx2::grouped::kKernels<T>;
+}
+template const GroupedKernels<float>& grouped_kernels_avx2();
+template const GroupedKernels<Bf16>& grouped_kernels_avx2();
+
+template <class T>
 const PatchKernels<T>& patch_kernels_avx2() {
   return avx2::patches::kKernels<T>;
 }

@@ -44,6 +44,13 @@ template const FewChannelKernels<float>& few_channel_kernels_avx512();
 template const FewChannelKernels<Bf16>& few_channel_kernels_avx512();
 
 template <class T>
+const GroupedKernels<T>& grouped_kernels_avx512() {
+  return avx512::grouped::kKernels<T>;
+}
+template const GroupedKernels<float>& grouped_kernels_avx512();
+template const GroupedKernels<Bf16>& grouped_kernels_avx512();
+
+template <class T>
 const PatchKernels<T>& patch_kernels_avx512() {
   return avx512::patches::kKernels<T>;
 }
