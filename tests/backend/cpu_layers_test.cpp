@@ -27,19 +27,10 @@ const BackendUnderTest kCpuWithoutTiles{"cpu without tiles",
                                         [] { return make_cpu_backend(Precision::fp32, Convolutions::direct); }, 1e-5,
                                         1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
 
-bool computes_in_bf16() { return cpu::has_tiled_passes(); }
-
 // Computes in fp32, but is handed activations in bf16. Only our own layers allow this; they need no instructions for
 // it.
 const BackendUnderTest kCpuWithBf16Activations{"cpu with bf16 activations", make_cpu, 1e-2, 2e-2,
                                                cpu_layouts(dnnl::memory::data_type::bf16)};
-
-// With older instruction sets one is enough: OfOurOwnGiveTheSameBitsWithAllInstructionSets compares all of them.
-std::vector<NetworkCase> cases_with_bf16_activations() {
-  std::vector<NetworkCase> cases = own_layer_layout_cases();
-  if (!computes_in_bf16()) cases.resize(1);
-  return cases;
-}
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),
@@ -56,20 +47,12 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LayoutContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(CpuWithBf16Activations, LayoutContract,
                          ::testing::Combine(::testing::Values(kCpuWithBf16Activations),
-                                            ::testing::ValuesIn(cases_with_bf16_activations())),
+                                            ::testing::ValuesIn(own_layer_layout_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, SpecialValuesContract, ::testing::Values(kCpu));
 INSTANTIATE_TEST_SUITE_P(Cpu, WholeBatchContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(whole_batch_cases())),
                          layer_contract_name);
-
-TEST(CpuPrecision, Bf16IsRefusedOnProcessorsWithoutIt) {
-  if (computes_in_bf16()) {
-    EXPECT_NO_THROW(make_cpu_in_bf16());
-  } else {
-    EXPECT_THAT(thrown_by(make_cpu_in_bf16), reports(ErrorSource::usage, "wants a processor with AVX2"));
-  }
-}
 
 void expect_equal_bits_with_any_threads(const BackendUnderTest& backend, const NetworkCase& network) {
   const LayerSpec& spec = network.layers[0];
@@ -104,7 +87,6 @@ TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
 
 TEST(CpuLayers, ConvolutionsAndLinearLayersGiveTheSameBitsWithAnyNumberOfThreads) {
   const BackendUnderTest bf16{"cpu bf16", make_cpu_in_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
-  if (!cpu::has_tiled_passes()) return;  // oneDNN does not guarantee equal bits
   for (const NetworkCase& network : own_image_cases()) {
     expect_equal_bits_with_any_threads(kCpu, network);
     expect_equal_bits_with_any_threads(bf16, network);
@@ -190,7 +172,7 @@ TEST(CpuLayers, OfOurOwnGiveTheSameBitsWithAllInstructionSets) {
 }
 
 // Tiled convolutions are recognized by their rounding.
-TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
+TEST(CpuLayers, ConvolutionsAreTiledUnlessDisabled) {
   const NetworkCase network = tiled_convolution_cases().front();
   const auto values = random_floats(network.sample.batch_of(network.batch).elements(), "values");
   std::vector<std::vector<float>> outputs;
@@ -201,7 +183,7 @@ TEST(CpuLayers, ConvolutionsAreTiledWhereTheProcessorSupportsItUnlessDisabled) {
     outputs.push_back(SingleLayer(device, network.layers[0], {.input = input}, weights).forward(values, {}));
   }
   EXPECT_TRUE(same_bits(outputs[0], outputs[1]));
-  EXPECT_EQ(same_bits(outputs[1], outputs[2]), !cpu::has_tiled_passes());
+  EXPECT_FALSE(same_bits(outputs[1], outputs[2]));
 }
 
 // oneDNN's primitives assume that the padding of channels is zero.

@@ -18,9 +18,7 @@ std::string library_version();  // "oneDNN 2.6.3"
 std::string instruction_set();  // "AVX-512 with bf16"
 // Whether oneDNN uses these instructions on this processor, given its limit (ONEDNN_MAX_CPU_ISA). Never on ARM.
 bool compiles_for(dnnl::cpu_isa instructions);
-// Whether our own convolutions are compiled for this processor, and are within oneDNN's limit.
-bool has_tiled_passes();
-// The type in which layers compute. Throws a usage error if this processor does not support it.
+// The type in which layers compute. Throws a usage error if CPUs do not support it.
 dnnl::memory::data_type compute_type(Precision precision);
 std::string threading_library();  // "OpenMP"
 

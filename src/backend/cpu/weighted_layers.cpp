@@ -1,5 +1,5 @@
 // Convolutions and linear layers: y = w * x + b, then an optional ReLU. Those of tiled_layers.cpp are our own; here are
-// oneDNN's, for groups of channels and old processors. Each has a planner that chooses the primitives; the passes are
+// oneDNN's, for groups of channels. Each has a planner that chooses the primitives; the passes are
 // shared.
 
 #include "backend/cpu/layer_loops.hpp"
@@ -287,13 +287,13 @@ class WeightedLayer final : public PlannedLayer {
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {
-  if (processor.tiles && spec.groups == 1 && has_tiled_passes()) return make_tiled(processor, spec, request);
+  if (processor.tiles && spec.groups == 1) return make_tiled(processor, spec, request);
   const Conv2dPlanner planner{processor, spec, request};
   return std::make_unique<WeightedLayer>(processor.engine, spec, request, planner.plan());
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request) {
-  if (processor.tiles && has_tiled_passes()) return make_tiled(processor, spec, request);
+  if (processor.tiles) return make_tiled(processor, spec, request);
   const LinearPlanner planner{processor, spec, request};
   return std::make_unique<WeightedLayer>(processor.engine, spec, request, planner.plan());
 }

@@ -19,7 +19,6 @@ constexpr int kMaxRows = 12;  // two registers each, of 32, and more for what is
 }  // namespace neon
 
 std::string instruction_set() { return "NEON"; }
-bool has_tiled_passes() { return true; }
 
 template <class T>
 const TileKernels<T>& wide_tiles() {

@@ -20,30 +20,32 @@ std::string instruction_set() {
   return "generic instructions";
 }
 
-bool has_tiled_passes() { return compiles_for(dnnl::cpu_isa::avx2); }
-
 template <class T>
 const TileKernels<T>& wide_tiles() {
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? wide_tiles_avx512<T>() : wide_tiles_avx2<T>();
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return wide_tiles_avx512<T>();
+  return compiles_for(dnnl::cpu_isa::avx2) ? wide_tiles_avx2<T>() : wide_tiles_sse2<T>();
 }
 template const TileKernels<float>& wide_tiles();
 template const TileKernels<Bf16>& wide_tiles();
 
 const TileKernels<Bf16>& narrow_tiles() {
   if (compiles_for(dnnl::cpu_isa::avx512_core_bf16)) return narrow_tiles_avx512_bf16();
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? narrow_tiles_avx512() : narrow_tiles_avx2();
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return narrow_tiles_avx512();
+  return compiles_for(dnnl::cpu_isa::avx2) ? narrow_tiles_avx2() : narrow_tiles_sse2();
 }
 
 template <class T>
 const PatchKernels<T>& patch_kernels() {
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? patch_kernels_avx512<T>() : patch_kernels_avx2<T>();
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return patch_kernels_avx512<T>();
+  return compiles_for(dnnl::cpu_isa::avx2) ? patch_kernels_avx2<T>() : patch_kernels_sse2<T>();
 }
 template const PatchKernels<float>& patch_kernels();
 template const PatchKernels<Bf16>& patch_kernels();
 
 template <class T>
 const FewChannelKernels<T>& few_channel_kernels() {
-  return compiles_for(dnnl::cpu_isa::avx512_core) ? few_channel_kernels_avx512<T>() : few_channel_kernels_avx2<T>();
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return few_channel_kernels_avx512<T>();
+  return compiles_for(dnnl::cpu_isa::avx2) ? few_channel_kernels_avx2<T>() : few_channel_kernels_sse2<T>();
 }
 template const FewChannelKernels<float>& few_channel_kernels();
 template const FewChannelKernels<Bf16>& few_channel_kernels();
