@@ -1,5 +1,5 @@
-// Our own convolutions, linear layers and pools give the same bits with AVX2, AVX-512 and AVX-512 with bf16. This
-// program also runs with the instruction sets of older processors, and must come to the same digests.
+// Our own convolutions, linear layers and pools give the same bits with all instruction sets. This program also runs
+// with those of older processors, and must come to the same digests.
 #include "tutti/base/bf16.hpp"
 #include "tutti/base/digest.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Loops for any number of channels, compiled for three instruction sets, which give the same bits. Activations are
+// Loops for any number of channels, compiled for each instruction set, which give the same bits. Activations are
 // processed in registers of 4, 8 or 16 channels, the lanes; the last register may be incomplete. A panel is two
 // registers.
 

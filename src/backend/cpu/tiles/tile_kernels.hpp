@@ -1,6 +1,6 @@
 #pragma once
 // The loops of Winograd convolutions (tiled_convolution.hpp) and of convolutions as matrix products
-// (matrix_convolution.cpp), compiled for four instruction sets, which give the same bits. The outputs of a 3x3 window
+// (matrix_convolution.cpp), compiled for each instruction set, which give the same bits. The outputs of a 3x3 window
 // with stride 1 are divided into tiles. A tile's input and the window are transformed to the Winograd domain, whose
 // elements are called points. There a convolution is one matrix product per point, channels by channels, with a quarter
 // of the multiplications, or a third with smaller tiles. The matrices of successive points are `point_stride` apart.

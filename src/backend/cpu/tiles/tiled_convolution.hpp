@@ -1,9 +1,8 @@
 #pragma once
-// Our own convolutions, for processors with AVX2 or AVX-512: Winograd tiles (tile_kernels.hpp) for 3x3 windows with
-// stride 1 over full blocks of channels, Winograd patches for 5x5 windows, direct loops for few channels and for groups
-// of channels, and matrix products for all others. They use activations and canonical weights in place. Neither the
-// choice between them nor the order of their sums depends on the processor or on the number of threads, so that all
-// give the same bits.
+// Convolutions: Winograd tiles (tile_kernels.hpp) for 3x3 windows with stride 1 over full blocks of channels, Winograd
+// patches for 5x5 windows, direct loops for few channels and for groups of channels, and matrix products for all
+// others. They use activations and canonical weights in place. Neither the choice between them nor the order of their
+// sums depends on the processor or on the number of threads, so that all give the same bits.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"

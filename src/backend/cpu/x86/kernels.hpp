@@ -10,21 +10,32 @@ template <class T>
 const TileKernels<T>& wide_tiles_avx512();
 template <class T>
 const TileKernels<T>& wide_tiles_avx2();
+template <class T>
+const TileKernels<T>& wide_tiles_sse2();
 const TileKernels<Bf16>& narrow_tiles_avx512_bf16();
 const TileKernels<Bf16>& narrow_tiles_avx512();
 const TileKernels<Bf16>& narrow_tiles_avx2();
+const TileKernels<Bf16>& narrow_tiles_sse2();
 
 template <class T>
 const PatchKernels<T>& patch_kernels_avx512();
 template <class T>
 const PatchKernels<T>& patch_kernels_avx2();
 template <class T>
+const PatchKernels<T>& patch_kernels_sse2();
+
+template <class T>
 const FewChannelKernels<T>& few_channel_kernels_avx512();
 template <class T>
 const FewChannelKernels<T>& few_channel_kernels_avx2();
 template <class T>
+const FewChannelKernels<T>& few_channel_kernels_sse2();
+
+template <class T>
 const GroupedKernels<T>& grouped_kernels_avx512();
 template <class T>
 const GroupedKernels<T>& grouped_kernels_avx2();
+template <class T>
+const GroupedKernels<T>& grouped_kernels_sse2();
 
 }  // namespace tutti::cpu
