@@ -132,6 +132,7 @@ class Demo(Scripts):
     def setUp(self):
         super().setUp()
         self.program("cmake", "mkdir -p build/demo && cp programs/trainer build/demo/")
+        (self.root / "README.md").write_text("All end with `0a`.\n", encoding="utf-8")
         self.training = f"printf '{EPOCHS}'; echo done after 2 steps, weights 0a"
         self.goes_on = "echo done after 2 steps, weights 0a"
 
@@ -154,6 +155,7 @@ class Demo(Scripts):
         self.assertEqual(3, result.stdout.count(textwrap.indent(EPOCHS, "  ")))
         self.assertEqual(2, result.stdout.count(": weights 0a, the same bits\n"))
         self.assertRegex(result.stdout, r"  \$ ./trainer diff \S+/4-ranks \S+/killed\n  equal\n")
+        self.assertIn("  weights 0a, as README.md names them", result.stdout)
         self.assertIn("test accuracy 91.25 %", result.stdout)
         self.assertEqual("build/demo/trainer", os.readlink(self.root / "trainer"))
 
@@ -176,6 +178,12 @@ class Demo(Scripts):
         result = self.demo()
         self.assertEqual(1, result.returncode)
         self.assertRegex(result.stderr, "weights 0b, not 0a; .*demo-resumed.log")
+
+    def test_fails_with_other_bits_than_those_for_every_processor(self):
+        self.training = f"printf '{EPOCHS}'; echo done after 2 steps, weights 0c"
+        result = self.demo()
+        self.assertEqual(1, result.returncode)
+        self.assertRegex(result.stderr, "weights 0c, and not with those that README.md names.*trainer screen")
 
     def test_reports_a_failed_build(self):
         self.program("cmake", "[[ $* != *--build* ]] || { echo 'error: no such type'; exit 2; }")
