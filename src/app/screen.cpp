@@ -57,15 +57,7 @@ const std::vector<Network>& networks() {
   return all;
 }
 
-// Whether all layers are Tutti's own, with bits that are the same on all processors of these kinds.
-bool has_own_layers(const std::string& kind) {
-  return kind.starts_with("cpu: AVX2") || kind.starts_with("cpu: AVX-512");
-}
-
-std::vector<Precision> precisions_of(const std::string& kind) {
-  if (kind.starts_with("cpu: ") && !has_own_layers(kind)) return {Precision::fp32};
-  return {Precision::fp32, Precision::bf16};
-}
+constexpr Precision kPrecisions[] = {Precision::fp32, Precision::bf16};
 
 // Between -1 and 1.
 float value_at(std::uint64_t index) { return static_cast<float>(mix64(index + 1) >> 40) * 0x1p-23F - 1; }
@@ -216,10 +208,8 @@ ScreenedUnit screen_unit(const ScreenPlan& plan, double seconds) {
     opened.stream = opened.own->make_stream();
     if (!plan.faults.empty()) opened.rehearsed = faults.wrap(*opened.own);
   };
-  open(Precision::fp32);
+  for (const Precision precision : kPrecisions) open(precision);
   unit.kind = processor_kind(backends.front().own->description());
-  const std::vector<Precision> precisions = precisions_of(unit.kind);
-  for (std::size_t i = 1; i < precisions.size(); ++i) open(precisions[i]);
   std::vector<std::unique_ptr<ScreenedTraining>> trainings;
   for (const Precise& backend : backends) {
     for (const Network& network : networks()) {
@@ -285,9 +275,9 @@ std::vector<ScreenedUnit> screen(const std::vector<ScreenPlan>& plans, double se
   return units;
 }
 
-std::vector<ScreenedValue> screened_values(const std::string& kind) {
+std::vector<ScreenedValue> screened_values() {
   std::vector<ScreenedValue> values;
-  for (const Precision precision : precisions_of(kind)) {
+  for (const Precision precision : kPrecisions) {
     for (const Network& network : networks()) {
       const std::string within = fmt::format(" ({}, {})", network.spec().name, name_of(precision));
       const auto add = [&](const std::string& layer, const char* pass, const std::string& text) {
@@ -307,8 +297,8 @@ std::vector<ScreenedValue> screened_values(const std::string& kind) {
   return values;
 }
 
-std::int64_t screened_steps(const std::string& kind) {
-  return kSteps * std::ssize(networks()) * std::ssize(precisions_of(kind));
+std::int64_t screened_steps() {
+  return kSteps * std::ssize(networks()) * std::ssize(kPrecisions);
 }
 
 std::vector<std::string> screened_layers() {
@@ -320,7 +310,7 @@ std::vector<std::string> screened_layers() {
 }
 
 std::vector<std::uint64_t> shipped_digests(const std::string& kind) {
-  if (!has_own_layers(kind)) return {};
+  if (!kind.starts_with("cpu: ")) return {};  // all CPUs give the same bits
   return {
 #include "screen_digests.inc"
   };

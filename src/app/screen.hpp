@@ -58,10 +58,10 @@ struct ScreenedValue {
   std::string pass;  // forward or backward
   std::string text;  // "the forward pass of conv1 (lenet, bf16)"
 };
-// By index of the digest, for a kind of processor.
-std::vector<ScreenedValue> screened_values(const std::string& kind);
+// By index of the digest.
+std::vector<ScreenedValue> screened_values();
 // The training steps of a round, and the layers in which faults can be injected.
-std::int64_t screened_steps(const std::string& kind);
+std::int64_t screened_steps();
 std::vector<std::string> screened_layers();
 
 // The digests that this version of Tutti computes on all processors of this kind; empty if there are none.

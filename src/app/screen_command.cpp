@@ -131,7 +131,7 @@ std::vector<ScreenedUnit> gather(World& world, const std::vector<ScreenedUnit>& 
 
 std::string text_of(const WrongUnit& wrong, const std::vector<ScreenedUnit>& units) {
   const ScreenedUnit& unit = units[wrong.unit];
-  const std::string what = screened_values(unit.kind).at(wrong.digest).text;
+  const std::string what = screened_values().at(wrong.digest).text;
   const std::string who = fmt::format("{} on {} ({})", unit.name, unit.host, unit.kind);
   switch (wrong.reason) {
     case WrongReason::changed:
@@ -215,7 +215,7 @@ void drain(Drain drain, const std::vector<ScreenedUnit>& units, const std::vecto
     if (!done.insert(unit.host).second) continue;
     const std::string reason = fmt::format("trainer screen: {} {} wrong in {}", unit.name,
                                            found.reason == WrongReason::undecided ? "may be" : "is",
-                                           screened_values(unit.kind).at(found.digest).text);
+                                           screened_values().at(found.digest).text);
     const std::string node = node_name(unit.host);
     fmt::print("scontrol update NodeName={} State=DRAIN Reason=\"{}\"\n", node, reason);
     std::fflush(stdout);
@@ -241,7 +241,7 @@ void print(const Screening& screening) {
   std::int64_t digests = 0;
   for (const ScreenedUnit& unit : units) {
     hosts.insert(unit.host);
-    steps += unit.rounds * screened_steps(unit.kind);
+    steps += unit.rounds * screened_steps();
     digests += unit.rounds * std::ssize(unit.digests);
   }
   const auto is_gpu = [](const ScreenedUnit& unit) { return unit.name.starts_with("GPU"); };
@@ -266,7 +266,7 @@ Json json_of(const Screening& screening) {
   Json findings = Json::array();
   for (const WrongUnit& wrong : screening.wrong) {
     const ScreenedUnit& unit = screening.units[wrong.unit];
-    const ScreenedValue value = screened_values(unit.kind).at(wrong.digest);
+    const ScreenedValue value = screened_values().at(wrong.digest);
     findings.push_back({{"host", unit.host},
                         {"unit", unit.name},
                         {"reason", name_of(wrong.reason)},

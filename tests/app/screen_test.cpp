@@ -76,7 +76,7 @@ ScreenPlan plan(int number) {
 // If bits were to change: src/app/screen_digests.inc holds what this prints.
 TEST(Screen, ComputesTheDigestsThatAreShippedForThisKindOfProcessor) {
   const ScreenedUnit screened = screen({plan(0)}, 0).front();
-  ASSERT_EQ(screened.digests.size(), screened_values(screened.kind).size());
+  ASSERT_EQ(screened.digests.size(), screened_values().size());
   std::string list;
   for (std::size_t i = 0; i < screened.digests.size(); ++i) {
     list += fmt::format("{:#018x},{}", screened.digests[i], i % 5 == 4 ? "\n" : " ");
@@ -100,7 +100,7 @@ TEST(Screen, NamesTheFirstValueThatAFaultMakesWrong) {
     ASSERT_EQ(wrong.size(), 1U);
     EXPECT_EQ(wrong.front().unit, 1U);
     EXPECT_EQ(wrong.front().reason, WrongReason::minority);
-    const ScreenedValue value = screened_values(units[1].kind).at(wrong.front().digest);
+    const ScreenedValue value = screened_values().at(wrong.front().digest);
     EXPECT_EQ(value.layer, layer);
     EXPECT_EQ(value.pass, name_of(pass));
     EXPECT_EQ(value.precision, Precision::fp32);
