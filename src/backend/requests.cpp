@@ -1,6 +1,7 @@
 #include "backend/requests.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/portable_math.hpp"
 
 #include <fmt/format.h>
 
@@ -128,8 +129,8 @@ void require_shape(std::string_view what, const Tensor& tensor, const Shape& sha
 }
 
 AdamWFactors factors_of(const AdamWStep& step) {
-  const double first_bias = 1 - std::pow(step.beta1, static_cast<double>(step.step));
-  const double second_bias = 1 - std::pow(step.beta2, static_cast<double>(step.step));
+  const double first_bias = 1 - portable_power(step.beta1, step.step);
+  const double second_bias = 1 - portable_power(step.beta2, step.step);
   return {.decay_factor = static_cast<float>(1 - step.learning_rate * step.weight_decay),
           .rate = static_cast<float>(step.learning_rate / first_bias),
           .beta1 = static_cast<float>(step.beta1),

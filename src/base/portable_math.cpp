@@ -16,6 +16,19 @@ double polynomial(std::span<const double> coefficients, double x) {
   return value;
 }
 
+// Of degree 13, within 4e-18 of the exponential for |x| < 0.347. Pairs of terms, then pairs of these: the additions of
+// a pair do not wait for those of the others.
+double exponential_series(double x) {
+  constexpr double k4 = 1.0 / 24, k5 = 1.0 / 120, k6 = 1.0 / 720, k7 = 1.0 / 5040, k8 = 1.0 / 40320, k9 = 1.0 / 362880;
+  constexpr double k10 = 1.0 / 3628800, k11 = 1.0 / 39916800, k12 = 1.0 / 479001600, k13 = 1.0 / 6227020800;
+  const double x2 = x * x;
+  const double x4 = x2 * x2;
+  const double from_2 = (0.5 + x * (1.0 / 6)) + x2 * (k4 + x * k5);
+  const double from_6 = (k6 + x * k7) + x2 * (k8 + x * k9);
+  const double from_10 = (k10 + x * k11) + x2 * (k12 + x * k13);
+  return 1 + (x + x2 * (from_2 + x4 * (from_6 + x4 * from_10)));
+}
+
 double quotient(std::span<const double> above, std::span<const double> below, double x) {
   return polynomial(above, x) / polynomial(below, x);
 }
@@ -25,6 +38,10 @@ double quotient(std::span<const double> above, std::span<const double> below, do
 double portable_log(double x) {
   constexpr double kLn2 = 0.693147180559945309417;
   constexpr double kSqrtHalf = 0.70710678118654752440;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (!(x > 0)) return x == 0 ? -kInfinity : std::numeric_limits<double>::quiet_NaN();
+  if (x == kInfinity) return x;
+  if (x < std::numeric_limits<double>::min()) return portable_log(x * 0x1p54) - 54 * kLn2;
   const auto bits = std::bit_cast<std::uint64_t>(x);
   int exponent = static_cast<int>((bits >> 52) & 0x7FF) - 1022;
   double mantissa = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) | (std::uint64_t{1022} << 52));
@@ -42,13 +59,22 @@ double portable_log(double x) {
 double portable_exp(double x) {
   constexpr double kLn2High = 0x1.62e42feep-1;  // few enough bits that its product with `exponent` is exact
   constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-  if (x < -746) return 0;
+  if (!(x >= -746)) return x < 0 ? 0 : x;  // or NaN
   if (x > 710) return std::numeric_limits<double>::infinity();
-  const double exponent = std::floor(x * 1.44269504088896340736 + 0.5);
+  const int exponent = static_cast<int>(x * 1.44269504088896340736 + (x < 0 ? -0.5 : 0.5));
   const double rest = (x - exponent * kLn2High) - exponent * kLn2Low;
-  double series = 1;
-  for (int k = 14; k >= 1; --k) series = 1 + series * rest / k;
-  return std::ldexp(series, static_cast<int>(exponent));
+  const double series = exponential_series(rest);
+  if (exponent < -1022 || exponent > 1023) return std::ldexp(series, exponent);
+  return series * std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
+double portable_power(double base, std::int64_t exponent) {
+  double power = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 != 0) power *= base;
+    base *= base;
+  }
+  return power;
 }
 
 double portable_cospi(double x) {

@@ -1,6 +1,7 @@
 #include "tutti/train/evaluation.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/portable_math.hpp"
 
 #include "evaluator.hpp"
 #include "state_arrays.hpp"
@@ -8,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <span>
 
@@ -19,7 +19,7 @@ namespace {
 SampleResult score_of(std::span<const float> logits, std::int32_t label) {
   const auto max_logit = std::ranges::max_element(logits);
   SampleResult score{.label = label, .predicted = static_cast<std::int32_t>(max_logit - logits.begin())};
-  for (const float logit : logits) score.exponentials += std::exp(static_cast<double>(logit) - *max_logit);
+  for (const float logit : logits) score.exponentials += portable_exp(static_cast<double>(logit) - *max_logit);
   return score;
 }
 
@@ -42,7 +42,7 @@ struct Evaluator::Scores {
 double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   const std::span<const float> all = logits_of(i);
   const double max_logit = all[static_cast<std::size_t>(samples[i].predicted)];
-  return std::exp(all[of_class] - max_logit) / samples[i].exponentials;
+  return portable_exp(all[of_class] - max_logit) / samples[i].exponentials;
 }
 
 // Each shifted view has its mirror image.

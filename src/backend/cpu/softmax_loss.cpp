@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/portable_math.hpp"
 
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/staged.hpp"
@@ -19,12 +20,14 @@ namespace {
 struct LogSumExp {
   double max_logit;
   double sum;  // of exp(logit - max_logit)
+  double log_sum;
 
   explicit LogSumExp(std::span<const float> logits) : max_logit(*std::ranges::max_element(logits)), sum(0) {
-    for (const float logit : logits) sum += std::exp(logit - max_logit);
+    for (const float logit : logits) sum += portable_exp(logit - max_logit);
+    log_sum = portable_log(sum);
   }
-  double loss(float logit) const { return std::log(sum) + max_logit - logit; }
-  double probability(float logit) const { return std::exp(logit - max_logit) / sum; }
+  double loss(float logit) const { return log_sum + max_logit - logit; }
+  double probability(float logit) const { return portable_exp(logit - max_logit) / sum; }
 };
 
 // Whether the label's logit is the largest, or the first of equal ones. A label whose logit is NaN is never correct.
