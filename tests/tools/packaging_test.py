@@ -1,7 +1,10 @@
 """Checks tools/packaging against the libraries that tools/setup lists, and the syntax of each kind of file."""
 
+import ast
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -26,9 +29,37 @@ NAMES = {
 PLAIN = r"""[\w.-](?:[^\s:#'"]|:(?=\S)| (?!#))*"""
 YAML_LINE = re.compile(rf'(?:  )*(?:#.*|[\w-]+:(?: {PLAIN})?|- (?P<item>{PLAIN}|"[^"\\]+"))')
 
+# Those of Spack 1.0 for the body of a package's class.
+SPACK_DIRECTIVES = {"build_system", "can_splice", "conflicts", "default_args", "depends_on", "extends", "license",
+                    "maintainers", "patch", "provides", "redistribute", "requires", "resource", "variant", "version",
+                    "when", "generator"}
+
 
 def read(name):
     return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def version_of_cmake():
+    return re.search(r"VERSION ([\d.]+) ", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+
+
+def directives(body):
+    """The names of the functions that statements of a class call."""
+    for statement in body:
+        if isinstance(statement, ast.With):
+            yield statement.items[0].context_expr.func.id
+            yield from directives(statement.body)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            yield statement.value.func.id
+
+
+def easyconfigs():
+    """The parameters of each, by its file's name."""
+    configs = {}
+    for path in (FOLDER / "easybuild").glob("*.eb"):
+        configs[path.name] = {"SHLIB_EXT": "so"}
+        exec(compile(path.read_text(encoding="utf-8"), path.name, "exec"), configs[path.name])
+    return configs
 
 
 def yaml_items(test, text):
@@ -103,13 +134,60 @@ class Packaging(unittest.TestCase):
         self.assertIn('depends_on("python@3.9:", type=("build", "run"))', recipe)  # for manual page and completion
         self.assertRegex(recipe, r"parents\[6\]\.as_uri\(\)\n    homepage = ")
         self.assertEqual(ROOT, (FOLDER / "spack_repo/tutti/packages/tutti/package.py").parents[6])
+        package = ast.parse(recipe).body[-1]
+        self.assertLessEqual(set(directives(package.body)), SPACK_DIRECTIVES)
+        self.assertIn('requires("target=x86_64:", "target=aarch64:", policy="one_of"', recipe)
         for requirement in ("cmake@3.23:", "hdf5@1.10.7: ~mpi", "toml11@3.7:"):
             self.assertIn(f'"{requirement}"', recipe)
             self.assertIn(f'"{requirement}"', read("spack.yaml"))
 
+    def test_has_an_easyconfig_of_the_same_libraries(self):
+        configs = easyconfigs()
+        for file, config in configs.items():
+            self.assertEqual("{name}-{version}-{toolchain[name]}-{toolchain[version]}.eb".format(**config), file)
+        tutti, = (config for config in configs.values() if config["name"] == "Tutti")
+        versions = {name.lower(): version for name, version, *_ in tutti["builddependencies"] + tutti["dependencies"]}
+        of_toolchain_or_tests = {"cxx-compiler", "openmpi", "pkg-config", "gtest", "gmock"}
+        self.assertEqual({name for _, name in NAMES.values()} - of_toolchain_or_tests, set(versions))
+        self.assertIn(f"toml11-{versions['toml11']}-GCCcore-14.3.0.eb", configs)
+        self.assertEqual(version_of_cmake(), tutti["version"])
+        self.assertFalse(tutti["toolchainopts"]["optarch"], "a global -march")
+
+    @unittest.skipUnless(shutil.which("eb"), "no EasyBuild")
+    def test_has_easyconfigs_that_easybuild_reads(self):
+        files = [FOLDER / "easybuild" / name for name in easyconfigs()]
+        with tempfile.TemporaryDirectory() as scratch:
+            for action in ("--dry-run", "--check-style"):
+                self.run_tool(["eb", action, f"--robot={FOLDER / 'easybuild'}", *files], scratch,
+                              EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES="1", EASYBUILD_PREFIX=scratch)
+
+    def test_has_a_reframe_test_of_the_weights_in_the_readme(self):
+        compile(read("reframe/tutti.py"), "tutti.py", "exec")
+        self.assertIn('parents[3] / "README.md"', read("reframe/tutti.py"))
+        pattern = re.search(r're\.search\(r"([^"]+)"', read("reframe/tutti.py"))[1]
+        self.assertEqual(1, len(re.findall(pattern, (ROOT / "README.md").read_text(encoding="utf-8"))))
+
+    @unittest.skipUnless(shutil.which("reframe"), "no ReFrame")
+    def test_has_a_test_that_reframe_reads(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            output = self.run_tool(["reframe", "--prefix", scratch, "-c", FOLDER / "reframe/tutti.py", "--dry-run"],
+                                   scratch)
+            self.assertIn("Ran 3/3 test case(s)", output)
+
+    def run_tool(self, command, folder, **settings):
+        done = subprocess.run(command, cwd=folder, env=os.environ | settings, text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(0, done.returncode, done.stdout)
+        return done.stdout
+
+    def test_have_no_name_or_path_of_one_kind_of_processor(self):
+        for name in ("tutti.def", "modulefile", "environment.yml", "spack.yaml"):
+            self.assertNotRegex(read(name), "x86|amd64|aarch64|arm64")
+
     def test_have_the_version_from_one_place(self):
-        version = re.search(r"VERSION ([\d.]+) ", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
-        others = [path for path in FOLDER.rglob("*") if path.is_file()]
+        version = version_of_cmake()
+        # Those of EasyBuild have it in their names, and are compared above; the archive that they build may be there.
+        others = [path for path in FOLDER.rglob("*") if path.is_file() and path.parent.name != "easybuild"]
         others += [path for path in (ROOT / "tools/cmake").iterdir()] + [ROOT / "tools/docs/doxygen.conf"]
         for path in others:
             self.assertNotIn(version, path.read_text(encoding="utf-8"), f"{path}: take it from CMakeLists.txt")

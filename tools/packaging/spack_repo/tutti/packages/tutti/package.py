@@ -38,6 +38,7 @@ class Tutti(CMakePackage, CudaPackage):
         depends_on("cudnn@9:")
         depends_on("nccl")
 
+    requires("target=x86_64:", "target=aarch64:", policy="one_of", msg="Tutti has code for these processors only")
     conflicts("%gcc@:10", msg="Tutti is C++20: g++ 11 or newer")
 
     def cmake_args(self):
