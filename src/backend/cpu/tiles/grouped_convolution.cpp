@@ -15,7 +15,10 @@ constexpr std::int64_t kChunkPixels = 512;  // of outputs, whose products are ad
 struct LaneGroups {
   std::int64_t lanes;   // of a group
   std::int64_t planes;  // of a group
-  std::int64_t alike() const { return lanes % kAllAlike == 0 ? kAllAlike : lanes % kSomeAlike == 0 ? kSomeAlike : 1; }
+  // As GroupedPlanes has it: the largest of these that divides the lanes.
+  std::int64_t alike() const {
+    return lanes % kAllAlike == 0 ? kAllAlike : lanes % 8 == 0 ? 8 : lanes % 4 == 0 ? 4 : 1;
+  }
 };
 
 // The phases of a pass (lane_kernels.hpp), and what it keeps.

@@ -41,6 +41,13 @@ inline TileSide side_of(const Desc& desc) {
           .channels = dims[1]};
 }
 
+// The channels of the first of some groups.
+inline TileSide side_of(const Desc& desc, std::int64_t groups) {
+  TileSide side = side_of(desc);
+  side.channels /= groups;
+  return side;
+}
+
 template <class T>
 TileImage<T> image_of(const TileSide& side, T* values) {
   return {values, side.image, side.block, side.row, side.column};
