@@ -94,6 +94,8 @@ inline std::vector<NetworkCase> grouped_convolution_cases() {
       {"ConvDepthwiseOfLargeWindows", 2, {48, 8, 9}, {Conv2dSpec{48, 7, 1, 3, kBias, kNoRelu, 48}}},
       {"ConvOfTwoOutputsPerChannel", 2, {16, 6, 5}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu, 16}}},
       {"ConvOfGroupsOfFour", 3, {32, 7, 6}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu, 8}}},
+      {"ConvOfGroupsOf16", 2, {48, 9, 7}, {Conv2dSpec{96, 3, 2, 1, kBias, kRelu, 3}}},
+      {"ConvOfGroupsOf32", 3, {64, 8, 9}, {Conv2dSpec{64, 3, 1, 1, kBias, kNoRelu, 2}}},
       {"ConvDilated", 3, {16, 9, 11}, {Conv2dSpec{24, 3, 1, 2, kBias, kNoRelu, 1, 2}}},
       {"ConvDilatedInGroups", 2, {16, 11, 9}, {Conv2dSpec{16, 3, 2, 1, kNoBias, kRelu, 2, 3}}},
   };

@@ -15,6 +15,10 @@ constexpr std::int64_t kChunkPixels = 512;  // of outputs, whose products are ad
 struct LaneGroups {
   std::int64_t lanes;   // of a group
   std::int64_t planes;  // of a group
+  // As GroupedPlanes has it: the largest of these that divides the lanes.
+  std::int64_t alike() const {
+    return lanes % kAllAlike == 0 ? kAllAlike : lanes % 8 == 0 ? 8 : lanes % 4 == 0 ? 4 : 1;
+  }
 };
 
 // The phases of a pass (lane_kernels.hpp), and what it keeps.
@@ -40,8 +44,12 @@ class Axis {
     axis.count = std::ssize(phases_);
     return axis;
   }
-  const std::vector<std::int64_t>& order() const { return order_; }                // of taps, by phases
-  std::int64_t kept() const { return axis_.kept * axis_.width * kBlockChannels; }  // floats of a plane
+  const std::vector<std::int64_t>& order() const { return order_; }  // of taps, by phases
+  // The floats of some planes' rows.
+  std::int64_t kept(std::int64_t planes, std::int64_t alike) const {
+    const std::int64_t floats = axis_.kept * axis_.width * planes * (alike == kAllAlike ? 1 : kBlockChannels);
+    return ceil_div(floats, kBlockChannels) * kBlockChannels;
+  }
 
  private:
   struct Gradient {};
@@ -109,14 +117,14 @@ class GroupedConvolution final : public TiledConvolution {
     const auto weight = [&](std::int64_t output, std::int64_t plane) {
       return pass.windows + (output * inputs_ + plane) * taps_;
     };
-    convolve(stream, {forward_, input_, output_, inputs_, read_by_outputs_, pass.bias, pass.relu},
+    convolve(stream, {forward_, input_, output_, {outputs_, inputs_}, read_by_outputs_, pass.bias, pass.relu},
              static_cast<const T*>(pass.input), static_cast<T*>(pass.output), weight);
   }
   void backward_data(CpuStream& stream, const TiledBackwardData& pass) const override {
     const auto weight = [&](std::int64_t input, std::int64_t plane) {
       return pass.windows + ((input / inputs_ * outputs_ + plane) * inputs_ + input % inputs_) * taps_;
     };
-    convolve(stream, {backward_, output_, input_, outputs_, read_by_inputs_, nullptr, false},
+    convolve(stream, {backward_, output_, input_, {inputs_, outputs_}, read_by_inputs_, nullptr, false},
              static_cast<const T*>(pass.output_gradient), static_cast<T*>(pass.input_gradient), weight);
   }
   void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override;
@@ -126,7 +134,7 @@ class GroupedConvolution final : public TiledConvolution {
     const Axis& axis;
     const LaneSide& from;
     const LaneSide& to;
-    std::int64_t planes;
+    LaneGroups groups;
     const std::vector<std::int64_t>& places;
     const float* bias;
     bool relu;
@@ -167,8 +175,8 @@ template <class Weight>
 void GroupedConvolution<T>::convolve(CpuStream& stream, const Convolution& what, const T* from, T* to,
                                      const Weight& weight) const {
   const std::int64_t blocks = what.to.panels();
-  const std::int64_t of_block = (what.planes * taps_ + 1) * kBlockChannels;  // the bias first
-  const std::int64_t own = what.planes * what.axis.kept();
+  const std::int64_t of_block = (what.groups.planes * taps_ + 1) * kBlockChannels;  // the bias first
+  const std::int64_t own = what.axis.kept(what.groups.planes, what.groups.alike());
   const auto window = std::ssize(what.axis.order());
   float* const weights = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(blocks * of_block + stream.workers() * own) * sizeof(float)));
@@ -180,7 +188,7 @@ void GroupedConvolution<T>::convolve(CpuStream& stream, const Convolution& what,
     if (what.bias != nullptr) std::copy_n(what.bias + first, lanes, bias);
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       float* next = bias + kBlockChannels + lane;
-      for (std::int64_t plane = 0; plane < what.planes; ++plane) {
+      for (std::int64_t plane = 0; plane < what.groups.planes; ++plane) {
         const float* const taps = weight(first + lane, plane);
         for (const std::int64_t row : what.axis.order()) {
           for (const std::int64_t column : what.axis.order()) {
@@ -197,8 +205,8 @@ void GroupedConvolution<T>::convolve(CpuStream& stream, const Convolution& what,
     const float* const bias = weights + block * of_block;
     kernels_.convolve(
         {what.axis.view(),
-         {image_of(what.from, from, image), block * kBlockChannels, places_of(what.places, block, what.planes),
-          what.planes, weights + blocks * of_block + worker * own},
+         {image_of(what.from, from, image), block * kBlockChannels, places_of(what.places, block, what.groups.planes),
+          what.groups.planes, what.groups.alike(), weights + blocks * of_block + worker * own},
          bias + kBlockChannels,
          bias,
          image_of(what.to, to, image),
@@ -209,11 +217,12 @@ void GroupedConvolution<T>::convolve(CpuStream& stream, const Convolution& what,
 // Adds the sums of chunks of images in f64, in their order.
 template <class T>
 void GroupedConvolution<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
+  const LaneGroups groups{outputs_, inputs_};
   const std::int64_t each = std::clamp<std::int64_t>(kChunkPixels / (output_.rows * output_.columns), 1, images_);
   const std::int64_t chunks = ceil_div(images_, each);
   const std::int64_t blocks = output_.panels();
   const std::int64_t of_block = (inputs_ * taps_ + 1) * kBlockChannels;  // the bias last
-  const std::int64_t own = inputs_ * forward_.kept();
+  const std::int64_t own = forward_.kept(inputs_, groups.alike());
   float* const sums = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(chunks * blocks * of_block + stream.workers() * own) * sizeof(float)));
   const bool has_bias = pass.bias_gradient != nullptr;
@@ -221,16 +230,16 @@ void GroupedConvolution<T>::backward_weights(CpuStream& stream, const TiledBackw
     const std::int64_t first = item / blocks * each;
     const std::int64_t block = item % blocks;
     float* const of_item = sums + item * of_block;
-    kernels_.backward_weights(
-        {forward_.view(),
-         {image_of(input_, static_cast<const T*>(pass.input), first), block * kBlockChannels,
-          places_of(read_by_outputs_, block, inputs_), inputs_, sums + chunks * blocks * of_block + worker * own},
-         image_of(output_, static_cast<const T*>(pass.output_gradient), first),
-         std::min(each, images_ - first),
-         input_.image,
-         output_.image,
-         of_item,
-         has_bias ? of_item + of_block - kBlockChannels : nullptr});
+    kernels_.backward_weights({forward_.view(),
+                               {image_of(input_, static_cast<const T*>(pass.input), first), block * kBlockChannels,
+                                places_of(read_by_outputs_, block, inputs_), inputs_, groups.alike(),
+                                sums + chunks * blocks * of_block + worker * own},
+                               image_of(output_, static_cast<const T*>(pass.output_gradient), first),
+                               std::min(each, images_ - first),
+                               input_.image,
+                               output_.image,
+                               of_item,
+                               has_bias ? of_item + of_block - kBlockChannels : nullptr});
   });
   parallel_for(stream, blocks, [&](int, std::int64_t block) {
     const std::int64_t first = block * kBlockChannels;

@@ -166,8 +166,10 @@ struct GroupedPlanes {
   std::int64_t channel;        // the first lane
   const std::int64_t* places;  // [plane][lane], from a pixel's first channel; null: lanes read their own channel
   std::int64_t planes;
-  float* rows;  // scratch memory, [plane][kept row][column][lane]
+  std::int64_t alike;  // adjacent lanes that read the same planes: 16, 8, 4 or 1
+  float* rows;  // scratch memory, [plane][kept row][column][lane]; [kept row][column][plane] if all lanes are alike
 };
+inline constexpr std::int64_t kAllAlike = kBlockChannels;
 
 template <class T>
 struct GroupedPass {

@@ -260,8 +260,8 @@ void Matrix<T>::backward_data(CpuStream& stream, const TiledBackwardData& pass) 
 template <class T>
 std::shared_ptr<const TiledConvolution> make_matrix(const TiledShape& shape) {
   const MatrixWindow window{shape.window, shape.window, shape.stride, shape.padding, shape.dilation};
-  return std::make_shared<const Matrix<T>>(
-      MatrixShape{side_of(shape.input), side_of(shape.output), shape.input.shape()[0], window, false});
+  return std::make_shared<const Matrix<T>>(MatrixShape{
+      side_of(shape.input, shape.groups), side_of(shape.output, shape.groups), shape.input.shape()[0], window, false});
 }
 template std::shared_ptr<const TiledConvolution> make_matrix<float>(const TiledShape&);
 template std::shared_ptr<const TiledConvolution> make_matrix<Bf16>(const TiledShape&);

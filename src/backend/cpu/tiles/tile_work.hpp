@@ -38,6 +38,13 @@ inline TileSide side_of(const Layout& layout) {
           .channels = channels.channels()};
 }
 
+// The channels of the first of some groups.
+inline TileSide side_of(const Layout& layout, std::int64_t groups) {
+  TileSide side = side_of(layout);
+  side.channels /= groups;
+  return side;
+}
+
 template <class T>
 TileImage<T> image_of(const TileSide& side, T* values) {
   return {values, side.image, side.block, side.row, side.column};

@@ -271,7 +271,7 @@ bool is_profitable(const TiledShape& shape, const TileKernels<T>& kernels) {
 
 // Registers of any width must be full.
 bool fits(const TiledShape& shape) {
-  const auto suits = [](const Layout& layout) { return layout.shape()[1] % (2 * kMostLanes) == 0; };
+  const auto suits = [&](const Layout& layout) { return layout.shape()[1] / shape.groups % (2 * kMostLanes) == 0; };
   return shape.window == kWindow && shape.stride == 1 && shape.dilation == 1 && shape.padding < kWindow &&
          suits(shape.input) && suits(shape.output);
 }
@@ -281,8 +281,8 @@ class Tiled final : public TiledConvolution {
  public:
   Tiled(const TileKernels<T>& kernels, const TiledShape& shape)
       : kernels_(kernels),
-        input_(side_of(shape.input)),
-        output_(side_of(shape.output)),
+        input_(side_of(shape.input, shape.groups)),
+        output_(side_of(shape.output, shape.groups)),
         images_(shape.input.shape()[0]),
         padding_(shape.padding) {}
 
@@ -341,15 +341,82 @@ std::shared_ptr<const TiledConvolution> make_tiles(const TiledShape& shape) {
 template <>
 std::shared_ptr<const TiledConvolution> make_tiles<Bf16>(const TiledShape& shape) {
   constexpr std::int64_t kNarrowChannels = 64;
-  const std::int64_t min_channels = std::min(shape.input.shape()[1], shape.output.shape()[1]);
+  const std::int64_t min_channels = std::min(shape.input.shape()[1], shape.output.shape()[1]) / shape.groups;
   return make(min_channels >= kNarrowChannels ? narrow_tiles() : wide_tiles<Bf16>(), shape);
+}
+
+// Groups of full blocks of channels, one after the other. Elsewhere, a group's channels may begin within a block.
+template <class T>
+class GroupByGroup final : public TiledConvolution {
+ public:
+  GroupByGroup(const TiledShape& shape, std::shared_ptr<const TiledConvolution> first)
+      : first_(std::move(first)),
+        groups_(shape.groups),
+        input_(side_of(shape.input, groups_)),
+        output_(side_of(shape.output, groups_)),
+        windows_(output_.channels * input_.channels * shape.window * shape.window) {}
+
+  void forward(CpuStream& stream, const TiledForward& pass) const override {
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      first_->forward(stream, {of_group(input_, pass.input, group), pass.windows + group * windows_,
+                               of_group(pass.bias, group), of_group(output_, pass.output, group), pass.relu});
+    }
+  }
+  void backward_data(CpuStream& stream, const TiledBackwardData& pass) const override {
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      first_->backward_data(stream, {of_group(output_, pass.output_gradient, group), pass.windows + group * windows_,
+                                     of_group(input_, pass.input_gradient, group)});
+    }
+  }
+  void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override {
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      first_->backward_weights(
+          stream, {of_group(input_, pass.input, group), of_group(output_, pass.output_gradient, group), nullptr,
+                   pass.window_gradients + group * windows_, of_group(pass.bias_gradient, group)});
+    }
+  }
+
+ private:
+  static const void* of_group(const TileSide& side, const void* values, std::int64_t group) {
+    return static_cast<const T*>(values) + channel_offset(side, group * side.channels);
+  }
+  static void* of_group(const TileSide& side, void* values, std::int64_t group) {
+    return static_cast<T*>(values) + channel_offset(side, group * side.channels);
+  }
+  template <class Bias>
+  Bias* of_group(Bias* bias, std::int64_t group) const {
+    return bias == nullptr ? nullptr : bias + group * output_.channels;
+  }
+
+  std::shared_ptr<const TiledConvolution> first_;
+  std::int64_t groups_;
+  TileSide input_;
+  TileSide output_;
+  std::int64_t windows_;  // of a group
+};
+
+// Of full blocks, and as many as make up a panel.
+bool has_wide_groups(const TiledShape& shape) {
+  const auto suits = [&](const Layout& layout) {
+    const std::int64_t channels = layout.shape()[1] / shape.groups;
+    return channels % kBlockChannels == 0 && channels >= 2 * kMostLanes;
+  };
+  return suits(shape.input) && suits(shape.output);
+}
+
+template <class T>
+std::shared_ptr<const TiledConvolution> make_in_groups(const TiledShape& shape) {
+  if (!has_wide_groups(shape)) return make_grouped<T>(shape);
+  auto first = make_tiles<T>(shape);
+  if (first == nullptr) first = make_matrix<T>(shape);
+  return std::make_shared<const GroupByGroup<T>>(shape, std::move(first));
 }
 
 template <class T>
 TiledPasses choose(const TiledShape& shape) {
   if (shape.groups > 1) {
-    auto grouped = make_grouped<T>(shape);
-    return {grouped, grouped, grouped};
+    auto one = make_in_groups<T>(shape);
+    return {one, one, one};
   }
   if (auto few = make_few_channel<T>(shape)) {
     auto others = has_blocks_of_16(shape.input) ? make_matrix<T>(shape) : nullptr;

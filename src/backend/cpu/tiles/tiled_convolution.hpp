@@ -61,7 +61,8 @@ TiledPasses choose_tiled_passes(const TiledShape& shape);
 // and the output is f32. Gradients are in the input's type.
 std::shared_ptr<const TiledConvolution> make_matrix_linear(const Layout& input, std::int64_t units);
 
-// Any window, stride, padding and dilation.
+// Any window, stride, padding and dilation. With groups of full blocks of channels, it is the convolution of the first
+// one: passes are given a group's channels.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_matrix(const TiledShape& shape);
 
