@@ -114,8 +114,7 @@ void require_utf8_argv(const std::vector<std::string>& arguments) {
 }
 
 std::string version_text() {
-  return fmt::format("tutti {}\n{}\nHDF5 {}", version(), mpi_library_version(),
-                     array_library_version());
+  return fmt::format("tutti {}\n{}\nHDF5 {}", version(), mpi_library_version(), array_library_version());
 }
 
 // What a command line may ask for instead of running a command.

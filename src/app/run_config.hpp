@@ -74,7 +74,7 @@ struct ProcessorOptions {
   Device device = Device::automatic;
   bool share_device = false;
   std::optional<Precision> precision;  // empty: tf32 if all ranks use GPUs that support it, else fp32
-  CudaOptions gpu{};  // without device and precision, which follow from the above
+  CudaOptions gpu{};                   // without device and precision, which follow from the above
   std::string plan_cache = "auto";
   Comm comm = Comm::automatic;
 };

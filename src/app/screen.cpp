@@ -296,9 +296,7 @@ std::vector<ScreenedValue> screened_values() {
   return values;
 }
 
-std::int64_t screened_steps() {
-  return kSteps * std::ssize(networks()) * std::ssize(kPrecisions);
-}
+std::int64_t screened_steps() { return kSteps * std::ssize(networks()) * std::ssize(kPrecisions); }
 
 std::vector<std::string> screened_layers() {
   std::vector<std::string> layers;

@@ -213,9 +213,9 @@ void drain(Drain drain, const std::vector<ScreenedUnit>& units, const std::vecto
   for (const WrongUnit& found : wrong) {
     const ScreenedUnit& unit = units[found.unit];
     if (!done.insert(unit.host).second) continue;
-    const std::string reason = fmt::format("trainer screen: {} {} wrong in {}", unit.name,
-                                           found.reason == WrongReason::undecided ? "may be" : "is",
-                                           screened_values().at(found.digest).text);
+    const std::string reason =
+        fmt::format("trainer screen: {} {} wrong in {}", unit.name,
+                    found.reason == WrongReason::undecided ? "may be" : "is", screened_values().at(found.digest).text);
     const std::string node = node_name(unit.host);
     fmt::print("scontrol update NodeName={} State=DRAIN Reason=\"{}\"\n", node, reason);
     std::fflush(stdout);

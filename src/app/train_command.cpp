@@ -163,10 +163,11 @@ class TrainRun {
   std::optional<Trainer> trainer_;
 };
 
-// The kind of this rank's processor, and the number of its GPU.
+// This rank's processor, without libraries, and the number of its GPU.
 std::string TrainRun::device_text() const {
-  const std::string kind = processor_kind(assembly_.processor.backend->description());
-  return assembly_.processor.is_gpu() ? fmt::format("{}, GPU {}", kind, assembly_.processor.device) : kind;
+  const std::string description = assembly_.processor.backend->description();
+  const std::string name = description.substr(0, description.find(','));
+  return assembly_.processor.is_gpu() ? fmt::format("{}, GPU {}", name, assembly_.processor.device) : name;
 }
 
 void TrainRun::build(const Invocation& invocation) {

@@ -76,7 +76,8 @@ TEST(InstructionSets, AreLimitedByTheEnvironment) {
     return run_child(trainer_words(0, of_twenty_images({})), {{"TUTTI_MAX_CPU_ISA", most}});
   };
   EXPECT_THAT(run("SSE2").err, mentions("cpu: SSE2"));
-  EXPECT_THAT(run("AVX1"), ends(64, "TUTTI_MAX_CPU_ISA is 'AVX1' in the environment: set it to SSE2, AVX2, AVX512 or "));
+  EXPECT_THAT(run("AVX1"),
+              ends(64, "TUTTI_MAX_CPU_ISA is 'AVX1' in the environment: set it to SSE2, AVX2, AVX512 or "));
 }
 
 }  // namespace

@@ -36,7 +36,9 @@ void expect_same(const PassResult& got, const PassResult& expected) {
   }
 }
 
-TEST(CpuBackend, DescribesTheProcessor) { EXPECT_THAT(make_cpu_backend()->description(), ::testing::StartsWith("cpu: ")); }
+TEST(CpuBackend, DescribesTheProcessor) {
+  EXPECT_THAT(make_cpu_backend()->description(), ::testing::StartsWith("cpu: "));
+}
 
 TEST(CpuBackend, RefusesAComputeThreadWithoutThreads) {
   EXPECT_THROW(make_cpu_backend()->enter_compute_thread(0), Error);

@@ -83,8 +83,14 @@ TEST(CpuEqualBits, OfAResidualNetwork) {
 
 float flushed(float value) { return std::abs(value) < FLT_MIN ? std::copysign(0.0f, value) : value; }
 
-// sum + a * b, rounded once, with denormal numbers as zeros.
-float fused_and_flushed(float a, float b, float sum) { return flushed(std::fma(flushed(a), flushed(b), flushed(sum))); }
+// sum + a * b, rounded once, with denormal numbers as zeros: those that would be less than 2^-126 with more exponents. In
+// f64, the sum is exact where that matters, as a and b are numbers of bf16.
+float fused_and_flushed(float a, float b, float sum) {
+  const double exact =
+      static_cast<double>(flushed(a)) * static_cast<double>(flushed(b)) + static_cast<double>(flushed(sum));
+  if (std::abs(exact) < 0x1p-126 - 0x1p-151) return std::copysign(0.0f, static_cast<float>(exact));
+  return std::fma(flushed(a), flushed(b), flushed(sum));
+}
 
 // Numbers of bf16 whose products and sums are large, small, denormal or cancel each other.
 std::vector<float> wild_numbers(std::int64_t count, const std::string& name) {
@@ -97,30 +103,56 @@ std::vector<float> wild_numbers(std::int64_t count, const std::string& name) {
 }
 
 // The order of VDPBF16PS, step 1 before step 0, which processors without this instruction follow.
+void expect_products_of_bf16(std::int64_t steps, const std::vector<float>& values, const std::vector<float>& factors) {
+  const std::int64_t rows = std::ssize(values) / steps;
+  const std::int64_t units = std::ssize(factors) / steps;
+  const NetworkCase network{"Products", rows, {steps}, {LinearSpec{units, kNoBias, kNoRelu}}};
+  Device device(make_cpu_backend(Precision::bf16));
+  const NetworkWeights weights(device, network);
+  device.upload(weights.tensors(0)[0], factors);
+  SingleLayer layer(device, network.layers[0], {.input = device.backend().plain_activation({rows, steps})}, weights);
+  std::vector<float> expected;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t unit = 0; unit < units; ++unit) {
+      const float* const a = values.data() + row * steps;
+      const float* const b = factors.data() + unit * steps;
+      float sum = 0;
+      for (std::int64_t step = 0; step < steps; step += 2) {
+        sum = step + 1 < steps ? fused_and_flushed(a[step + 1], b[step + 1], sum) : fused_and_flushed(0, 0, sum);
+        sum = fused_and_flushed(a[step], b[step], sum);
+      }
+      expected.push_back(sum + 0.0f);  // in place of the bias
+    }
+  }
+  EXPECT_TRUE(same_bits(layer.forward(values, {}), expected)) << steps << " steps";
+}
+
 TEST(CpuEqualBits, ProductsOfBf16AddTheSecondOfEachPairFirstAndFlushDenormals) {
   for (const std::int64_t steps : {1, 2, 7, 300}) {
-    const NetworkCase network{"Wild", 5, {steps}, {LinearSpec{35, kNoBias, kNoRelu}}};
-    Device device(make_cpu_backend(Precision::bf16));
-    const NetworkWeights weights(device, network);
-    const auto values = wild_numbers(5 * steps, "values");
-    const auto factors = wild_numbers(35 * steps, "factors");
-    device.upload(weights.tensors(0)[0], factors);
-    SingleLayer layer(device, network.layers[0], {.input = device.backend().plain_activation({5, steps})}, weights);
-    std::vector<float> expected;
-    for (std::int64_t row = 0; row < 5; ++row) {
-      for (std::int64_t unit = 0; unit < 35; ++unit) {
-        const float* const a = values.data() + row * steps;
-        const float* const b = factors.data() + unit * steps;
-        float sum = 0;
-        for (std::int64_t step = 0; step < steps; step += 2) {
-          sum = step + 1 < steps ? fused_and_flushed(a[step + 1], b[step + 1], sum) : fused_and_flushed(0, 0, sum);
-          sum = fused_and_flushed(a[step], b[step], sum);
-        }
-        expected.push_back(sum + 0.0f);  // in place of the bias
-      }
-    }
-    EXPECT_TRUE(same_bits(layer.forward(values, {}), expected)) << steps << " steps";
+    expect_products_of_bf16(steps, wild_numbers(5 * steps, "values"), wild_numbers(35 * steps, "factors"));
   }
+}
+
+// 2^-126 - m * 2^-154 for m from 1 to 30. Up to the half, m = 8, this is rounded to 2^-126, and then to 0. Processors
+// that flush what is denormal before it is rounded would make zeros of all.
+TEST(CpuEqualBits, SumsOfBf16AreRoundedBeforeTheyAreFlushed) {
+  constexpr std::size_t kSteps = 600;  // more than a block
+  constexpr std::size_t kUnits = 40;
+  std::vector<float> values;
+  for (int row = 1; row <= 30; ++row) {
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      values.push_back(step % 2 == 0 ? static_cast<float>(row) * 0x1p-64f : 0x1p-63f);
+    }
+  }
+  std::vector<float> factors(kUnits * kSteps, 0.0f);
+  for (std::size_t unit = 0; unit < kUnits; ++unit) {
+    float* const of_unit = factors.data() + unit * kSteps;
+    const std::size_t step = unit * 86 % kSteps;  // even
+    const float sign = unit % 3 == 0 ? -1.0f : 1.0f;
+    of_unit[unit % 2 == 0 ? 1 : step + 1] = sign * 0x1p-63f;
+    of_unit[step] = sign * -0x1p-90f;
+  }
+  expect_products_of_bf16(kSteps, values, factors);
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ class Demo(Scripts):
         self.training = f"printf '{EPOCHS}'; echo done after 2 steps, weights 0c"
         result = self.demo()
         self.assertEqual(1, result.returncode)
-        self.assertRegex(result.stderr, "weights 0c, and not with those that README.md names.*trainer screen")
+        self.assertRegex(result.stderr, "weights 0c, not with those that README.md names.*trainer screen")
 
     def test_reports_a_failed_build(self):
         self.program("cmake", "[[ $* != *--build* ]] || { echo 'error: no such type'; exit 2; }")

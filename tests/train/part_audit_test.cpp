@@ -120,7 +120,7 @@ TEST_P(PartAudit, OfARankAloneFindsAFaultThatHappensOnceButNoneThatPersists) {
 
 TEST(PartAudits, IsMadeByARankWithTheSameKindOfProcessor) {
   const PartMap map(8, 5);
-  const std::vector<std::string> devices{"cpu: A, GPU 0", "cuda: B, GPU 0", "cpu: A", "cuda: B, GPU 1", "cpu: C"};
+  const std::vector<std::string> devices{"cpu: A", "cuda: B, GPU 0", "cpu: C", "cuda: B, GPU 1", "cuda: D, GPU 0"};
   const auto kind = [&](int rank) { return processor_kind(devices.at(static_cast<std::size_t>(rank))); };
   std::vector<int> audits(8);
   for (std::int64_t step = 0; step < 400; ++step) {

@@ -26,7 +26,8 @@ ElementType compute_type(Precision precision) {
 
 }  // namespace
 
-CpuBackend::CpuBackend(Precision precision) : description_("cpu: " + instruction_set()), type_(compute_type(precision)) {}
+CpuBackend::CpuBackend(Precision precision)
+    : description_("cpu: " + instruction_set()), type_(compute_type(precision)) {}
 
 std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<CpuStream>(); }
 
@@ -55,8 +56,6 @@ std::unique_ptr<LossLayer> CpuBackend::make_softmax_loss(const ActivationSpec& l
 
 namespace tutti {
 
-std::unique_ptr<Backend> make_cpu_backend(Precision precision) {
-  return std::make_unique<cpu::CpuBackend>(precision);
-}
+std::unique_ptr<Backend> make_cpu_backend(Precision precision) { return std::make_unique<cpu::CpuBackend>(precision); }
 
 }  // namespace tutti

@@ -44,7 +44,9 @@ const Layout& layout_of(const ActivationSpec& activation) {
 }
 
 ChannelLayout::ChannelLayout(const Layout& layout)
-    : samples_(layout.shape()[0]), channels_(layout.shape()[1]), pixels_(pixels_of(layout.shape())),
+    : samples_(layout.shape()[0]),
+      channels_(layout.shape()[1]),
+      pixels_(pixels_of(layout.shape())),
       period_(std::max<std::int64_t>(channels_, 1)) {
   if (layout.order() == ChannelOrder::blocks) period_ = kBlockChannels;
   if (layout.is_plain() && layout.shape().ndim() == 4) period_ = 1;

@@ -2,7 +2,6 @@
 
 #include "backend/cpu/processor.hpp"
 
-
 #include <cstring>
 
 namespace tutti::cpu {
@@ -34,7 +33,7 @@ template const LayerLoops<Bf16>& layer_loops();
 void sum_output_gradients(const LayerBackward& pass, const Layout& output, const void* of_relu) {
   if (pass.output_gradients.size() == 1 && of_relu == nullptr) return;
   output.is_bf16() ? sum_gradients<Bf16>(pass, output.bytes(), of_relu)
-                  : sum_gradients<float>(pass, output.bytes(), of_relu);
+                   : sum_gradients<float>(pass, output.bytes(), of_relu);
 }
 
 }  // namespace tutti::cpu

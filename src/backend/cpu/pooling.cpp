@@ -98,10 +98,7 @@ template <class T>
 class GlobalAveragePoolLayer final : public PlannedLayer {
  public:
   GlobalAveragePoolLayer(const GlobalAveragePoolSpec& spec, const LayerRequest& request)
-      : PlannedLayer(
-            request,
-            output_of(spec, request),
-            backward_reads(spec)),
+      : PlannedLayer(request, output_of(spec, request), backward_reads(spec)),
         layout_(layout_of(request.input)),
         sums_(static_cast<std::size_t>(layout_.period())) {}
 

@@ -124,8 +124,7 @@ class SoftmaxLoss final : public LossLayer {
 
 }  // namespace
 
-std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits,
-                                             const LossOptions& options) {
+std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, const LossOptions& options) {
   require_loss(logits.shape, options);
   return std::make_unique<SoftmaxLoss>(logits, options);
 }

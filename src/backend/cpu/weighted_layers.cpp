@@ -52,8 +52,7 @@ WeightedPlan plan(ElementType type, const Conv2dSpec& spec, const LayerRequest& 
 WeightedPlan plan(ElementType type, const LinearSpec& spec, const LayerRequest& request) {
   const Layout& given = layout_of(request.input);
   const Shape& shape = request.input.shape;
-  const Layout input =
-      is_readable(given) || given.is_plain() ? given.with_type(type) : preferred_layout(shape, type);
+  const Layout input = is_readable(given) || given.is_plain() ? given.with_type(type) : preferred_layout(shape, type);
   const auto product = make_matrix_linear(input, spec.units);
   // Always f32: logits stay fp32 for accuracy.
   return {{product, product, product}, input, plain({shape[0], spec.units}), type, spec.bias, spec.relu};

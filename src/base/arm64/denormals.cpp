@@ -4,7 +4,7 @@ namespace tutti {
 namespace {
 
 // FPCR.FZ, which holds for operands and results. A result counts as denormal if it is so before rounding: one that
-// would be rounded up to the smallest normal number becomes 0.
+// would be rounded up to the smallest normal number becomes 0, and FPSR.UFC is set.
 constexpr std::uint64_t kModes[] = {std::uint64_t{1} << 24};
 
 }  // namespace

@@ -1,8 +1,11 @@
+#include "tutti/base/denormals.hpp"
+
 #include "backend/cpu/processor.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
 
 #include <arm_neon.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace tutti::cpu {
@@ -13,7 +16,7 @@ namespace {
 
 constexpr int kMaxRows = 12;  // two registers each, of 32, and more for what is multiplied
 
-#include "backend/cpu/tiles/tile_kinds.inc"
+#include "backend/cpu/arm64/flushed_products.inc"
 
 }  // namespace
 }  // namespace neon
@@ -28,6 +31,6 @@ const TileKernels<T>& wide_tiles() {
 template const TileKernels<float>& wide_tiles();
 template const TileKernels<Bf16>& wide_tiles();
 
-const TileKernels<Bf16>& narrow_tiles() { return neon::narrow_ones::kTileKernels<Bf16>; }
+const TileKernels<Bf16>& narrow_tiles() { return neon::kCheckedTiles; }
 
 }  // namespace tutti::cpu
