@@ -78,8 +78,8 @@ TEST(CpuEqualBits, OfAResidualNetwork) {
 
 float flushed(float value) { return std::abs(value) < FLT_MIN ? std::copysign(0.0f, value) : value; }
 
-// sum + a * b, rounded once, with denormal numbers as zeros: those that would be less than 2^-126 with more exponents. In
-// f64, the sum is exact where that matters, as a and b are numbers of bf16.
+// sum + a * b, rounded once, with denormal numbers as zeros: those that would be less than 2^-126 with more exponents.
+// In f64, the sum is exact where that matters, as a and b are numbers of bf16.
 float fused_and_flushed(float a, float b, float sum) {
   const double exact =
       static_cast<double>(flushed(a)) * static_cast<double>(flushed(b)) + static_cast<double>(flushed(sum));

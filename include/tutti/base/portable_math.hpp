@@ -1,7 +1,7 @@
 #pragma once
 // Elementary functions with the same bits on any machine: plain IEEE additions, products and quotients only, so that
-// results do not depend on the C library, which has other code for each kind of processor. Errors are a few units in the
-// last place.
+// results do not depend on the C library, which has other code for each kind of processor. Errors are a few units in
+// the last place.
 
 #include <cstdint>
 
