@@ -111,6 +111,8 @@ function(tutti_add_test path)
   endif()
   if(TUTTI_SANITIZE STREQUAL thread)
     math(EXPR ARG_SECONDS "4 * ${ARG_SECONDS}")
+  elseif(CMAKE_CROSSCOMPILING) # an emulator runs the tests
+    math(EXPR ARG_SECONDS "10 * ${ARG_SECONDS}")
   endif()
   set(target ${module})
   if(ARG_PROGRAM)
