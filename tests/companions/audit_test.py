@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 TRAINER = os.environ["TUTTI_TRAINER"]
 MPIEXEC = os.environ["TUTTI_MPIEXEC"]
@@ -169,6 +170,13 @@ class HonestRuns(Audited):
         self.assertTrue(printed.startswith("the records have no hashes\n"), printed)
         self.assertIn("(100%)", printed)
         self.assertRegex(printed, "the run used tutti .* on another, and this is .*: their bits may differ")
+
+    def test_of_another_kind_of_cpu_are_confirmed(self):
+        with unittest.mock.patch.dict(os.environ, TUTTI_MAX_CPU_ISA="SSE2"):
+            folder = train(self.root / "older", "--data", self.data, *MODEL, *SAVING, "--epochs", "1")
+        printed = self.audit(folder)
+        self.assertIn("(100%)", printed)
+        self.assertNotIn("may differ", printed)
 
     def test_are_not_accused_if_the_data_are_others(self):
         other = write_images(self.root / "other", lambda labels: labels[::-1])
