@@ -116,7 +116,8 @@ class Rehearsal(Programs):
         environment = mock.patch.dict(os.environ, variables)
         environment.start()
         self.addCleanup(environment.stop)
-        os.environ.pop("TUTTI_PYTHON", None)
+        for name in ("TUTTI_PYTHON", "TUTTI_MAX_CPU_ISA"):
+            os.environ.pop(name, None)
 
     def plant(self, fault):
         """A fault by its name, or the name of a program and its code in place of the stand-in's."""
