@@ -16,6 +16,14 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${CMAKE_SYSROOT})
 
+# What tools/setup --cross arm64 --cuda unpacks.
+set(cuda ${CMAKE_SYSROOT}/usr/local/cuda)
+if(EXISTS ${cuda}/bin/nvcc)
+  set(CMAKE_CUDA_COMPILER ${cuda}/bin/nvcc)
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_FLAGS_INIT "-target-dir sbsa-linux")
+endif()
+
 # These modules would ask the compiler wrappers of the processor at hand.
 set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig)
 set(openmpi ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/openmpi)
