@@ -16,6 +16,9 @@ target_compile_options(
   tutti_flags
   INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor;-Wold-style-cast>"
             "$<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual;-Wundef>")
+if(TUTTI_PROCESSOR STREQUAL arm64) # where char has no sign by default
+  target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsigned-char>)
+endif()
 if(TUTTI_WERROR)
   target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
