@@ -82,6 +82,11 @@ stage() {
   printf '%d s\n' $((SECONDS - started))
 }
 
+# The digest of the weights at the end of a training, whose output it reads.
+weights_printed() {
+  sed -n 's/.*done after .* weights \([0-9a-f]*\)$/\1/p' | tail -n 1
+}
+
 # Links `./trainer` in the checkout to the last build.
 link_trainer() { # PRESET
   ln -sfn "build/$1/trainer" "$root/trainer"

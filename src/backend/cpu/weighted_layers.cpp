@@ -27,8 +27,7 @@ bool is_readable(const Layout& layout) {
 struct WeightedPlan {
   TiledPasses passes;
   Layout input;
-  Layout output;
-  ElementType gradient;  // of the output, as the passes read it
+  Layout output;  // its gradient is of the input's type
   bool bias;
   bool relu;
 };
@@ -46,7 +45,7 @@ WeightedPlan plan(ElementType type, const Conv2dSpec& spec, const LayerRequest& 
                    .groups = spec.groups};
   const bool reads_any = is_few_channel(shape) && !request.wants_input_gradient;
   shape.input = is_readable(given) || reads_any ? given.with_type(type) : preferred_layout(input, type);
-  return {choose_tiled_passes(shape), shape.input, shape.output, type, spec.bias, spec.relu};
+  return {choose_tiled_passes(shape), shape.input, shape.output, spec.bias, spec.relu};
 }
 
 WeightedPlan plan(ElementType type, const LinearSpec& spec, const LayerRequest& request) {
@@ -55,7 +54,7 @@ WeightedPlan plan(ElementType type, const LinearSpec& spec, const LayerRequest& 
   const Layout input = is_readable(given) || given.is_plain() ? given.with_type(type) : preferred_layout(shape, type);
   const auto product = make_matrix_linear(input, spec.units);
   // Always f32: logits stay fp32 for accuracy.
-  return {{product, product, product}, input, plain({shape[0], spec.units}), type, spec.bias, spec.relu};
+  return {{product, product, product}, input, plain({shape[0], spec.units}), spec.bias, spec.relu};
 }
 
 class WeightedLayer final : public PlannedLayer {
@@ -69,7 +68,7 @@ class WeightedLayer final : public PlannedLayer {
         passes_(plan.passes),
         input_(layout_of(request.input), plan.input) {
     if (request.mode != LayerMode::training) return;
-    output_gradient_.emplace(plan.output, plan.output.with_type(plan.gradient));
+    output_gradient_.emplace(plan.output, plan.output.with_type(plan.input.type()));
     if (!request.wants_input_gradient) return;
     input_gradient_.emplace(layout_of(request.input), plan.input);
   }

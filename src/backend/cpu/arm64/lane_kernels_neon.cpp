@@ -19,24 +19,10 @@ constexpr int kMaxRows = 13;  // two registers each, of 32, and more for what is
 }  // namespace neon
 
 template <class T>
-const FewChannelKernels<T>& few_channel_kernels() {
-  return neon::few_channel::kKernels<T>;
+const LaneKernels<T>& lane_kernels() {
+  return neon::kLaneKernels<T>;
 }
-template const FewChannelKernels<float>& few_channel_kernels();
-template const FewChannelKernels<Bf16>& few_channel_kernels();
-
-template <class T>
-const GroupedKernels<T>& grouped_kernels() {
-  return neon::grouped::kKernels<T>;
-}
-template const GroupedKernels<float>& grouped_kernels();
-template const GroupedKernels<Bf16>& grouped_kernels();
-
-template <class T>
-const PatchKernels<T>& patch_kernels() {
-  return neon::patches::kKernels<T>;
-}
-template const PatchKernels<float>& patch_kernels();
-template const PatchKernels<Bf16>& patch_kernels();
+template const LaneKernels<float>& lane_kernels();
+template const LaneKernels<Bf16>& lane_kernels();
 
 }  // namespace tutti::cpu

@@ -38,7 +38,7 @@ class FewChannelConvolution final : public TiledConvolution {
   }
   void load(const T* input, std::int64_t image, float* to) const;
 
-  const FewChannelKernels<T>& kernels_ = few_channel_kernels<T>();
+  const FewChannelKernels<T>& kernels_ = lane_kernels<T>().few_channels;
   ChannelLayout layout_;
   LaneSide output_;
   std::int64_t rows_, columns_, padding_;

@@ -159,7 +159,7 @@ class GroupedConvolution final : public TiledConvolution {
     return all.empty() ? nullptr : all.data() + block * planes * kBlockChannels;
   }
 
-  const GroupedKernels<T>& kernels_ = grouped_kernels<T>();
+  const GroupedKernels<T>& kernels_ = lane_kernels<T>().grouped;
   LaneSide input_;
   LaneSide output_;
   std::int64_t images_;

@@ -79,9 +79,6 @@ struct PatchKernels {
   void (*sum_channels)(const LaneImage<const T>&, float* sums);
 };
 
-template <class T>
-const PatchKernels<T>& patch_kernels();  // for this processor
-
 // Direct convolution for few input channels, such as a network's first layer. Sums of many outputs stay in registers.
 // Only the input is copied: to f32, channels-last, padded.
 
@@ -120,9 +117,6 @@ struct FewChannelKernels {
 };
 
 inline constexpr std::int64_t kMaxFewChannelValues = 32;
-
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels();
 
 // Direct convolution in groups of channels, in blocks of 16 lanes, which are outputs or, for the gradient of the input,
 // inputs. A lane has a window over each plane of its group: a depthwise convolution has one plane. The rows under the
@@ -199,7 +193,15 @@ struct GroupedKernels {
   void (*backward_weights)(const GroupedWeightsPass<T>&);
 };
 
+// All of them.
 template <class T>
-const GroupedKernels<T>& grouped_kernels();
+struct LaneKernels {
+  PatchKernels<T> patches;
+  FewChannelKernels<T> few_channels;
+  GroupedKernels<T> grouped;
+};
+
+template <class T>
+const LaneKernels<T>& lane_kernels();  // for this processor
 
 }  // namespace tutti::cpu

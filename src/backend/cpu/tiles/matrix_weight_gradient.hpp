@@ -28,7 +28,7 @@ class MatrixWeightGradient {
   void sum_bias(CpuStream& stream, const T* gradient, float* to) const;
 
   const TileKernels<T>& kernels_ = product_kernels<T>();
-  const PatchKernels<T>& lanes_ = patch_kernels<T>();
+  const PatchKernels<T>& lanes_ = lane_kernels<T>().patches;
   MatrixShape shape_;
   std::int64_t panel_ = 2 * kernels_.lanes;
   std::vector<std::vector<Run>> runs_;  // of each panel of values

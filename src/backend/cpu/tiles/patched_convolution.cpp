@@ -57,7 +57,7 @@ class Patched final : public TiledConvolution {
   void collect(std::int64_t output, const float* sums, const PointMatrices& matrices, float* window_gradients) const;
   void sum_bias(CpuStream& stream, const T* gradient, float* to) const;
 
-  const PatchKernels<T>& kernels_ = patch_kernels<T>();
+  const PatchKernels<T>& kernels_ = lane_kernels<T>().patches;
   const TileKernels<float>& products_ = wide_tiles<float>();
   std::int64_t lanes_ = kernels_.lanes;
   std::int64_t panel_ = 2 * lanes_;

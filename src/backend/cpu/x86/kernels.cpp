@@ -26,24 +26,10 @@ const TileKernels<Bf16>& narrow_tiles() {
 }
 
 template <class T>
-const PatchKernels<T>& patch_kernels() {
-  return widest(patch_kernels_avx512<T>, patch_kernels_avx2<T>, patch_kernels_sse2<T>);
+const LaneKernels<T>& lane_kernels() {
+  return widest(lane_kernels_avx512<T>, lane_kernels_avx2<T>, lane_kernels_sse2<T>);
 }
-template const PatchKernels<float>& patch_kernels();
-template const PatchKernels<Bf16>& patch_kernels();
-
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels() {
-  return widest(few_channel_kernels_avx512<T>, few_channel_kernels_avx2<T>, few_channel_kernels_sse2<T>);
-}
-template const FewChannelKernels<float>& few_channel_kernels();
-template const FewChannelKernels<Bf16>& few_channel_kernels();
-
-template <class T>
-const GroupedKernels<T>& grouped_kernels() {
-  return widest(grouped_kernels_avx512<T>, grouped_kernels_avx2<T>, grouped_kernels_sse2<T>);
-}
-template const GroupedKernels<float>& grouped_kernels();
-template const GroupedKernels<Bf16>& grouped_kernels();
+template const LaneKernels<float>& lane_kernels();
+template const LaneKernels<Bf16>& lane_kernels();
 
 }  // namespace tutti::cpu

@@ -18,24 +18,10 @@ const TileKernels<Bf16>& narrow_tiles_avx2();
 const TileKernels<Bf16>& narrow_tiles_sse2();
 
 template <class T>
-const PatchKernels<T>& patch_kernels_avx512();
+const LaneKernels<T>& lane_kernels_avx512();
 template <class T>
-const PatchKernels<T>& patch_kernels_avx2();
+const LaneKernels<T>& lane_kernels_avx2();
 template <class T>
-const PatchKernels<T>& patch_kernels_sse2();
-
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels_avx512();
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels_avx2();
-template <class T>
-const FewChannelKernels<T>& few_channel_kernels_sse2();
-
-template <class T>
-const GroupedKernels<T>& grouped_kernels_avx512();
-template <class T>
-const GroupedKernels<T>& grouped_kernels_avx2();
-template <class T>
-const GroupedKernels<T>& grouped_kernels_sse2();
+const LaneKernels<T>& lane_kernels_sse2();
 
 }  // namespace tutti::cpu

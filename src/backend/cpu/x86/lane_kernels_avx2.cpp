@@ -20,24 +20,10 @@ constexpr int kMaxRows = 5;  // two registers each, of 16, and more for what is 
 }  // namespace avx2
 
 template <class T>
-const FewChannelKernels<T>& few_channel_kernels_avx2() {
-  return avx2::few_channel::kKernels<T>;
+const LaneKernels<T>& lane_kernels_avx2() {
+  return avx2::kLaneKernels<T>;
 }
-template const FewChannelKernels<float>& few_channel_kernels_avx2();
-template const FewChannelKernels<Bf16>& few_channel_kernels_avx2();
-
-template <class T>
-const GroupedKernels<T>& grouped_kernels_avx2() {
-  return avx2::grouped::kKernels<T>;
-}
-template const GroupedKernels<float>& grouped_kernels_avx2();
-template const GroupedKernels<Bf16>& grouped_kernels_avx2();
-
-template <class T>
-const PatchKernels<T>& patch_kernels_avx2() {
-  return avx2::patches::kKernels<T>;
-}
-template const PatchKernels<float>& patch_kernels_avx2();
-template const PatchKernels<Bf16>& patch_kernels_avx2();
+template const LaneKernels<float>& lane_kernels_avx2();
+template const LaneKernels<Bf16>& lane_kernels_avx2();
 
 }  // namespace tutti::cpu

@@ -37,24 +37,10 @@ constexpr int kMaxRows = 13;  // two registers each, of 32, and more for what is
 }  // namespace avx512
 
 template <class T>
-const FewChannelKernels<T>& few_channel_kernels_avx512() {
-  return avx512::few_channel::kKernels<T>;
+const LaneKernels<T>& lane_kernels_avx512() {
+  return avx512::kLaneKernels<T>;
 }
-template const FewChannelKernels<float>& few_channel_kernels_avx512();
-template const FewChannelKernels<Bf16>& few_channel_kernels_avx512();
-
-template <class T>
-const GroupedKernels<T>& grouped_kernels_avx512() {
-  return avx512::grouped::kKernels<T>;
-}
-template const GroupedKernels<float>& grouped_kernels_avx512();
-template const GroupedKernels<Bf16>& grouped_kernels_avx512();
-
-template <class T>
-const PatchKernels<T>& patch_kernels_avx512() {
-  return avx512::patches::kKernels<T>;
-}
-template const PatchKernels<float>& patch_kernels_avx512();
-template const PatchKernels<Bf16>& patch_kernels_avx512();
+template const LaneKernels<float>& lane_kernels_avx512();
+template const LaneKernels<Bf16>& lane_kernels_avx512();
 
 }  // namespace tutti::cpu
