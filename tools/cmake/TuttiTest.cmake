@@ -52,28 +52,16 @@ function(tutti_filter_of_suites file result)
   set(${result} ${filter} PARENT_SCOPE)
 endfunction()
 
-option(TUTTI_UNITY_TESTS "Compile the sources of each test program in groups, in 0.6 of the time; OFF: after a change, \
-only what has changed" ON)
-
 # With a sanitizer, which is to watch the tested code, the tests' own lines would need half of the compiler's time.
 set(TUTTI_TEST_OBJECTS_FROM "" CACHE PATH "Complete build folder of the same sources whose objects of tests to link")
-
-# The objects of which that build links a test program.
-function(tutti_built_objects program result)
-  execute_process(COMMAND ${CMAKE_MAKE_PROGRAM} -C ${TUTTI_TEST_OBJECTS_FROM} -t query tests/${program}
-                  OUTPUT_VARIABLE inputs COMMAND_ERROR_IS_FATAL ANY)
-  string(REGEX MATCHALL "[^\n ]+/${program}\\.dir/[^\n ]+\\.o" objects "${inputs}")
-  list(TRANSFORM objects PREPEND ${TUTTI_TEST_OBJECTS_FROM}/)
-  set(${result} ${objects} PARENT_SCOPE)
-endfunction()
 
 # Creates a test program if there is none of that name yet, and adds a source to it once.
 function(tutti_add_to_test_program target source has_ranks)
   if(NOT TARGET ${target})
     add_executable(${target})
     if(NOT target MATCHES "^backend_") # whose sources have flags of their own, and few in common
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY_TESTS}
-                                                      UNITY_BUILD_BATCH_SIZE ${TUTTI_UNITY_GROUP})
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY}
+                                                UNITY_BUILD_BATCH_SIZE ${TUTTI_UNITY_GROUP})
     endif()
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
     tutti_compile_as_test(${target})
@@ -85,7 +73,7 @@ function(tutti_add_to_test_program target source has_ranks)
     endif()
     target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${has_ranks}>,tutti_mpi_test_main,tutti_test_main>)
     if(TUTTI_TEST_OBJECTS_FROM)
-      tutti_built_objects(${target} objects)
+      tutti_built_objects(${TUTTI_TEST_OBJECTS_FROM} tests/${target} ${target} objects)
       target_sources(${target} PRIVATE ${objects})
       set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     endif()
