@@ -21,7 +21,7 @@ NAMES = {
     "libfmt-dev": ("fmt", "fmt"),
     "nlohmann-json3-dev": ("nlohmann-json", "nlohmann_json"),
     "libtoml11-dev": ("toml11", "toml11"), "zlib1g-dev": ("zlib", "zlib"),
-    "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng"),
+    "libjpeg-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng"),
     "libtiff-dev": ("libtiff", "libtiff")}
 
 # The subset of YAML that the recipes use: comments, keys, plain values and items. A plain value with a colon at its end

@@ -1,6 +1,6 @@
-# cmake --install, in two components: `program` is what runs (bin/tutti; libexec/tutti/trainer, the same under its name
-# in the checkout; tutti-export and tutti-plot; the libraries; jobs, documents, manual page and completion),
-# `development` has everything that other programs need to build against it.
+# cmake --install, in three components: `program` is what runs (bin/tutti; libexec/tutti/trainer, the same under its
+# name in the checkout; tutti-export and tutti-plot; the libraries; jobs, documents, manual page and completion),
+# `development` has everything that other programs need to build against it, and `module` is the module file.
 include(CMakePackageConfigHelpers)
 
 # One binary serves both places: it looks for libtutti.so in its own folder, then where it is installed.

@@ -36,7 +36,7 @@ class Tutti(CMakePackage, CudaPackage):
     with when("+cuda"):
         depends_on("cuda@12:")
         depends_on("cudnn@9:")
-        depends_on("nccl")
+        depends_on("nccl@2.27:")
 
     requires("target=x86_64:", "target=aarch64:", policy="one_of", msg="Tutti has code for these processors only")
     conflicts("%gcc@:10", msg="Tutti is C++20: g++ 11 or newer")
