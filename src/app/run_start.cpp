@@ -100,11 +100,11 @@ void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, co
                           config.model, checkpoint, what, checkpoint));
 }
 
-// The kind of processor in a line of versions, after the first "; ": "cpu" of "tutti 1.0; cpu: AVX2; Open MPI 4.1.4".
+// The processor in a line of versions, after the first "; ": "cpu: AVX2" of "tutti 1.0; cpu: AVX2; Open MPI 4.1.4".
 std::string processor_in(const std::string& versions) {
   const std::size_t device = versions.find("; ");
   if (device == std::string::npos) return {};
-  return processor_kind(versions.substr(device + 2, versions.find(';', device + 2) - device - 2));
+  return versions.substr(device + 2, versions.find(';', device + 2) - device - 2);
 }
 
 // Throws an input error for weights of another network.

@@ -64,8 +64,10 @@ double portable_exp(double x) {
   const int exponent = static_cast<int>(x * 1.44269504088896340736 + (x < 0 ? -0.5 : 0.5));
   const double rest = (x - exponent * kLn2High) - exponent * kLn2Low;
   const double series = exponential_series(rest);
-  if (exponent < -1022 || exponent > 1023) return std::ldexp(series, exponent);
-  return series * std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  // In two factors, as one of them may be no normal number. Only the last product is rounded.
+  const auto two_to = [](int power) { return std::bit_cast<double>(static_cast<std::uint64_t>(power + 1023) << 52); };
+  const int half = exponent / 2;
+  return series * two_to(half) * two_to(exponent - half);
 }
 
 double portable_power(double base, std::int64_t exponent) {

@@ -32,6 +32,16 @@ TEST(Agreement, FindsNothingWhereAllRanksRunTheSameProgram) {
   EXPECT_THAT(compare_across_ranks(test_world(), agreed_versions("Open MPI 4.1.4")).all(), testing::IsEmpty());
 }
 
+TEST(Agreement, WarnsOfCheckpointsWhoseLayersOneDnnComputed) {
+  const auto found = [](const std::string& processor) {
+    return check_processors(test_world(), {}, {.mine = "cpu", .of_checkpoint = processor, .checkpoint = "a.h5"}).all();
+  };
+  EXPECT_THAT(found("cpu: AVX-512"), testing::IsEmpty());
+  const auto findings = found("cpu: AVX2, oneDNN 2.6.3, OpenMP");
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::warning);
+}
+
 // Slurm's tasks may be in different control groups.
 TEST(MemoryPools, AddUpTheDemandsOfTheRanksThatShareThem) {
   const int rank = test_world().rank();

@@ -113,6 +113,30 @@ TEST(CpuBackend, RunsAPlanInAnotherThread) {
   expect_same(got, expected);
 }
 
+TEST(CpuBackend, HasRoomForEveryValueOfABatchOfAnyRank) {
+  const auto backend = make_cpu_backend();
+  for (const Shape& shape : {Shape{2, 3}, Shape{2, 3, 5}, Shape{2, 3, 4, 5}}) {
+    EXPECT_EQ(backend->plain_activation(shape).bytes, static_cast<std::size_t>(shape.elements()) * sizeof(float))
+        << shape.text();
+  }
+}
+
+TEST(CpuBackend, ComputesTheOneWindowOfStridesBeyondTheImage) {
+  Device device(make_cpu_backend());
+  for (const std::int64_t groups : {1, 16}) {
+    PassResult of_image;
+    for (const std::int64_t stride : {std::int64_t{10}, std::int64_t{1} << 30}) {
+      const Conv2dSpec spec{.channels = 16, .kernel = 3, .stride = stride, .padding = 1, .groups = groups};
+      const NetworkCase network{"Strided", 2, {16, 8, 8}, {spec}};
+      const NetworkWeights weights(device, network);
+      NetworkPlan plan(device, network, weights);
+      const PassResult result = run(plan, input_of(network));
+      if (of_image.output.empty()) of_image = result;
+      expect_same(result, of_image);
+    }
+  }
+}
+
 TEST(CpuBackend, RefusesWeightsThatAreMissingOrOfAnotherLayer) {
   Device device(make_cpu_backend());
   Backend& backend = device.backend();

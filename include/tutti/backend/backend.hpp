@@ -125,7 +125,7 @@ class Backend {
   // A dense f32 batch in canonical order: the loader's output and the first layer's input.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;
   // Copies an activation, or its gradient, to dense f32 in canonical order in memory of this backend. It serves
-  // predictions and inspection, and is slow, since it makes a new plan each time. Asynchronous.
+  // predictions and inspection, and is slow. Asynchronous.
   virtual void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) = 0;
   // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Call refresh() before using them.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;

@@ -10,7 +10,11 @@ struct Bf16 {
   std::uint16_t bits;
 };
 
-inline float to_float(Bf16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+// Always inlined, without the library's std::bit_cast: files for one instruction set include this, and the linker could
+// choose their copy of a function for other processors.
+[[gnu::always_inline]] inline float to_float(Bf16 value) {
+  return __builtin_bit_cast(float, std::uint32_t{value.bits} << 16);
+}
 
 // Rounds to nearest, ties to even; NaN stays NaN.
 inline Bf16 to_bf16(float value) {

@@ -1,6 +1,6 @@
 #pragma once
-// Elementary functions with the same bits on any machine: plain IEEE additions, products and quotients only. The C
-// library has other code for each kind of processor. Errors are a few units in the last place.
+// Elementary functions with the same bits on any machine: plain IEEE sums, products, quotients and square roots only.
+// The C library has other code for each kind of processor. Errors are a few units in the last place.
 
 #include <cstdint>
 

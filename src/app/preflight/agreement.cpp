@@ -5,6 +5,7 @@
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
+#include "tutti/train/trainer_options.hpp"
 
 #include "../option_table.hpp"
 #include "../processors.hpp"
@@ -115,10 +116,17 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
     add(fmt::format("{} {} with {}, and rank 0 with {}, so the bits depend on which rank computes which part",
                     ranks_text(ranks), ranks.size() == 1 ? "computes" : "compute", kind, first));
   }
-  if (!kinds.of_checkpoint.empty() && kinds.of_checkpoint != first) {
+  const std::string stored = processor_kind(kinds.of_checkpoint);
+  if (!stored.empty() && stored != first) {
     add(fmt::format(
         "{} was computed with {}, and rank 0 has {}, so the result will not be bit-identical to an uninterrupted run",
-        kinds.checkpoint, kinds.of_checkpoint, first));
+        kinds.checkpoint, stored, first));
+  } else if (kinds.of_checkpoint.find("oneDNN") != std::string::npos) {
+    findings.warn(
+        "{} was computed by an earlier version with oneDNN, so the result will not be bit-identical to an "
+        "uninterrupted "
+        "run: continue with that version if it has to be",
+        kinds.checkpoint);
   }
   return findings;
 }

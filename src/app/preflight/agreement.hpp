@@ -23,14 +23,15 @@ std::vector<AgreedValue> agreed_options(RunConfig config);
 // The libraries' versions; `description` is the world's.
 std::vector<AgreedValue> agreed_versions(const std::string& description);
 
-// The kinds of processor of this rank and of the checkpoint that it resumes from; empty if unknown.
+// The kind of processor of this rank, and the processor of the checkpoint that it resumes from; empty if unknown.
 struct ProcessorKinds {
   std::string mine;
   std::string of_checkpoint{};
   std::string checkpoint{};  // its path
 };
 // CPUs and kinds of GPUs give different bits: a warning, or an error if the run promises bit-identical results
-// (--exchange exact) and --allow-mixed-processors is not given. Collective.
+// (--exchange exact) and --allow-mixed-processors is not given. Warns of checkpoints of versions that used oneDNN, too.
+// Collective.
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
 
 // Reports every value in which a rank differs from rank 0. All ranks pass the same values. Collective.

@@ -7,8 +7,6 @@
 #include "backend/cpu/weights.hpp"
 #include "backend/requests.hpp"
 
-#include <fmt/format.h>
-
 namespace tutti::cpu {
 namespace {
 

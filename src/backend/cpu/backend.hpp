@@ -1,6 +1,6 @@
 #pragma once
 // The backend interface for CPUs. Vector operations are in flat.cpp; fixed-point sums, digests and the search for
-// non-finite values, which are compiled for three instruction sets, are in fixed_point.cpp.
+// non-finite values, which are compiled for each instruction set, are in fixed_point.cpp.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/tensor.hpp"

@@ -205,7 +205,7 @@ class BatchNormLayer final : public PlannedLayer {
   template <class Visit>
   void for_each_channel(Visit visit) const {
     for (std::int64_t block = 0; block < layout_.blocks(); ++block) {
-      for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) visit(block, c);
+      for (std::int64_t c = 0; c < layout_.period(); ++c) visit(block, c);
     }
   }
 
@@ -240,7 +240,7 @@ class BatchNormLayer final : public PlannedLayer {
 
   void take_statistics(Group group) {
     for (std::int64_t block = group.begin; block < group.end; ++block) {
-      for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+      for (std::int64_t c = 0; c < layout_.period(); ++c) {
         const double mean = sums_.first(block)[c] / count_;
         const double variance = std::max(0.0, sums_.second(block)[c] / count_ - mean * mean);
         statistics_[static_cast<std::size_t>(block * layout_.period() + c)] = {mean, variance};
@@ -250,7 +250,7 @@ class BatchNormLayer final : public PlannedLayer {
 
   // The kernels subtract a mean in single precision; the offset contains the difference from the true mean.
   void prepare_forward(std::int64_t block) {
-    for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+    for (std::int64_t c = 0; c < layout_.period(); ++c) {
       const std::int64_t channel = block * layout_.period() + c;
       const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
       const double factor = weights_.canonical(0)[channel] / std::sqrt(statistics.variance + spec_.epsilon);
@@ -286,7 +286,7 @@ class BatchNormLayer final : public PlannedLayer {
   void prepare_backward(std::int64_t block, const LayerBackward& pass) {
     const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
     const double unbiased = count_ / std::max(count_ - 1, 1.0);
-    for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+    for (std::int64_t c = 0; c < layout_.period(); ++c) {
       const std::int64_t channel = block * layout_.period() + c;
       const Statistics& statistics = statistics_[static_cast<std::size_t>(channel)];
       const auto [scale, shift] = prepare_propagation(block, c);

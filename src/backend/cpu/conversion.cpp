@@ -1,19 +1,13 @@
 #include "backend/cpu/conversion.hpp"
 
-#include <cstring>
-
 namespace tutti::cpu {
 namespace {
 
 template <class To, class From>
 void copy_sample(const ChannelLayout& from, const From* values, const ChannelLayout& to, To* results,
                  std::int64_t sample) {
-  for (std::int64_t channel = 0; channel < to.blocks() * to.period(); ++channel) {
+  for (std::int64_t channel = 0; channel < to.channels(); ++channel) {
     To* const result = results + to.index_of(sample, channel, 0);
-    if (channel >= to.channels()) {
-      for (std::int64_t pixel = 0; pixel < to.pixels(); ++pixel) set(result[pixel * to.period()], 0);
-      continue;
-    }
     const From* const value = values + from.index_of(sample, channel, 0);
     for (std::int64_t pixel = 0; pixel < to.pixels(); ++pixel) {
       set(result[pixel * to.period()], to_float(value[pixel * from.period()]));

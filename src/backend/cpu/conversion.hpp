@@ -11,7 +11,7 @@ struct StoredActivation {
   void* values;
 };
 
-// Both have the same shape. Channels that only pad blocks become 0.
+// Both have the same shape.
 void convert_activation(CpuStream& stream, const StoredActivation& from, const StoredActivation& to);
 
 }  // namespace tutti::cpu

@@ -10,7 +10,7 @@ inline constexpr int kBlockChannels = 16;  // of a blocked layout
 using tutti::Bf16;
 using tutti::to_float;
 
-inline float to_float(float value) { return value; }
+[[gnu::always_inline]] inline float to_float(float value) { return value; }
 
 inline void set(float& to, float value) { to = value; }
 inline void set(Bf16& to, float value) { to = to_bf16(value); }

@@ -11,18 +11,23 @@ namespace {
 // some.
 constexpr std::int64_t kSegmentElements = std::int64_t{1} << 15;
 
-std::int64_t pixels_of(const Shape& shape) { return shape.ndim() == 4 ? shape[2] * shape[3] : 1; }
+std::int64_t pixels_of(const Shape& shape) {
+  std::int64_t pixels = 1;
+  for (int axis = 2; axis < shape.ndim(); ++axis) pixels *= shape[axis];
+  return pixels;
+}
 
 }  // namespace
 
-// Images of one channel or of one pixel are the same plain and channels-last.
 Layout::Layout(const Shape& shape, ElementType type, ChannelOrder order) : shape_(shape), type_(type), order_(order) {
   const bool is_image = shape.ndim() == 4;
-  const bool same = order == ChannelOrder::channels_last && is_image && (shape[1] == 1 || pixels_of(shape) == 1);
+  if (order_ == ChannelOrder::blocks && is_image && shape[1] % kBlockChannels != 0) {
+    order_ = ChannelOrder::channels_last;
+  }
+  // Images of one channel or of one pixel are the same plain and channels-last.
+  const bool same = order_ == ChannelOrder::channels_last && is_image && (shape[1] == 1 || pixels_of(shape) == 1);
   if (!is_image || same) order_ = ChannelOrder::plain;
 }
-
-bool Layout::pads_channels() const { return order_ == ChannelOrder::blocks && shape_[1] % kBlockChannels != 0; }
 
 std::size_t Layout::bytes() const {
   return static_cast<std::size_t>(ChannelLayout(*this).elements()) * bytes_of(type_);
@@ -49,8 +54,8 @@ ChannelLayout::ChannelLayout(const Layout& layout)
       pixels_(pixels_of(layout.shape())),
       period_(std::max<std::int64_t>(channels_, 1)) {
   if (layout.order() == ChannelOrder::blocks) period_ = kBlockChannels;
-  if (layout.is_plain() && layout.shape().ndim() == 4) period_ = 1;
-  blocks_ = (channels_ + period_ - 1) / period_;
+  if (layout.is_plain() && layout.shape().ndim() > 2) period_ = 1;
+  blocks_ = channels_ / period_;
 }
 
 std::int64_t ChannelLayout::segments() const noexcept {

@@ -12,13 +12,12 @@
 namespace tutti::cpu {
 
 // plain: row-major. channels_last: the channels are innermost. blocks: blocks of 16 channels, each with its pixels'
-// channels innermost; the last block is padded with zeros.
+// channels innermost; channels that would not fill them are channels-last instead.
 enum class ChannelOrder { plain, channels_last, blocks };
 
 // How an activation is stored. The axes of images are samples, channels, rows and columns; other activations are plain.
 class Layout {
  public:
-  Layout() = default;
   Layout(const Shape& shape, ElementType type, ChannelOrder order);
 
   const Shape& shape() const noexcept { return shape_; }
@@ -26,10 +25,9 @@ class Layout {
   ChannelOrder order() const noexcept { return order_; }
   bool operator==(const Layout&) const = default;
 
-  std::size_t bytes() const;  // padding included
+  std::size_t bytes() const;
   bool is_plain() const noexcept { return order_ == ChannelOrder::plain; }
   bool is_bf16() const noexcept { return type_ == ElementType::bf16; }
-  bool pads_channels() const;
   Layout with_type(ElementType type) const { return {shape_, type, order_}; }
 
  private:
@@ -71,9 +69,7 @@ class ChannelLayout {
   std::int64_t period() const noexcept { return period_; }
   // Whether the channels of a pixel are adjacent. Images of one pixel are the same plain and channels-last.
   bool adjacent_channels() const noexcept { return blocks_ == 1 || (period_ == 1 && pixels_ == 1); }
-  // All values of the tensor, including channel padding.
   std::int64_t elements() const noexcept { return samples_ * blocks_ * pixels_ * period_; }
-  std::int64_t channels_of(std::int64_t block) const { return std::min(period_, channels_ - block * period_); }
 
   // The number of segments that make up one block; it does not depend on threads.
   std::int64_t segments() const noexcept;
@@ -90,6 +86,11 @@ class ChannelLayout {
   std::int64_t blocks_;
   std::int64_t period_;
 };
+
+// Channels last or in blocks of 16.
+inline bool has_blocks_of_16(const Layout& layout) {
+  return ChannelLayout(layout).adjacent_channels() || layout.order() == ChannelOrder::blocks;
+}
 
 // The layer for the type in which its input is stored.
 template <template <class> class TypedLayer, class... Arguments>

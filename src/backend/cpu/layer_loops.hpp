@@ -1,5 +1,5 @@
 #pragma once
-// The loops of layers without products, compiled for three instruction sets, which give the same bits: sums use 16
+// The loops of layers without products, compiled for each instruction set, which give the same bits: sums use 16
 // lanes, which are added in a fixed order, and multiply-adds are not fused.
 
 #include "tutti/backend/layer.hpp"

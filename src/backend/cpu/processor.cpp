@@ -14,8 +14,8 @@
 namespace tutti::cpu {
 namespace {
 
-// libgomp ends the process with status 1 if it cannot start a thread. Starting as many here first gives an error that
-// can be reported.
+// libgomp ends the process with status 1 if it cannot start a thread. So this starts the same number before it, and
+// reports an error.
 void require_startable(int threads) {
   std::latch all_started(1);
   std::vector<std::jthread> others;

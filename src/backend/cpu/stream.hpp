@@ -17,8 +17,8 @@ class CpuStream final : public Stream {
   // The number of threads that run the tasks of one pass, including the caller: the setting of the thread that calls
   // this first.
   int workers();
-  // Runs task(0) .. task(tasks - 1) and waits for all. Tasks must not throw. The schedule is dynamic, so results must
-  // not depend on which worker runs a task, nor may the division into tasks depend on the number of workers.
+  // Runs task(0) .. task(tasks - 1) and waits for all. Tasks must not throw. The schedule is dynamic: no result
+  // may depend on the division into tasks or on the worker that runs one.
   void run(int tasks, const std::function<void(int)>& task);
 
  private:

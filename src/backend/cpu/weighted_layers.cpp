@@ -14,15 +14,8 @@
 namespace tutti::cpu {
 namespace {
 
-// Norms add up blocks of 16 channels fastest; other numbers of channels would pad them.
-Layout preferred_layout(const Shape& shape, ElementType type) {
-  return {shape, type, shape[1] % kBlockChannels == 0 ? ChannelOrder::blocks : ChannelOrder::channels_last};
-}
-
-bool is_readable(const Layout& layout) {
-  return ChannelLayout(layout).adjacent_channels() ||
-         (layout.order() == ChannelOrder::blocks && !layout.pads_channels());
-}
+// Norms add up blocks of 16 channels fastest.
+Layout preferred_layout(const Shape& shape, ElementType type) { return {shape, type, ChannelOrder::blocks}; }
 
 struct WeightedPlan {
   TiledPasses passes;
@@ -33,28 +26,26 @@ struct WeightedPlan {
 };
 
 WeightedPlan plan(ElementType type, const Conv2dSpec& spec, const LayerRequest& request) {
-  const Layout& given = layout_of(request.input);
   const Shape& input = request.input.shape;
-  TiledShape shape{.input = {},
+  // With larger strides there is one window along each axis, too, and the work would grow with them.
+  const std::int64_t largest_stride = std::max(input[2], input[3]) + 2 * spec.padding;
+  TiledShape shape{.input = layout_of(request.input).with_type(type),
                    .output = preferred_layout(batch_output(spec, input), type),
-                   .channels = input[1],
                    .window = spec.kernel,
-                   .stride = spec.stride,
+                   .stride = std::min(spec.stride, largest_stride),
                    .padding = spec.padding,
                    .dilation = spec.dilation,
                    .groups = spec.groups};
   const bool reads_any = is_few_channel(shape) && !request.wants_input_gradient;
-  shape.input = is_readable(given) || reads_any ? given.with_type(type) : preferred_layout(input, type);
+  if (!has_blocks_of_16(shape.input) && !reads_any) shape.input = preferred_layout(input, type);
   return {choose_tiled_passes(shape), shape.input, shape.output, spec.bias, spec.relu};
 }
 
 WeightedPlan plan(ElementType type, const LinearSpec& spec, const LayerRequest& request) {
-  const Layout& given = layout_of(request.input);
-  const Shape& shape = request.input.shape;
-  const Layout input = is_readable(given) || given.is_plain() ? given.with_type(type) : preferred_layout(shape, type);
+  const Layout input = layout_of(request.input).with_type(type);
   const auto product = make_matrix_linear(input, spec.units);
   // Always f32: logits stay fp32 for accuracy.
-  return {{product, product, product}, input, plain({shape[0], spec.units}), spec.bias, spec.relu};
+  return {{product, product, product}, input, plain({input.shape()[0], spec.units}), spec.bias, spec.relu};
 }
 
 class WeightedLayer final : public PlannedLayer {

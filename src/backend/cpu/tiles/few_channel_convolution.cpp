@@ -104,8 +104,8 @@ void FewChannelConvolution<T>::backward_weights(CpuStream& stream, const TiledBa
 }  // namespace
 
 bool is_few_channel(const TiledShape& shape) {
-  return shape.groups == 1 && shape.dilation == 1 &&
-         shape.channels * shape.window * shape.window <= kMaxFewChannelValues;
+  constexpr std::int64_t kMaxValues = 32;  // under a window
+  return shape.groups == 1 && shape.dilation == 1 && shape.input.shape()[1] * shape.window * shape.window <= kMaxValues;
 }
 
 template <class T>

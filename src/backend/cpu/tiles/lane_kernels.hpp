@@ -18,7 +18,7 @@ struct LaneImage {
   T* values;
   std::int64_t block, row, column;
   std::int64_t rows, columns;
-  std::int64_t channels;  // stored ones
+  std::int64_t channels;
 };
 
 // Winograd convolution F(3x3, 5x5). A patch is the input of a tile of 3x3 outputs under a 5x5 window: 7x7 values. As in
@@ -76,7 +76,6 @@ struct PatchKernels {
   void (*input_gradients)(const PatchScatterPass<T>&);  // from points: the sum over all patches
   void (*windows)(const PatchWindowsPass&);             // to points
   void (*window_gradients)(const PatchWindowsPass&);    // from points
-  void (*sum_channels)(const LaneImage<const T>&, float* sums);
 };
 
 // Direct convolution for few input channels, such as a network's first layer. Sums of many outputs stay in registers.
@@ -115,8 +114,6 @@ struct FewChannelKernels {
   void (*forward)(const FewChannelForwardPass<T>&);
   void (*backward_weights)(const FewChannelWeightsPass<T>&);
 };
-
-inline constexpr std::int64_t kMaxFewChannelValues = 32;
 
 // Direct convolution in groups of channels, in blocks of 16 lanes, which are outputs or, for the gradient of the input,
 // inputs. A lane has a window over each plane of its group: a depthwise convolution has one plane. The rows under the
@@ -175,7 +172,7 @@ struct GroupedPass {
   bool relu;
 };
 
-// The sums over outputs of several images of gradient x value, and of the gradient.
+// The sums over outputs of some images of gradient x value, and of the gradient.
 template <class T>
 struct GroupedWeightsPass {
   GroupedAxis axis;  // of one phase
@@ -199,6 +196,8 @@ struct LaneKernels {
   PatchKernels<T> patches;
   FewChannelKernels<T> few_channels;
   GroupedKernels<T> grouped;
+  // The sums of an image's channels, each row's first.
+  void (*sum_channels)(const LaneImage<const T>&, float* sums);
 };
 
 template <class T>

@@ -51,9 +51,8 @@ void MatrixWeightGradient<T>::run(CpuStream& stream, const TiledBackwardWeights&
       if (first + count == pixels) write_weights(panel, of_panel, pass.window_gradients);
     });
   }
-  if (pass.bias_gradient != nullptr) {
-    sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
-  }
+  if (pass.bias_gradient == nullptr) return;
+  sum_bias(stream, shape_.output, shape_.images, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
 }
 
 template <class T>
@@ -142,18 +141,6 @@ void MatrixWeightGradient<T>::write_weights(std::int64_t panel, const float* sum
       }
     }
   }
-}
-
-template <class T>
-void MatrixWeightGradient<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-  const TileSide& side = shape_.output;
-  const std::int64_t lanes = ceil_div(side.channels, kMostLanes) * kMostLanes;
-  const auto sums = sum_images(stream, {shape_.images, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
-    lanes_.sum_channels(
-        {gradient + index * side.image, side.block, side.row, side.column, side.rows, side.columns, side.channels},
-        of_image);
-  });
-  std::copy_n(sums.begin(), side.channels, to);
 }
 
 template class MatrixWeightGradient<float>;

@@ -25,10 +25,8 @@ class MatrixWeightGradient {
   void gradient_steps(const T* gradient, std::int64_t first, std::int64_t count, float* to) const;
   void input_steps(const T* input, std::int64_t panel, std::int64_t first, std::int64_t count, float* to) const;
   void write_weights(std::int64_t panel, const float* sums, float* to) const;
-  void sum_bias(CpuStream& stream, const T* gradient, float* to) const;
 
   const TileKernels<T>& kernels_ = product_kernels<T>();
-  const PatchKernels<T>& lanes_ = lane_kernels<T>().patches;
   MatrixShape shape_;
   std::int64_t panel_ = 2 * kernels_.lanes;
   std::vector<std::vector<Run>> runs_;  // of each panel of values

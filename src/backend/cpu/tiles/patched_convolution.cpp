@@ -55,7 +55,6 @@ class Patched final : public TiledConvolution {
   void transform(const Images& images, const T* values, const PointMatrices& matrices, float* to) const;
   void transform_gradients(const Images& images, const T* values, const PointMatrices& matrices, float* to) const;
   void collect(std::int64_t output, const float* sums, const PointMatrices& matrices, float* window_gradients) const;
-  void sum_bias(CpuStream& stream, const T* gradient, float* to) const;
 
   const PatchKernels<T>& kernels_ = lane_kernels<T>().patches;
   const TileKernels<float>& products_ = wide_tiles<float>();
@@ -194,7 +193,7 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
   parallel_for(stream, output_.channels,
                [&](int, std::int64_t output) { collect(output, products, sums, pass.window_gradients); });
   if (pass.bias_gradient != nullptr) {
-    sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
+    sum_bias(stream, output_, images_, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
   }
 }
 
@@ -213,15 +212,6 @@ void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatr
         window[tap] = taps[static_cast<std::size_t>(tap * lanes_ + i)];
     }
   }
-}
-
-template <class T>
-void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-  const std::int64_t lanes = ceil_div(output_.stored, lanes_) * lanes_;
-  const auto sums = sum_images(stream, {images_, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
-    kernels_.sum_channels(image_of(output_, gradient, index), of_image);
-  });
-  std::copy_n(sums.begin(), output_.channels, to);
 }
 
 bool fits(const TiledShape& shape) { return shape.window == kPatchWindow && shape.stride == 1 && shape.dilation == 1; }

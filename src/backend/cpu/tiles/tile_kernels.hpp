@@ -97,14 +97,6 @@ struct WindowGradientsPass {
   std::int64_t output_stride;
 };
 
-// to[lane] = the sum of one image's values in a block of channels, each row's first.
-template <class T>
-struct ChannelSumPass {
-  TileImage<const T> from;
-  TileGrid grid;
-  float* to;
-};
-
 // A convolution's weights as the steps of a product: to[place of a step][lane], from canonical weights, in which the
 // steps of a lane are adjacent. Lanes without weights become 0.
 struct TransposePass {
@@ -155,7 +147,6 @@ struct TileKernels {
   void (*round)(const RoundPass&);
   void (*deliver)(const DeliverPass<T>&);
   void (*deliver_f32)(const DeliverPass<float>&);
-  void (*sum_channels)(const ChannelSumPass<T>&);
 };
 
 // The kernels for this processor.

@@ -1,5 +1,5 @@
 #pragma once
-// Shared by our own convolutions: division of the work among workers, and matrices in the workspace.
+// Shared by all convolutions: division of the work among workers, and matrices in the workspace.
 
 #include "tutti/base/denormals.hpp"
 
@@ -19,14 +19,9 @@ struct TileSide {
   std::int64_t rows, columns, channels;
 };
 
-// Channels last or in blocks of 16.
-inline bool has_blocks_of_16(const Layout& layout) {
-  return ChannelLayout(layout).adjacent_channels() || layout.order() == ChannelOrder::blocks;
-}
-
 inline TileSide side_of(const Layout& layout) {
   const ChannelLayout channels(layout);
-  const std::int64_t columns = layout.shape().ndim() == 2 ? 1 : layout.shape()[3];
+  const std::int64_t columns = layout.shape().ndim() == 4 ? layout.shape()[3] : 1;
   const bool adjacent = channels.adjacent_channels();
   const std::int64_t period = adjacent ? channels.blocks() * channels.period() : channels.period();
   return {.image = channels.blocks() * channels.pixels() * channels.period(),
@@ -83,6 +78,18 @@ std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Wo
   return {sums.begin(), sums.end()};
 }
 
+// The gradient of a bias: to[channel] = the sum of the output's gradient over all images.
+template <class T>
+void sum_bias(CpuStream& stream, const TileSide& side, std::int64_t images, const T* gradient, float* to) {
+  const std::int64_t lanes = ceil_div(side.channels, kMostLanes) * kMostLanes;
+  const auto sums = sum_images(stream, {images, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
+    lane_kernels<T>().sum_channels(
+        {gradient + index * side.image, side.block, side.row, side.column, side.rows, side.columns, side.channels},
+        of_image);
+  });
+  std::copy_n(sums.begin(), side.channels, to);
+}
+
 // One matrix per point, in scratch memory. The stride between points is not a power of two, which would cause cache
 // conflicts.
 struct PointMatrices {
@@ -95,14 +102,17 @@ struct PointMatrices {
 // do.
 class FlushedDenormals {
  public:
-  explicit FlushedDenormals(bool flush) : before_(denormal_mode()) {
-    if (flush) set_denormal_mode(flushing_modes().back());
+  explicit FlushedDenormals(bool flush) : flush_(flush), before_(flush ? denormal_mode() : 0) {
+    if (flush_) set_denormal_mode(flushing_modes().back());
   }
-  ~FlushedDenormals() { set_denormal_mode(before_); }
+  ~FlushedDenormals() {
+    if (flush_) set_denormal_mode(before_);
+  }
   FlushedDenormals(const FlushedDenormals&) = delete;
   FlushedDenormals& operator=(const FlushedDenormals&) = delete;
 
  private:
+  bool flush_;
   std::uint64_t before_;
 };
 
@@ -147,22 +157,18 @@ class TilePass {
 
 // An activation over all images, for kernels that divide its channels into panels.
 struct LaneSide : TileSide {
-  LaneSide(const Layout& layout, std::int64_t of_panel) : TileSide(side_of(layout)), panel(of_panel) {
-    const ChannelLayout channels_of(layout);
-    stored = channels_of.blocks() * channels_of.period();
-  }
+  LaneSide(const Layout& layout, std::int64_t of_panel) : TileSide(side_of(layout)), panel(of_panel) {}
 
   std::int64_t panels() const { return ceil_div(channels, panel); }
   std::int64_t blocks() const { return panels() * 2; }
   std::int64_t lanes() const { return panels() * panel; }
 
   std::int64_t panel;
-  std::int64_t stored;  // channels, including padding
 };
 
 template <class T>
 LaneImage<T> image_of(const LaneSide& side, T* values, std::int64_t index) {
-  return {values + index * side.image, side.block, side.row, side.column, side.rows, side.columns, side.stored};
+  return {values + index * side.image, side.block, side.row, side.column, side.rows, side.columns, side.channels};
 }
 
 }  // namespace tutti::cpu

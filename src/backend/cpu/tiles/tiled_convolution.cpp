@@ -3,6 +3,7 @@
 #include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace tutti::cpu {
 namespace {
@@ -303,22 +304,11 @@ class Tiled final : public TiledConvolution {
                       {input_, static_cast<const T*>(pass.input), output_, static_cast<const T*>(pass.output_gradient),
                        images_, padding_, pass.window_gradients})
         .run();
-    if (pass.bias_gradient != nullptr)
-      sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
+    if (pass.bias_gradient == nullptr) return;
+    sum_bias(stream, output_, images_, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
   }
 
  private:
-  void sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-    const auto work = [&](std::int64_t index, float* sums, float*) {
-      for (std::int64_t lane = 0; lane < output_.channels; lane += kernels_.lanes) {
-        TileImage<const T> image = image_of(output_, gradient + index * output_.image);
-        image.values += channel_offset(image, lane);
-        kernels_.sum_channels({image, {output_.rows, output_.columns, 0, 0, 0}, sums + lane});
-      }
-    };
-    std::ranges::copy(sum_images(stream, {images_, output_.channels, 0}, work), to);
-  }
-
   const TileKernels<T>& kernels_;
   TileSide input_;
   TileSide output_;
@@ -327,22 +317,17 @@ class Tiled final : public TiledConvolution {
 };
 
 template <class T>
-std::shared_ptr<const TiledConvolution> make(const TileKernels<T>& kernels, const TiledShape& shape) {
-  if (!fits(shape) || !is_profitable(shape, kernels)) return nullptr;
-  return std::make_shared<const Tiled<T>>(kernels, shape);
-}
-
-template <class T>
 std::shared_ptr<const TiledConvolution> make_tiles(const TiledShape& shape) {
-  return make(wide_tiles<T>(), shape);
-}
-// Points of narrow tiles take longer to compute, which pays off only with many channels. The choice must not depend on
-// the processor: those without fast products of bf16 come to the same bits.
-template <>
-std::shared_ptr<const TiledConvolution> make_tiles<Bf16>(const TiledShape& shape) {
-  constexpr std::int64_t kNarrowChannels = 64;
-  const std::int64_t min_channels = std::min(shape.input.shape()[1], shape.output.shape()[1]) / shape.groups;
-  return make(min_channels >= kNarrowChannels ? narrow_tiles() : wide_tiles<Bf16>(), shape);
+  const TileKernels<T>* kernels = &wide_tiles<T>();
+  if constexpr (std::is_same_v<T, Bf16>) {
+    // Points of narrow tiles take longer to compute, which pays off only with many channels. The choice must not depend
+    // on the processor: those without fast products of bf16 give the same bits.
+    constexpr std::int64_t kNarrowChannels = 64;
+    const std::int64_t min_channels = std::min(shape.input.shape()[1], shape.output.shape()[1]) / shape.groups;
+    if (min_channels >= kNarrowChannels) kernels = &narrow_tiles();
+  }
+  if (!fits(shape) || !is_profitable(shape, *kernels)) return nullptr;
+  return std::make_shared<const Tiled<T>>(*kernels, shape);
 }
 
 // Groups of full blocks of channels, one after the other. Elsewhere, a group's channels may begin within a block.
@@ -395,7 +380,7 @@ class GroupByGroup final : public TiledConvolution {
   std::int64_t windows_;  // of a group
 };
 
-// Of full blocks, and as many as make up a panel.
+// Whether each group has full blocks of channels, and at least a panel.
 bool has_wide_groups(const TiledShape& shape) {
   const auto suits = [&](const Layout& layout) {
     const std::int64_t channels = layout.shape()[1] / shape.groups;

@@ -14,7 +14,6 @@ namespace tutti::cpu {
 struct TiledShape {
   Layout input;
   Layout output;
-  std::int64_t channels = 0;  // of the input
   std::int64_t window = 0;
   std::int64_t stride = 0;
   std::int64_t padding = 0;
@@ -74,9 +73,9 @@ std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape);
 // which first layers do not need. Null for other shapes.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_few_channel(const TiledShape& shape);
-bool is_few_channel(const TiledShape& shape);  // may lack `input` and `output`
+bool is_few_channel(const TiledShape& shape);
 
-// Several groups of channels (lane_kernels.hpp): any window, stride, padding and dilation.
+// Two or more groups of channels (lane_kernels.hpp): any window, stride, padding and dilation.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_grouped(const TiledShape& shape);
 
