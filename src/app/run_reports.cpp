@@ -5,7 +5,6 @@
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "device_choice.hpp"
 #include "input_rates.hpp"
 #include "option_table.hpp"
 #include "output.hpp"

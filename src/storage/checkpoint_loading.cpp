@@ -1,5 +1,4 @@
 #include "tutti/base/checksums.hpp"
-#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/atomic_file.hpp"

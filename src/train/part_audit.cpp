@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <utility>
 
 namespace tutti {
 namespace {

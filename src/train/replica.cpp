@@ -8,7 +8,6 @@
 #include "replica_verifier.hpp"
 #include "step_timer.hpp"
 
-#include <algorithm>
 
 namespace tutti {
 namespace {

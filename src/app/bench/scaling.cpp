@@ -15,10 +15,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
 namespace tutti {
 namespace {
