@@ -42,61 +42,6 @@ const char* state_location(const ExchangeOptions& exchange) {
   return "";
 }
 
-}  // namespace
-
-void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
-  const auto hosts = all_gather_text(world, world.host());
-  const auto num_hosts = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
-  const RunConfig& config = assembly.config;
-  const DatasetInfo& data = assembly.data.train->info();
-  const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
-  log.info(versions_text(*assembly.processor.backend, world));
-  log.info(fmt::format("{} on {}, {} of {} cores usable here, {} per part{}", plural(world.size(), "rank"),
-                       plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
-                       plural(config.trainer.threads, "thread"),
-                       trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
-  log.info(fmt::format(
-      "batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.trainer.batch_size,
-      plural(config.trainer.num_parts, "part"), part_size_text(config), name_of(*config.exchange),
-      config.trainer.exchange.wire == Wire::fp32 ? "" : fmt::format(" in {}", name_of(config.trainer.exchange.wire)),
-      assembly.communicator->description(), state_location(assembly.config.trainer.exchange)));
-  const Shape& image = assembly.config.trainer.recipe.image;
-  const std::string from =
-      image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
-  log.info(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
-                       image.text(), from, data.classes));
-  if (test_samples == 0)
-    log.info("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
-  log.info(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, precision {}, {} planned",
-                       assembly.network->spec().name, assembly.network->layout().parameters(),
-                       static_cast<double>(assembly.network->multiply_adds()) / 1e6,
-                       name_of(*config.processor.precision), plural(trainer.planned_steps(), "step")));
-  const std::string search =
-      assembly.processor.is_gpu() ? load_cuda_libraries().cuda.search_summary(*assembly.processor.backend) : "";
-  for (const std::string& of_rank : all_gather_text(world, search)) {
-    if (!of_rank.empty()) log.info(of_rank);
-  }
-  const std::size_t data_bytes =
-      assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
-  log.info(fmt::format("memory about {:.0f} MiB of network per rank and {:.0f} MiB of data per host",
-                       mebi(trainer.memory_bytes()), mebi(data_bytes)));
-  if (config.output.folder.empty()) return;
-  log.info(fmt::format(
-      "checkpoints in {}/checkpoints: {}; {} kept{}", config.output.folder,
-      checkpoint_every_text(config.output.checkpoint_every),
-      config.output.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.output.keep_checkpoints),
-      config.trainer.checkpoint_at_best && test_samples > 0 && config.output.keep_checkpoints != 0
-          ? ", and that of the best evaluation"
-          : ""));
-}
-
-std::string versions_text(const Backend& backend, const World& world) {
-  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), backend.description(), world.description(),
-                     array_library_version());
-}
-
-namespace {
-
 std::string record_of(const SaveReport& report, double stall_seconds) {
   nlohmann::ordered_json json{{"event", "checkpoint"},
                               {"step", report.step},
@@ -149,6 +94,57 @@ std::string run_record(const World& world, const ReportedRun& run) {
 }
 
 }  // namespace
+
+void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
+  const auto hosts = all_gather_text(world, world.host());
+  const auto num_hosts = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
+  const RunConfig& config = assembly.config;
+  const DatasetInfo& data = assembly.data.train->info();
+  const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
+  log.info(versions_text(*assembly.processor.backend, world));
+  log.info(fmt::format("{} on {}, {} of {} cores usable here, {} per part{}", plural(world.size(), "rank"),
+                       plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
+                       plural(config.trainer.threads, "thread"),
+                       trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
+  log.info(fmt::format(
+      "batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.trainer.batch_size,
+      plural(config.trainer.num_parts, "part"), part_size_text(config), name_of(*config.exchange),
+      config.trainer.exchange.wire == Wire::fp32 ? "" : fmt::format(" in {}", name_of(config.trainer.exchange.wire)),
+      assembly.communicator->description(), state_location(assembly.config.trainer.exchange)));
+  const Shape& image = assembly.config.trainer.recipe.image;
+  const std::string from =
+      image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
+  log.info(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
+                       image.text(), from, data.classes));
+  if (test_samples == 0)
+    log.info("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
+  log.info(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, precision {}, {} planned",
+                       assembly.network->spec().name, assembly.network->layout().parameters(),
+                       static_cast<double>(assembly.network->multiply_adds()) / 1e6,
+                       name_of(*config.processor.precision), plural(trainer.planned_steps(), "step")));
+  const std::string search =
+      assembly.processor.is_gpu() ? load_cuda_libraries().cuda.search_summary(*assembly.processor.backend) : "";
+  for (const std::string& of_rank : all_gather_text(world, search)) {
+    if (!of_rank.empty()) log.info(of_rank);
+  }
+  const std::size_t data_bytes =
+      assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
+  log.info(fmt::format("memory about {:.0f} MiB of network per rank and {:.0f} MiB of data per host",
+                       mebi(trainer.memory_bytes()), mebi(data_bytes)));
+  if (config.output.folder.empty()) return;
+  log.info(fmt::format(
+      "checkpoints in {}/checkpoints: {}; {} kept{}", config.output.folder,
+      checkpoint_every_text(config.output.checkpoint_every),
+      config.output.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.output.keep_checkpoints),
+      config.trainer.checkpoint_at_best && test_samples > 0 && config.output.keep_checkpoints != 0
+          ? ", and that of the best evaluation"
+          : ""));
+}
+
+std::string versions_text(const Backend& backend, const World& world) {
+  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), backend.description(), world.description(),
+                     array_library_version());
+}
 
 RunOutput::RunOutput(World& world, const ReportedRun& run)
     : world_(world),

@@ -84,10 +84,6 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
   return statistics;
 }
 
-}  // namespace
-
-namespace {
-
 // Takes the step `name` with what follows its colon. Returns whether that is valid.
 bool take_step(Augment& augment, const std::string& name, const std::string& text) {
   std::vector<double> numbers;
