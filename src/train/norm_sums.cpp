@@ -155,10 +155,4 @@ std::span<std::int64_t> NormSums::digits(std::int64_t count) {
   return {static_cast<std::int64_t*>(digits_.data()), static_cast<std::size_t>(DigitSums::elements(count))};
 }
 
-std::unique_ptr<NormSums> make_norm_sums(const TrainerContext& context, const TrainerOptions& options,
-                                         const RankContext& rank) {
-  if (options.batch_norm == BatchNorm::part) return nullptr;
-  return std::make_unique<NormSums>(context.network, rank, context.norm_communicator);
-}
-
 }  // namespace tutti
