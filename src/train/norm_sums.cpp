@@ -17,10 +17,6 @@ constexpr double kBase = static_cast<double>(std::int64_t{1} << DigitSums::kDigi
 constexpr double kHighestUnit = DigitSums::kUnit * kBase * kBase * kBase;
 static_assert(DigitSums::kDigits == 4);
 
-Tensor on_host(std::vector<double>& values) {
-  return {values.data(), Shape{std::ssize(values)}, ElementType::f64, MemorySpace::host};
-}
-
 }  // namespace
 
 void DigitSums::add(std::span<const double> numbers) {
@@ -105,7 +101,7 @@ void NormSums::abandon() noexcept {
 
 void NormSums::sum(Stream& stream, const Tensor& values) {
   std::vector<double> numbers(static_cast<std::size_t>(values.elements()));
-  context_.backend.copy(stream, on_host(numbers), values);
+  context_.backend.copy(stream, {numbers.data(), values.shape, ElementType::f64}, values);
   stream.synchronize();
   if (&stream == &context_.stream) {
     const std::size_t index = digests_.size();
@@ -113,7 +109,7 @@ void NormSums::sum(Stream& stream, const Tensor& values) {
     if (replay_ == Replay::in_last_step) numbers = sums_.at(index);
   }
   if (!replay_) add_part(stream, numbers);
-  context_.backend.copy(stream, values, on_host(numbers));
+  context_.backend.copy(stream, values, {numbers.data(), values.shape, ElementType::f64});
   stream.synchronize();
 }
 
