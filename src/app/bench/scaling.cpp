@@ -232,7 +232,7 @@ Json sums_between(World& world, bool takes_part, const RunConfig& config) {
     };
     std::vector<SumTrial> trials;
     for (const std::int64_t bytes : kBytes) {
-      trials.push_back({.bytes = bytes, .once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }});
+      trials.push_back({.once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }});
     }
     const auto seconds = time_in_rounds(pair, trials, kPairRounds, kMaxPairSeconds);
     for (std::size_t i = 0; i < trials.size(); ++i) sums.push_back({kBytes[i], quartiles_of(seconds[i]).median});
