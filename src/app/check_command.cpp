@@ -12,7 +12,6 @@
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
-#include "run_folder.hpp"
 #include "run_reports.hpp"
 #include "run_start.hpp"
 
@@ -21,12 +20,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string>
-#include <vector>
 
 namespace tutti {
 namespace {

@@ -1,7 +1,6 @@
 #include "command_line.hpp"
 
 #include "tutti/app/program.hpp"
-#include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"

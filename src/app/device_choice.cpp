@@ -1,18 +1,14 @@
 #include "device_choice.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/process.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sched.h>
 
 #include <algorithm>
-#include <bitset>
 #include <cstddef>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 

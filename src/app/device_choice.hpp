@@ -10,7 +10,6 @@
 #include "run_config.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>

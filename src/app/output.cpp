@@ -36,49 +36,33 @@ std::string first_bytes(const std::string& path, std::size_t count) {
   return file.read(bytes.data(), static_cast<std::streamsize>(count)) ? bytes : "";
 }
 
-std::string_view name_of(OwnFile kind) {
-  switch (kind) {
-    case OwnFile::data_set:
-      return "a data set";
-    case OwnFile::checkpoint:
+// What the file is if it holds what a run or a conversion took long to make; otherwise empty.
+std::string_view kind_of_own_file(const std::string& path) {
+  std::error_code absent;
+  const fs::path file = fs::canonical(path, absent);
+  if (absent || !fs::is_regular_file(file, absent)) return "";
+  if (first_bytes(file, kHdf5Signature.size()) == kHdf5Signature) {
+    try {
+      check_seal(file);  // HDF5 may crash on a damaged file
+      return ArrayFile(file).contains("/format") ? "a data set" : "a checkpoint";
+    } catch (const Error&) {
       return "a checkpoint";
-    case OwnFile::manifest:
-      return "the manifest of a checkpoint";
-    case OwnFile::of_run:
-      return "a file of a run";
-    case OwnFile::none:
-      break;
+    }
   }
-  return "a file";
+  if (first_bytes(file, kManifestStart.size()) == kManifestStart) return "the manifest of a checkpoint";
+  constexpr std::array kNames{"config.toml", "metrics.jsonl", "exit.json", "lock"};
+  const bool is_named_so = std::ranges::find(kNames, file.filename().string()) != kNames.end();
+  return is_named_so && fs::is_directory(checkpoints_folder(file.parent_path()), absent) ? "a file of a run" : "";
 }
 
 }  // namespace
 
-OwnFile kind_of_own_file(const std::string& path) {
-  std::error_code absent;
-  const fs::path file = fs::canonical(path, absent);
-  if (absent || !fs::is_regular_file(file, absent)) return OwnFile::none;
-  if (first_bytes(file, kHdf5Signature.size()) == kHdf5Signature) {
-    try {
-      check_seal(file);  // HDF5 may crash on a damaged file
-      return ArrayFile(file).contains("/train/images") ? OwnFile::data_set : OwnFile::checkpoint;
-    } catch (const Error&) {
-      return OwnFile::checkpoint;
-    }
-  }
-  if (first_bytes(file, kManifestStart.size()) == kManifestStart) return OwnFile::manifest;
-  constexpr std::array kNames{"config.toml", "metrics.jsonl", "exit.json", "lock"};
-  const bool is_named_so = std::ranges::find(kNames, file.filename().string()) != kNames.end();
-  return is_named_so && fs::is_directory(checkpoints_folder(file.parent_path()), absent) ? OwnFile::of_run
-                                                                                         : OwnFile::none;
-}
-
 void refuse_to_replace(const std::string& option, const std::string& path) {
   if (path.empty()) return;
-  const OwnFile found = kind_of_own_file(path);
-  if (found == OwnFile::none) return;
-  throw Error(ErrorSource::usage, fmt::format("{} {}: this would replace {}: choose another name, or remove the file",
-                                              option, path, name_of(found)));
+  const std::string_view kind = kind_of_own_file(path);
+  if (kind.empty()) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("{} {}: this would replace {}: choose another name, or remove the file", option, path, kind));
 }
 
 std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }

@@ -25,10 +25,8 @@ std::string json_line(const nlohmann::ordered_json& json);
 // Rank 0 writes the file that --json names, unless the path is empty. Collective.
 void write_json(World& world, const std::string& path, const nlohmann::ordered_json& json);
 
-// The kinds of files that hold what a run or a conversion took long to make.
-enum class OwnFile { none, data_set, checkpoint, manifest, of_run };
-OwnFile kind_of_own_file(const std::string& path);
-// Throws a usage error if an output of that option would replace such a file. Does nothing without a path.
+// Throws a usage error if an output of that option would replace a file that holds what a run or a conversion took long
+// to make. Does nothing without a path.
 void refuse_to_replace(const std::string& option, const std::string& path);
 
 // A number, or its digits, with a noun: "1 rank", "4 ranks".

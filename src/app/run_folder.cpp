@@ -1,6 +1,5 @@
 #include "run_folder.hpp"
 
-#include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include "option_table.hpp"
@@ -10,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 namespace tutti {
@@ -82,9 +81,9 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
     json["step"] = record.at->step;
   }
   const std::string text = json_line(json) + "\n";
-  const ssize_t written = retry_on_eintr([&] { return ::write(file, text.data(), text.size()); });
+  const bool is_whole = write_all(file, std::as_bytes(std::span(text))).empty();
   ::close(file);
-  if (written != std::ssize(text)) ::unlink(path.c_str());  // an incomplete record would mislead its readers
+  if (!is_whole) ::unlink(path.c_str());  // an incomplete record would mislead its readers
 }
 
 std::string other_run_text(const RunConfig& config) {

@@ -5,7 +5,6 @@
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "device_choice.hpp"
 #include "input_rates.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
@@ -41,6 +40,57 @@ const char* state_location(const ExchangeOptions& exchange) {
       return "on rank 0";
   }
   return "";
+}
+
+std::string record_of(const SaveReport& report, double stall_seconds) {
+  nlohmann::ordered_json json{{"event", "checkpoint"},
+                              {"step", report.step},
+                              {"file", std::filesystem::path(report.path).filename().string()},
+                              {"bytes", report.bytes},
+                              {"seconds", report.seconds},
+                              {"stall_seconds", stall_seconds}};
+  if (!report.evicted_steps.empty()) json["given_up"] = report.evicted_steps;
+  if (!report.failure.empty()) json["failure"] = report.failure;
+  return json_line(json);
+}
+
+std::string run_record(const World& world, const ReportedRun& run) {
+  const Assembly& assembly = run.assembly;
+  const RunConfig& config = assembly.config;
+  nlohmann::ordered_json record{{"event", "run"},
+                                {"command_line", run.arguments},
+                                {"version", version()},
+                                {"libraries", versions_text(*assembly.processor.backend, world)},
+                                {"device", assembly.processor.backend->description()},
+                                {"precision", name_of(*config.processor.precision)},
+                                {"exchange", name_of(*config.exchange)},
+                                {"wire", name_of(config.trainer.exchange.wire)},
+                                {"optimizer_state", state_location(assembly.config.trainer.exchange)},
+                                {"communicator", assembly.communicator->description()},
+                                {"ranks", world.size()},
+                                {"parts", config.trainer.num_parts},
+                                {"threads", config.trainer.threads},
+                                {"oversubscribed", !has_room_for(assembly.cores, world, config.trainer.threads)},
+                                {"seed", static_cast<std::int64_t>(config.trainer.seed)},
+                                {"model", assembly.network->spec().name},
+                                {"parameters", assembly.network->layout().parameters()},
+                                {"data", config.data.train},
+                                {"data_digest", digest_text(assembly.data_digest)},
+                                {"train_samples", assembly.data.train->info().samples},
+                                {"test_samples", assembly.data.test ? assembly.data.test->info().samples : 0},
+                                {"batch_size", config.trainer.batch_size},
+                                {"optimizer", name_of(config.trainer.optimizer.kind)},
+                                {"lr", config.trainer.learning_rate.base},
+                                {"warmup_epochs", config.trainer.learning_rate.warmup_epochs},
+                                {"momentum", config.trainer.optimizer.momentum},
+                                {"weight_decay", config.trainer.optimizer.weight_decay},
+                                {"host", world.host()},
+                                {"startup_seconds", seconds_since_process_start()},
+                                {"configuration", config_text(config)},
+                                {"step", run.steps_done}};
+  if (!run.resumed_from.empty()) record["resumed_from"] = run.resumed_from;
+  if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
+  return json_line(record);
 }
 
 }  // namespace
@@ -96,81 +146,18 @@ std::string versions_text(const Backend& backend, const World& world) {
                      array_library_version());
 }
 
-namespace {
-
-std::string record_of(const SaveReport& report, double stall_seconds) {
-  nlohmann::ordered_json json{{"event", "checkpoint"},
-                              {"step", report.step},
-                              {"file", std::filesystem::path(report.path).filename().string()},
-                              {"bytes", report.bytes},
-                              {"seconds", report.seconds},
-                              {"stall_seconds", stall_seconds}};
-  if (!report.evicted_steps.empty()) json["given_up"] = report.evicted_steps;
-  if (!report.failure.empty()) json["failure"] = report.failure;
-  return json_line(json);
-}
-
-std::string run_record(const World& world, const ReportedRun& run) {
-  const Assembly& assembly = run.assembly;
-  const RunConfig& config = assembly.config;
-  nlohmann::ordered_json record{{"event", "run"},
-                                {"command_line", run.arguments},
-                                {"version", version()},
-                                {"libraries", versions_text(*assembly.processor.backend, world)},
-                                {"device", assembly.processor.backend->description()},
-                                {"precision", name_of(*config.processor.precision)},
-                                {"exchange", name_of(*config.exchange)},
-                                {"wire", name_of(config.trainer.exchange.wire)},
-                                {"optimizer_state", state_location(assembly.config.trainer.exchange)},
-                                {"communicator", assembly.communicator->description()},
-                                {"ranks", world.size()},
-                                {"parts", config.trainer.num_parts},
-                                {"threads", config.trainer.threads},
-                                {"oversubscribed", !has_room_for(assembly.cores, world, config.trainer.threads)},
-                                {"seed", static_cast<std::int64_t>(config.trainer.seed)},
-                                {"model", assembly.network->spec().name},
-                                {"parameters", assembly.network->layout().parameters()},
-                                {"data", config.data.train},
-                                {"data_digest", digest_text(assembly.data_digest)},
-                                {"train_samples", assembly.data.train->info().samples},
-                                {"test_samples", assembly.data.test ? assembly.data.test->info().samples : 0},
-                                {"batch_size", config.trainer.batch_size},
-                                {"optimizer", name_of(config.trainer.optimizer.kind)},
-                                {"lr", config.trainer.learning_rate.base},
-                                {"warmup_epochs", config.trainer.learning_rate.warmup_epochs},
-                                {"momentum", config.trainer.optimizer.momentum},
-                                {"weight_decay", config.trainer.optimizer.weight_decay},
-                                {"host", world.host()},
-                                {"startup_seconds", seconds_since_process_start()},
-                                {"configuration", config_text(config)},
-                                {"step", run.steps_done}};
-  if (!run.resumed_from.empty()) record["resumed_from"] = run.resumed_from;
-  if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
-  return json_line(record);
-}
-
-}  // namespace
-
 RunOutput::RunOutput(World& world, const ReportedRun& run)
-    : world_(world),
-      log_(world.rank(), world.host(), run.assembly.config.output.quiet),
-      control_(run.control),
-      time_profile_(run.time_profile),
-      assembly_(run.assembly),
-      folder_(run.folder == nullptr ? OwnedFolder{} : run.folder->owned),
-      hosts_(run.hosts),
-      resumes_(run.steps_done > 0),
-      kept_(run.kept) {
-  const RunConfig& config = assembly_.config;
-  if (const auto& shard = assembly_.config.trainer.file_shard; run.folder != nullptr && shard) {
+    : world_(world), run_(run), log_(world.rank(), world.host(), run.assembly.config.output.quiet) {
+  const RunConfig& config = run.assembly.config;
+  if (const auto& shard = config.trainer.file_shard; run.folder != nullptr && shard) {
     writer_.emplace(run.folder->store, WriterOptions{.shard = *shard,
                                                      .keep_checkpoints = config.output.keep_checkpoints,
                                                      .keep_best = config.trainer.checkpoint_at_best});
   }
   if (run.keeps_states) keep_steps_ = config.output.keep_steps.steps;
-  if (run.keeps_states && !kept_->folder().empty()) {
-    kept_->begin(run.steps_done);
-    keeper_.emplace(CheckpointStore(kept_->folder()), WriterOptions{.keep_checkpoints = 2});
+  if (run.keeps_states && !run.kept->folder().empty()) {
+    run.kept->begin(run.steps_done);
+    keeper_.emplace(CheckpointStore(run.kept->folder()), WriterOptions{.keep_checkpoints = 2});
   }
   if (world.rank() != 0) return;
   if (draws_progress(config)) bar_.emplace();
@@ -180,7 +167,7 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
                      [folder = run.folder->owned] { return folder.loss_reason().empty(); });
   }
   if (!config.output.sample_log.empty()) {
-    sample_log_.emplace(config.output.sample_log, resumes_ ? EarlierLines::kept : EarlierLines::dropped);
+    sample_log_.emplace(config.output.sample_log, run.steps_done > 0 ? EarlierLines::kept : EarlierLines::dropped);
   }
   record_line(run_record(world, run));
   if (metrics_) launch_ = metrics_->hash();
@@ -215,8 +202,8 @@ void RunOutput::finish(RunEnd end, const Trainer& trainer) {
   if (!early.empty()) log_.info(fmt::format("the run ends early: {}", early));
   const std::int64_t skipped_steps = trainer.skipped_steps();
   if (skipped_steps > 0) log_.info(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
-  if (!assembly_.config.output.folder.empty()) finish_saves();
-  if (kept_ != nullptr) finish_kept();
+  if (!run_.assembly.config.output.folder.empty()) finish_saves();
+  if (run_.kept != nullptr) finish_kept();
   print_time();
   nlohmann::ordered_json json{
       {"event", "end"}, {"step", trainer.steps_done()}, {"status", end == RunEnd::planned ? "done" : "stopped"}};
@@ -228,7 +215,7 @@ void RunOutput::finish(RunEnd end, const Trainer& trainer) {
 void RunOutput::print_time() {
   if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
   const TimeReport whole = time_.report();
-  print_times(whole, rates_of(whole, images_), resumes_ ? "this invocation: " : "whole run: ");
+  print_times(whole, rates_of(whole, images_), run_.steps_done > 0 ? "this invocation: " : "whole run: ");
 }
 
 // Of the images trained on in that time. Collective.
@@ -243,14 +230,14 @@ InputRates RunOutput::rates_of(const TimeReport& time, std::int64_t images) cons
 // Images that need no decoding are prepared in no time.
 void RunOutput::print_times(const TimeReport& time, const InputRates& input, const char* of_what) {
   on_note(of_what + time_line(time));
-  if (!assembly_.data.train->is_encoded()) return;
-  on_note(rates_text(input, assembly_.processor.all_on_gpus));
+  if (!run_.assembly.data.train->is_encoded()) return;
+  on_note(rates_text(input, run_.assembly.processor.all_on_gpus));
 }
 
 BoundaryAction RunOutput::at_boundary(std::int64_t step) {
   report_saves();
   report_kept();
-  const BoundaryAction action = control_.at_boundary();
+  const BoundaryAction action = run_.control.at_boundary();
   const bool keeps = action == BoundaryAction::proceed && keep_steps_ > 0 && step % keep_steps_ == 0;
   return keeps ? BoundaryAction::keep : action;
 }
@@ -274,7 +261,7 @@ void RunOutput::on_step(const StepProgress& progress) {
     const TrainSums loss = progress.rank_loss();
     on_note(lines_.text(since_start_.seconds(), loss) + (world_.size() > 1 ? " (loss of rank 0's images)" : ""));
   }
-  time_profile_.count_step();
+  run_.time_profile.count_step();
 }
 
 void RunOutput::on_note(const std::string& text) {
@@ -306,8 +293,8 @@ void RunOutput::on_epoch(const EpochReport& report) {
     fmt::print("{}\n", epoch_line(report));
     std::fflush(stdout);
     const std::string guessing = has_warned_ ? ""
-                                             : not_learning_warning(report, assembly_.network->classes(),
-                                                                    assembly_.config.trainer.learning_rate);
+                                             : not_learning_warning(report, run_.assembly.network->classes(),
+                                                                    run_.assembly.config.trainer.learning_rate);
     if (!guessing.empty()) log_.warn(guessing);
     has_warned_ = has_warned_ || !guessing.empty();
     if (stdout_failure() != 0 && !stdout_is_abandoned() && warned_of_.insert("stdout").second) {
@@ -324,9 +311,9 @@ void RunOutput::on_divergence(const DivergenceReport& report) {
 
 void RunOutput::on_wrong_part(const WrongPartReport& report) {
   record([&](MetricsLog& metrics) { metrics.on_wrong_part(report); });
-  if (kept_ != nullptr) finish_kept();  // the states may be wrong, too
+  if (run_.kept != nullptr) finish_kept();  // the states may be wrong, too
   if (world_.rank() != 0) return;
-  const auto host_of = [&](int rank) { return hosts_.at(static_cast<std::size_t>(rank)); };
+  const auto host_of = [&](int rank) { return run_.hosts.at(static_cast<std::size_t>(rank)); };
   ExitRecord end{.status = ExitStatus::diverged,
                  .rank = report.ranks.front(),
                  .host = host_of(report.ranks.front()),
@@ -337,11 +324,11 @@ void RunOutput::on_wrong_part(const WrongPartReport& report) {
     if (report.is_decided && std::ranges::count(end.exclude, host_of(wrong)) == 0)
       end.exclude.push_back(host_of(wrong));
   }
-  write_exit_record(folder_, end);
+  if (run_.folder != nullptr) write_exit_record(run_.folder->owned, end);
 }
 
 void RunOutput::on_checkpoint(TrainState state, double copy_seconds) {
-  control_.on_snapshot();
+  run_.control.on_snapshot();
   if (!writer_) return;
   const Stopwatch watch;
   const std::int64_t step = state.progress.step;
@@ -362,7 +349,7 @@ void RunOutput::on_kept(TrainState state, double copy_seconds) {
 void RunOutput::report_kept() {
   if (!keeper_) return;
   for (const SaveReport& report : keeper_->take_reports()) {
-    control_.kept(kept_pauses_.back() + report.cpu_seconds);
+    run_.control.kept(kept_pauses_.back() + report.cpu_seconds);
     if (report.failure.empty() || !warned_of_.insert(report.failure).second) continue;
     log_.warn(fmt::format("the state after step {} is not kept in memory, and training continues: {}", report.step,
                           report.failure));
@@ -375,7 +362,7 @@ void RunOutput::finish_kept() {
     keeper_->finish();
     report_kept();
   }
-  kept_->remove();
+  run_.kept->remove();
   if (kept_pauses_.empty()) return;
   log_.info(fmt::format("{} kept in memory: median pause of the training {:.3f} s, longest pause {:.3f} s",
                         plural(kept_pauses_.size(), "state"), quartiles_of(kept_pauses_).median,
@@ -400,12 +387,13 @@ void RunOutput::report_save(const SaveReport& report) {
   if (report.failure.empty()) {
     good_saves_.push_back(report.seconds);
     saved_bytes_ = report.bytes;
-    control_.saved(report.seconds + stall_seconds);
+    run_.control.saved(report.seconds + stall_seconds);
   } else {
     last_failure_ = report.failure;
-    if (assembly_.config.output.on_save_failure == OnSaveFailure::stop) {
-      control_.end_for(fmt::format("the checkpoint of step {} could not be saved, and --on-save-failure is stop: {}",
-                                   report.step, report.failure));
+    if (run_.assembly.config.output.on_save_failure == OnSaveFailure::stop) {
+      run_.control.end_for(
+          fmt::format("the checkpoint of step {} could not be saved, and --on-save-failure is stop: {}", report.step,
+                      report.failure));
     } else {
       log_.warn(fmt::format("checkpoint of step {} is not saved; earlier ones, if any, are kept: {}", report.step,
                             report.failure));
@@ -430,13 +418,13 @@ void RunOutput::finish_saves() {
   log_.info(
       fmt::format("{} of {:.1f} MiB saved in {}/checkpoints: median save time {:.3f} s (in the background), "
                   "median pause of the training {:.3f} s, longest pause {:.3f} s",
-                  plural(good_saves_.size(), "checkpoint"), mebi(saved_bytes_), assembly_.config.output.folder,
+                  plural(good_saves_.size(), "checkpoint"), mebi(saved_bytes_), run_.assembly.config.output.folder,
                   quartiles_of(good_saves_).median, quartiles_of(stalls).median, std::ranges::max(stalls)));
 }
 
 void RunOutput::on_epoch_end(const EpochEnd& end) {
   epochs_.push_back(end);
-  const TimeReport time = time_profile_.report();
+  const TimeReport time = run_.time_profile.report();
   time_.add(time);
   const InputRates input = rates_of(time, images_ - std::exchange(images_before_, images_));
   has_printed_time_ = is_notable(time);

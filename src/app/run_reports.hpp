@@ -91,13 +91,8 @@ class RunOutput : public RunObserver {
   };
 
   World& world_;
+  const ReportedRun run_;
   Log log_;
-  RunControl& control_;
-  TimeProfile& time_profile_;
-  const Assembly& assembly_;
-  OwnedFolder folder_;  // empty: nothing is saved
-  const std::vector<std::string>& hosts_;
-  bool resumes_;
   std::optional<MetricsLog> metrics_;   // on rank 0, in the run's folder
   std::optional<LineFile> sample_log_;  // on rank 0
   std::optional<CheckpointWriter> writer_;
@@ -105,7 +100,6 @@ class RunOutput : public RunObserver {
   std::vector<double> good_saves_;          // seconds
   std::int64_t saved_bytes_ = 0;            // of the last good save
   std::string last_failure_;                // to save
-  const KeptStates* kept_;                  // null: nothing is saved
   std::int64_t keep_steps_ = 0;             // 0: never, or when the run control says so
   std::optional<CheckpointWriter> keeper_;  // on the rank of each host that keeps the state
   std::string launch_;                      // the hash of this launch's record; on other ranks after the first step

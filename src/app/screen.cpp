@@ -18,7 +18,6 @@
 #include <iterator>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 namespace tutti {
 namespace {

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -31,13 +30,6 @@ struct Clocks {
   ClockReading begin;
   ClockReading end;
 };
-
-template <class T>
-std::vector<T> values_of(std::span<const std::byte> bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
 
 // The file's begin: the clocks and names of all ranks.
 std::string head_text(const std::vector<std::string>& hosts, const std::vector<Clocks>& clocks) {
@@ -113,9 +105,7 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   const Clocks mine{.begin = begin_, .end = measure_clock_offset(world_)};
   const auto hosts = all_gather_text(world_, world_.host());
   std::vector<Clocks> clocks;
-  for (const auto& bytes : world_.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-    clocks.push_back(values_of<Clocks>(bytes).front());
-  }
+  for (const auto& of_rank : all_gather_values<Clocks>(world_, std::span(&mine, 1))) clocks.push_back(of_rank.front());
   std::optional<AtomicFile> file;
   std::string failure;
   const auto attempt = [&](const auto& action) {
@@ -131,10 +121,10 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   for (bool all_gathered = false; !all_gathered;) {
     const auto next = left.first(std::min(left.size(), most_ / kPieces + 1));
     left = left.subspan(next.size());
-    const auto all = world_.all_gather(std::as_bytes(next));
-    all_gathered = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });
+    const auto all = all_gather_values(world_, next);
+    all_gathered = std::ranges::all_of(all, [](const auto& spans) { return spans.empty(); });
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      attempt([&] { append(*file, events_text(rank, values_of<PhaseSpan>(all[rank]), clocks, epochs)); });
+      attempt([&] { append(*file, events_text(rank, all[rank], clocks, epochs)); });
     }
   }
   attempt([&] {

@@ -17,7 +17,6 @@
 #include "sources.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -249,6 +248,13 @@ void refuse_foreign_file(const std::string& path) {
 
 std::int64_t bytes_of(const Shape& image, const DatasetInfo& info) { return image.elements() * info.samples; }
 
+// Leaves room for the page cache. 0 if the size of the memory is unknown.
+std::size_t quarter_of_memory() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
+}
+
 }  // namespace
 
 void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options) {
@@ -270,17 +276,6 @@ void write_data_file(const DataPair& data, const std::string& path, const DataFi
   file.add("/deviation", channels, statistics.deviation);
   file.commit();
 }
-
-namespace {
-
-// Leaves room for the page cache. 0 if the size of the memory is unknown.
-std::size_t quarter_of_memory() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
-}
-
-}  // namespace
 
 LoadedPair read_data_file(const std::string& path, const DataRequest& request, DataFileSets sets,
                           GrowingMemory& block) {

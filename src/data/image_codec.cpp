@@ -122,6 +122,13 @@ bool is_damage(int warning) {
   std::longjmp(trap.target, 1);
 }
 
+// With the message of libjpeg.
+[[noreturn]] void fail_with_message(j_common_ptr info) {
+  std::array<char, JMSG_LENGTH_MAX> reason{};
+  info->err->format_message(info, reason.data());
+  fail(*static_cast<ErrorTrap*>(info->client_data), reason.data());
+}
+
 class JpegDecoder {
  public:
   explicit JpegDecoder(const ImageFile& file) : file_(file) {}
@@ -132,7 +139,7 @@ class JpegDecoder {
   void read_header() {
     info_.err = jpeg_std_error(&errors_);
     info_.client_data = &trap_;
-    errors_.error_exit = [](j_common_ptr info) { fail_with_message(info); };
+    errors_.error_exit = fail_with_message;
     errors_.emit_message = [](j_common_ptr info, int level) {
       if (level < 0 && is_damage(info->err->msg_code)) fail_with_message(info);
     };
@@ -201,12 +208,6 @@ class JpegDecoder {
   }
 
  private:
-  static void fail_with_message(j_common_ptr info) {
-    std::array<char, JMSG_LENGTH_MAX> reason{};
-    info->err->format_message(info, reason.data());
-    fail(*static_cast<ErrorTrap*>(info->client_data), reason.data());
-  }
-
   // Whether libjpeg decodes parts of such a file to the bits of the whole. Not if a progressive file ends before its
   // coefficients are complete: their blocks are smoothed with blocks on all sides.
   bool decodes_parts() const {
@@ -452,11 +453,7 @@ std::vector<std::byte> encode_jpeg(const ImageView& image, int quality) {
   unsigned long size = 0;
   info.err = jpeg_std_error(&errors);
   info.client_data = &trap;
-  errors.error_exit = [](j_common_ptr common) {
-    std::array<char, JMSG_LENGTH_MAX> reason{};
-    common->err->format_message(common, reason.data());
-    fail(*static_cast<ErrorTrap*>(common->client_data), reason.data());
-  };
+  errors.error_exit = fail_with_message;
   const std::shared_ptr<void> release(nullptr, [&](void*) {
     jpeg_destroy_compress(&info);
     std::free(memory);

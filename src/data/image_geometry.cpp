@@ -155,10 +155,6 @@ std::int64_t AxisWeights::Resize::taps_of(std::int64_t from, std::int64_t to) {
   return from == to ? 1 : std::min(from, static_cast<std::int64_t>(std::ceil(2 * std::max(1.0, scale))));
 }
 
-void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange rows) {
-  plan(static_cast<double>(from) / static_cast<double>(to), 0, from, rows);
-}
-
 void AxisWeights::Resize::plan(double scale, double offset, std::int64_t inputs, IndexRange rows) {
   const bool copies = scale == 1 && offset == 0;
   const double reach = std::max(1.0, scale);
@@ -237,7 +233,8 @@ void AxisWeights::plan_resizes(const AxisPlan& plan) {
     to_resized_.plan(static_cast<double>(plan.input) * decoded / static_cast<double>(plan.resized), 0, planned_.input,
                      rows_);
   }
-  to_output_.plan(planned_.crop.size(), plan.output, {0, plan.output});
+  const std::int64_t cropped = planned_.crop.size();
+  to_output_.plan(static_cast<double>(cropped) / static_cast<double>(plan.output), 0, cropped, {0, plan.output});
 }
 
 AxisWeights::Span AxisWeights::span_of(std::size_t output) const {

@@ -79,7 +79,6 @@ class AxisWeights {
     std::vector<double> weights;      // by row, then tap
 
     static std::int64_t taps_of(std::int64_t from, std::int64_t to);
-    void plan(std::int64_t from, std::int64_t to, IndexRange rows);
     // Row i is `scale` pixels of the `inputs`, of which that of row 0 begins at `offset`.
     void plan(double scale, double offset, std::int64_t inputs, IndexRange rows);
   };

@@ -208,6 +208,23 @@ double spaced(double from, double to, int bin) {
   return static_cast<float>(bin < 15 ? from + step * bin : to - step * (30 - bin));
 }
 
+constexpr std::uint32_t kDrawn = static_cast<std::uint32_t>(Operation::hue);  // operations of trivial and randaugment
+
+void draw_jitter(const ColorJitter& jitter, RandomSequence random, std::vector<ImageOperation>& operations) {
+  std::array<ImageOperation, 4> drawn{};
+  const std::array<std::pair<Operation, double>, 4> ranges{{{Operation::brightness, jitter.brightness},
+                                                            {Operation::contrast, jitter.contrast},
+                                                            {Operation::color, jitter.saturation},
+                                                            {Operation::hue, jitter.hue}}};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto& [kind, max] = ranges[i];
+    const double min = kind == Operation::hue ? -max : std::max(-1.0, -max);
+    drawn[i] = {max > 0 ? kind : Operation::identity, min + (max - min) * random.uniform()};
+  }
+  for (std::uint32_t left = drawn.size(); left > 1; --left) std::swap(drawn[left - 1], drawn[random.below(left)]);
+  operations.insert(operations.end(), drawn.begin(), drawn.end());
+}
+
 }  // namespace
 
 ImageOperation operation_of(Operation kind, int bin, bool negative, Magnitudes range, const Shape& image) {
@@ -244,27 +261,6 @@ ImageOperation operation_of(Operation kind, int bin, bool negative, Magnitudes r
   }
   return {kind, sign * spaced(0, is_wide ? 0.99f : 0.9f, bin)};
 }
-
-namespace {
-
-constexpr std::uint32_t kDrawn = static_cast<std::uint32_t>(Operation::hue);  // operations of trivial and randaugment
-
-void draw_jitter(const ColorJitter& jitter, RandomSequence random, std::vector<ImageOperation>& operations) {
-  std::array<ImageOperation, 4> drawn{};
-  const std::array<std::pair<Operation, double>, 4> ranges{{{Operation::brightness, jitter.brightness},
-                                                            {Operation::contrast, jitter.contrast},
-                                                            {Operation::color, jitter.saturation},
-                                                            {Operation::hue, jitter.hue}}};
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const auto& [kind, max] = ranges[i];
-    const double min = kind == Operation::hue ? -max : std::max(-1.0, -max);
-    drawn[i] = {max > 0 ? kind : Operation::identity, min + (max - min) * random.uniform()};
-  }
-  for (std::uint32_t left = drawn.size(); left > 1; --left) std::swap(drawn[left - 1], drawn[random.below(left)]);
-  operations.insert(operations.end(), drawn.begin(), drawn.end());
-}
-
-}  // namespace
 
 std::vector<ImageOperation> draw_operations(const Augment& augment, std::uint64_t seed, const SampleKey& key,
                                             const Shape& image) {

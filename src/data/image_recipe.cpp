@@ -16,7 +16,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -84,10 +83,6 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
   }
   return statistics;
 }
-
-}  // namespace
-
-namespace {
 
 // Takes the step `name` with what follows its colon. Returns whether that is valid.
 bool take_step(Augment& augment, const std::string& name, const std::string& text) {

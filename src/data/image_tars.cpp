@@ -12,8 +12,6 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
-#include <numeric>
-#include <span>
 #include <string_view>
 #include <utility>
 

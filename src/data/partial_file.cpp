@@ -24,7 +24,6 @@
 #include <filesystem>
 #include <iterator>
 #include <span>
-#include <utility>
 
 namespace tutti {
 namespace {

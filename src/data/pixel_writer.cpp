@@ -7,10 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstring>
-#include <memory>
 #include <utility>
 
 namespace tutti {

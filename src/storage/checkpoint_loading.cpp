@@ -1,5 +1,4 @@
 #include "tutti/base/checksums.hpp"
-#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/atomic_file.hpp"
@@ -149,7 +148,7 @@ void refuse_other_kinds(const std::string& path) {
   if (file->contains("/format_version")) return;
   throw Error(ErrorSource::checkpoint,
               fmt::format("'{}' is not a checkpoint ({}): {}", path,
-                          file->contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
+                          file->contains("/format") ? "it is a data set" : "it has no /format_version", kRemedy));
 }
 
 // Reads a checkpoint whose path the user gave, so every fault is reported as a checkpoint error. A file without a

@@ -157,9 +157,8 @@ void Evaluator::score(Worker& worker, const Batch& batch, Scores& to) {
   const Tensor plain = to.plain.memory.view(shape, ElementType::f32);
   to.resize(batch.samples, classes_);
   copy_logits(worker, plain);
-  context_.backend.copy(worker.stream, {to.logits.data(), shape, ElementType::f32, MemorySpace::host}, plain);
-  context_.backend.copy(worker.stream, {to.labels.data(), batch.labels.shape, ElementType::i32, MemorySpace::host},
-                        batch.labels);
+  context_.backend.copy(worker.stream, {to.logits.data(), shape, ElementType::f32}, plain);
+  context_.backend.copy(worker.stream, {to.labels.data(), batch.labels.shape, ElementType::i32}, batch.labels);
   worker.stream.synchronize();
   const std::span<const float> logits(to.logits);
   for (std::size_t i = 0; i < to.labels.size(); ++i) {

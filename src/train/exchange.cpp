@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace tutti {
 
@@ -29,11 +28,9 @@ GradientExchange::GradientExchange(Communicator& communicator, const Ownership& 
                                    const ExchangedGradients& exchanged)
     : communicator_(communicator),
       ownership_(ownership),
-      gradients_(exchanged.gradients),
-      exact_(exchanged.exact),
-      in_bf16_(exchanged.in_bf16),
-      rounded_(in_bf16_ > 0 ? OwnedTensor(communicator, in_bf16_, ElementType::bf16) : OwnedTensor()),
-      backend_(exchanged.backend) {}
+      exchanged_(exchanged),
+      rounded_(exchanged.in_bf16 > 0 ? OwnedTensor(communicator, exchanged.in_bf16, ElementType::bf16)
+                                     : OwnedTensor()) {}
 
 GradientExchange::~GradientExchange() {
   if (next_ != 0) communicator_.abort();
@@ -52,15 +49,15 @@ void GradientExchange::start_ready_buckets(std::int64_t ready_elements, Stream& 
 void GradientExchange::start(std::size_t bucket, Stream& stream) {
   if (!ownership_.is_exchanged(bucket)) return;
   const IndexRange range = ownership_.bucket(bucket);
-  const Tensor gradients = elements_of(gradients_, range);
+  const Tensor gradients = elements_of(exchanged_.gradients, range);
   const Owners owners = ownership_.owners();
-  if (exact_ == nullptr && owners == Owners::all) return start_all_reduce(range, stream);
-  if (exact_ == nullptr && owners == Owners::root) return communicator_.reduce_to_root(gradients, stream);
+  if (exchanged_.exact == nullptr && owners == Owners::all) return start_all_reduce(range, stream);
+  if (exchanged_.exact == nullptr && owners == Owners::root) return communicator_.reduce_to_root(gradients, stream);
   ReduceScatterGather sum{
       .values = gradients, .bounds = ownership_.bounds(bucket), .transform_shard = {}, .results = {}};
-  if (exact_ != nullptr) {
-    sum.values = elements_of(exact_->sums(), range);
-    sum.transform_shard = [exact = exact_, range](Stream& on, std::int64_t begin, std::int64_t end) {
+  if (exchanged_.exact != nullptr) {
+    sum.values = elements_of(exchanged_.exact->sums(), range);
+    sum.transform_shard = [exact = exchanged_.exact, range](Stream& on, std::int64_t begin, std::int64_t end) {
       exact->convert(on, {range.begin + begin, range.begin + end});
     };
     if (owners == Owners::all) sum.results = gradients;
@@ -69,14 +66,14 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
 }
 
 void GradientExchange::start_all_reduce(IndexRange range, Stream& stream) {
-  const IndexRange in_bf16{range.begin, std::clamp(in_bf16_, range.begin, range.end)};
+  const IndexRange in_bf16{range.begin, std::clamp(exchanged_.in_bf16, range.begin, range.end)};
   const IndexRange in_f32{in_bf16.end, range.end};
   if (in_bf16.size() > 0) {
     const Tensor rounded = elements_of(rounded_.values, in_bf16);
-    backend_->convert(stream, rounded, elements_of(gradients_, in_bf16));
+    exchanged_.backend->convert(stream, rounded, elements_of(exchanged_.gradients, in_bf16));
     communicator_.all_reduce(rounded, stream);
   }
-  if (in_f32.size() > 0) communicator_.all_reduce(elements_of(gradients_, in_f32), stream);
+  if (in_f32.size() > 0) communicator_.all_reduce(elements_of(exchanged_.gradients, in_f32), stream);
 }
 
 void GradientExchange::finish(Stream& stream) {
@@ -85,8 +82,8 @@ void GradientExchange::finish(Stream& stream) {
     throw Error(ErrorSource::internal, fmt::format("only {} of {} buckets were started", next_, buckets));
   }
   communicator_.finish(stream);
-  if (in_bf16_ > 0) {
-    backend_->convert(stream, elements_of(gradients_, {0, in_bf16_}), rounded_.values);
+  if (exchanged_.in_bf16 > 0) {
+    exchanged_.backend->convert(stream, elements_of(exchanged_.gradients, {0, exchanged_.in_bf16}), rounded_.values);
   }
   next_ = 0;
 }

@@ -48,11 +48,8 @@ class GradientExchange {
 
   Communicator& communicator_;
   const Ownership& ownership_;
-  Tensor gradients_;
-  ExactAccumulator* exact_;
-  std::int64_t in_bf16_;
-  OwnedTensor rounded_;  // of these elements
-  Backend* backend_;
+  ExchangedGradients exchanged_;
+  OwnedTensor rounded_;  // the elements that are summed in bf16
   std::size_t next_ = 0;
 };
 

@@ -19,10 +19,6 @@ constexpr float kUnknownLevel = 1e9F;
 constexpr int kMinLevel = -148;
 constexpr int kMaxLevel = 128;
 
-Tensor on_host(std::vector<std::int32_t>& values) {
-  return {values.data(), Shape{static_cast<std::int64_t>(values.size())}, ElementType::i32, MemorySpace::host};
-}
-
 }  // namespace
 
 bool GridLevel::accept(std::int32_t largest_bits, const SumBits& bits) {
@@ -102,7 +98,7 @@ void ExactAccumulator::after_parts(const PartsOfStep&) {
 
 StepOutcome ExactAccumulator::after_exchange(const PartsOfStep&, StepResult&) {
   std::vector<std::int32_t> of_ranks(static_cast<std::size_t>(rows_.values.elements()));
-  backend_.copy(context_.stream, on_host(of_ranks), rows_.values);
+  backend_.copy(context_.stream, {of_ranks.data(), rows_.values.shape, ElementType::i32}, rows_.values);
   context_.stream.synchronize();
   std::vector<std::int32_t> largest(slices_.size());
   for (std::size_t i = 0; i < of_ranks.size(); ++i) {
@@ -127,7 +123,7 @@ void ExactAccumulator::set_exponents(Stream& stream) {
   for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_, bits_));
   if (wanted == exponents_on_host_) return;
   exponents_on_host_ = std::move(wanted);
-  backend_.copy(stream, exponents_.values, on_host(exponents_on_host_));
+  backend_.copy(stream, exponents_.values, {exponents_on_host_.data(), exponents_.values.shape, ElementType::i32});
 }
 
 std::vector<NamedArray> ExactAccumulator::state() const {

@@ -17,10 +17,6 @@ constexpr double kBase = static_cast<double>(std::int64_t{1} << DigitSums::kDigi
 constexpr double kHighestUnit = DigitSums::kUnit * kBase * kBase * kBase;
 static_assert(DigitSums::kDigits == 4);
 
-Tensor on_host(std::vector<double>& values) {
-  return {values.data(), Shape{std::ssize(values)}, ElementType::f64, MemorySpace::host};
-}
-
 }  // namespace
 
 void DigitSums::add(std::span<const double> numbers) {
@@ -105,7 +101,7 @@ void NormSums::abandon() noexcept {
 
 void NormSums::sum(Stream& stream, const Tensor& values) {
   std::vector<double> numbers(static_cast<std::size_t>(values.elements()));
-  context_.backend.copy(stream, on_host(numbers), values);
+  context_.backend.copy(stream, {numbers.data(), values.shape, ElementType::f64}, values);
   stream.synchronize();
   if (&stream == &context_.stream) {
     const std::size_t index = digests_.size();
@@ -113,7 +109,7 @@ void NormSums::sum(Stream& stream, const Tensor& values) {
     if (replay_ == Replay::in_last_step) numbers = sums_.at(index);
   }
   if (!replay_) add_part(stream, numbers);
-  context_.backend.copy(stream, values, on_host(numbers));
+  context_.backend.copy(stream, values, {numbers.data(), values.shape, ElementType::f64});
   stream.synchronize();
 }
 
@@ -153,12 +149,6 @@ void NormSums::all_reduce(std::int64_t count) {
 
 std::span<std::int64_t> NormSums::digits(std::int64_t count) {
   return {static_cast<std::int64_t*>(digits_.data()), static_cast<std::size_t>(DigitSums::elements(count))};
-}
-
-std::unique_ptr<NormSums> make_norm_sums(const TrainerContext& context, const TrainerOptions& options,
-                                         const RankContext& rank) {
-  if (options.batch_norm == BatchNorm::part) return nullptr;
-  return std::make_unique<NormSums>(context.network, rank, context.norm_communicator);
 }
 
 }  // namespace tutti

@@ -6,14 +6,12 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/nn/network.hpp"
-#include "tutti/train/trainer_options.hpp"
 
 #include "rank_context.hpp"
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -91,9 +89,5 @@ class NormSums final : public WholeBatchSum {
   std::uint64_t sums_done_ = 0;
   bool abandoned_ = false;
 };
-
-// Null with BatchNorm::part.
-std::unique_ptr<NormSums> make_norm_sums(const TrainerContext& context, const TrainerOptions& options,
-                                         const RankContext& rank);
 
 }  // namespace tutti

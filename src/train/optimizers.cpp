@@ -109,8 +109,7 @@ class FlatOptimizer : public Optimizer {
     if (numbers == values_on_host_) return;
     values_on_host_ = std::move(numbers);
     const auto count = std::ssize(values_on_host_);
-    backend_.copy(stream, values({0, count}),
-                  {values_on_host_.data(), Shape{count}, ElementType::f32, MemorySpace::host});
+    backend_.copy(stream, values({0, count}), {values_on_host_.data(), Shape{count}, ElementType::f32});
   }
   Tensor values(IndexRange range) const { return elements_of(values_.values, range); }
 

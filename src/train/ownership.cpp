@@ -88,10 +88,10 @@ std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges)
   std::int64_t before = 0;
   for (const IndexRange& whole : owned_) {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      for (const IndexRange& piece : intersect({whole}, ranges[i])) {
-        const std::int64_t offset = before + piece.begin - whole.begin;
-        pieces.push_back({piece, {offset, offset + piece.size()}, i});
-      }
+      const IndexRange piece{std::max(whole.begin, ranges[i].begin), std::min(whole.end, ranges[i].end)};
+      if (piece.begin >= piece.end) continue;
+      const std::int64_t offset = before + piece.begin - whole.begin;
+      pieces.push_back({piece, {offset, offset + piece.size()}, i});
     }
     before += whole.size();
   }
@@ -102,15 +102,6 @@ std::vector<IndexRange> ranges_of(std::span<const ParameterSlice> slices) {
   std::vector<IndexRange> ranges;
   for (const ParameterSlice& slice : slices) ranges.push_back({slice.offset, slice.offset + slice.elements()});
   return ranges;
-}
-
-std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRange limits) {
-  std::vector<IndexRange> inside;
-  for (const IndexRange& range : ranges) {
-    const IndexRange kept{std::max(range.begin, limits.begin), std::min(range.end, limits.end)};
-    if (kept.begin < kept.end) inside.push_back(kept);
-  }
-  return inside;
 }
 
 }  // namespace tutti

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <utility>
 
 namespace tutti {
 namespace {
@@ -209,8 +208,7 @@ Tensor PartAudit::record(std::int64_t first, std::int64_t elements) const {
 
 std::vector<PartAudit::Contribution> PartAudit::read_records() {
   std::vector<std::int64_t> all(static_cast<std::size_t>(records_.values.elements()));
-  rank_.backend.copy(rank_.stream, {all.data(), records_.values.shape, ElementType::i64, MemorySpace::host},
-                     records_.values);
+  rank_.backend.copy(rank_.stream, {all.data(), records_.values.shape, ElementType::i64}, records_.values);
   rank_.stream.synchronize();
   const std::size_t slices = network_.layout().slices().size();
   std::vector<Contribution> contributions;

@@ -8,8 +8,6 @@
 #include "replica_verifier.hpp"
 #include "step_timer.hpp"
 
-#include <algorithm>
-
 namespace tutti {
 namespace {
 
@@ -18,35 +16,6 @@ namespace {
 Backend& initialize_thread_of(Backend& backend, int threads) {
   backend.enter_compute_thread(threads);
   return backend;
-}
-
-LoaderPlan loader_plan(const TrainerContext& context, const TrainerOptions& options, IndexRange parts,
-                       RankStatus& status) {
-  return {.batch_size = options.batch_size,
-          .num_parts = options.num_parts,
-          .parts = parts,
-          .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = context.train.labels()},
-          .steps_ahead = options.steps_ahead,
-          .readers = options.readers,
-          .recipe = options.recipe,
-          .class_weights = options.class_weights,
-          .after_piece = [&status] { status.note_progress(); }};
-}
-
-WorkersRequest workers_request(const TrainerContext& context, const TrainerOptions& options, const RankContext& rank,
-                               NetworkWeights& weights, int max_parts, NormSums* norm_sums) {
-  return {.network = context.network,
-          .weights = weights,
-          .backend = rank.backend,
-          .stream = rank.stream,
-          .workers = options.workers(max_parts),
-          .threads = options.threads,
-          .loss = options.loss(),
-          .restores_sums =
-              options.exchange.kind == Exchange::exact || options.safeguards.on_not_finite == OnNotFinite::skip,
-          .rank_status = rank.status,
-          .norm_sums = norm_sums};
 }
 
 // The tensors that are equal on all ranks between steps: weights, statistics, the exponents of the exact exchange, and
@@ -72,10 +41,32 @@ Replica::Replica(const TrainerContext& context, const TrainerOptions& options)
       timeline_(std::make_unique<PhaseTimeline>(backend_, *stream_, context_->status)),
       state_(std::make_unique<ReplicaState>(context, options, *context_)),
       balancer_(std::make_unique<PartBalancer>(*context_, options)),
-      loader_(context.train, backend_, loader_plan(context, options, balancer_->parts(), context_->status)),
-      norm_sums_(make_norm_sums(context, options, *context_)),
+      loader_(context.train, backend_,
+              {.batch_size = options.batch_size,
+               .num_parts = options.num_parts,
+               .parts = balancer_->parts(),
+               .last_batch = options.last_batch,
+               .order = {.shuffle = options.shuffle, .seed = options.seed, .labels = context.train.labels()},
+               .steps_ahead = options.steps_ahead,
+               .readers = options.readers,
+               .recipe = options.recipe,
+               .class_weights = options.class_weights,
+               .after_piece = [&status = context_->status] { status.note_progress(); }}),
+      norm_sums_(options.batch_norm == BatchNorm::part
+                     ? nullptr
+                     : std::make_unique<NormSums>(context.network, *context_, context.norm_communicator)),
       workers_(std::make_unique<PartWorkers>(
-          workers_request(context, options, *context_, state_->weights(), balancer_->max_parts(), norm_sums_.get()))) {
+          WorkersRequest{.network = context.network,
+                         .weights = state_->weights(),
+                         .backend = backend_,
+                         .stream = *stream_,
+                         .workers = options.workers(balancer_->max_parts()),
+                         .threads = options.threads,
+                         .loss = options.loss(),
+                         .restores_sums = options.exchange.kind == Exchange::exact ||
+                                          options.safeguards.on_not_finite == OnNotFinite::skip,
+                         .rank_status = context_->status,
+                         .norm_sums = norm_sums_.get()})) {
   stream_->set_wait_callback([this] {
     context_->communicator.progress();
     timeline_->poll();

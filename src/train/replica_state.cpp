@@ -33,7 +33,9 @@ ReplicaState::ReplicaState(const TrainerContext& context, const TrainerOptions& 
           RankPosition{.rank = rank.communicator.rank(), .size = rank.communicator.size()})),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())),
       recorded_updates_(std::make_unique<RecordedWork>(backend_)),
-      average_(make_weight_average(options.average, backend_, arena_.weights())) {
+      average_(options.average.decay == 0
+                   ? nullptr
+                   : std::make_unique<WeightAverage>(options.average, backend_, arena_.weights())) {
   if (options.exchange.kind == Exchange::exact) {
     auto exact = std::make_unique<ExactAccumulator>(rank, arena_.layout(), arena_.gradients(), options.num_parts,
                                                     type_of_sums(options.exchange));

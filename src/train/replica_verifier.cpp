@@ -93,8 +93,7 @@ std::optional<DivergenceReport> ReplicaVerifier::compare() {
 ReplicaVerifier::Digests ReplicaVerifier::digests() {
   record();
   Digests digests(tensors_.size());
-  context_.backend.copy(context_.stream, {digests.data(), digests_.values.shape, ElementType::i64, MemorySpace::host},
-                        digests_.values);
+  context_.backend.copy(context_.stream, {digests.data(), digests_.values.shape, ElementType::i64}, digests_.values);
   context_.stream.synchronize();
   records_ = 0;
   context_.backend.fill_zero(context_.stream, digests_.values);

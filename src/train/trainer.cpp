@@ -9,7 +9,6 @@
 #include "part_balancer.hpp"
 #include "part_workers.hpp"
 #include "replica_verifier.hpp"
-#include "state_arrays.hpp"
 #include "step_throttle.hpp"
 #include "weight_average.hpp"
 

@@ -22,11 +22,6 @@ WeightAverage::WeightAverage(const AverageOptions& options, Backend& backend, co
       values_(backend.allocate(weights.bytes())),
       spare_(backend.allocate(weights.bytes())) {}
 
-std::unique_ptr<WeightAverage> make_weight_average(const AverageOptions& options, Backend& backend,
-                                                   const Tensor& weights) {
-  return options.decay == 0 ? nullptr : std::make_unique<WeightAverage>(options, backend, weights);
-}
-
 bool WeightAverage::add(Stream& stream, double share) {
   if (share == 0) return false;
   backend_.blend(stream, values(), weights_, static_cast<float>(share));

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace tutti {
 
@@ -37,9 +36,5 @@ class WeightAverage {
   Buffer values_;
   Buffer spare_;
 };
-
-// Null if none is kept.
-std::unique_ptr<WeightAverage> make_weight_average(const AverageOptions& options, Backend& backend,
-                                                   const Tensor& weights);
 
 }  // namespace tutti

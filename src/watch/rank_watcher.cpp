@@ -51,8 +51,7 @@ JobEnd make_job_end(const Stragglers& stragglers, std::span<const RankView> rank
 }  // namespace
 
 RankWatcher::RankWatcher(World& world, const std::string& interface, const Log& log)
-    : world_(world),
-      log_(log),
+    : log_(log),
       shared_(world),
       roster_(make_roster(world, shared_.head().first_rank)),
       begun_ns_(now_ns()),

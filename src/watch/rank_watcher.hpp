@@ -60,7 +60,6 @@ class RankWatcher {
   std::optional<JobEnd> act_on(const StallFinding& finding, std::span<const RankView> ranks);
   void warn_of_never_contacted(std::int64_t now_ns);
 
-  World& world_;
   Log log_;
   SharedStatus shared_;
   Roster roster_;

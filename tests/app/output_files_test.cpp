@@ -84,11 +84,19 @@ TEST_F(OutputFiles, NeverReplaceACheckpointOrWhatBelongsToARun) {
   const std::string checkpoint = run_ + "/checkpoints/step-00000006";
   const std::string data = folder_.file("data.h5");
   ASSERT_EQ(run_trainer(words_of("data convert synthetic:96x1x6x6:4 " + data)).status, 0);
+  const std::string encoded = folder_.file("encoded.h5");
+  fs::create_directories(folder_.file("images/class"));
+  ASSERT_EQ(run_trainer(words_of("data show synthetic:96x1x6x6:4 " + folder_.file("images/class/1.png"))).status, 0);
+  ASSERT_EQ(run_trainer(words_of("data convert " + folder_.file("images") + " " + encoded + " --encoded")).status, 0);
+  for (const std::string& set : {data, encoded}) {
+    EXPECT_THAT(run_trainer(words_of("inspect " + run_ + " --json " + set)), ends(64, "this would replace a data set"));
+    EXPECT_THAT(run_trainer(words_of("eval --checkpoint " + set)), ends(66, "is not a checkpoint (it is a data set)"));
+  }
   const std::string predict = "predict --checkpoint " + run_ + " ";
   for (const auto& [command, file] : {std::pair<std::string, std::string>(predict + "--json ", checkpoint + ".json"),
                                       {predict + "--csv ", checkpoint + ".h5"},
                                       {"eval --checkpoint " + run_ + " --json ", run_ + "/config.toml"},
-                                      {"inspect " + run_ + " --json ", data},
+                                      {"inspect " + run_ + " --json ", encoded},
                                       {"inspect " + run_ + " --seal ", checkpoint + ".h5"},
                                       {"check --data synthetic:96x1x6x6:4 --json ", run_ + "/metrics.jsonl"},
                                       {"--data synthetic:96x1x6x6:4 --model mlp --trace ", checkpoint + ".json"},

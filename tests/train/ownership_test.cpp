@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -117,8 +118,9 @@ class OwnedRank {
     }
     for (const ParameterSlice& slice : layout_.slices()) {
       const auto values = random_floats(slice.elements(), slice.name + std::to_string(step));
-      for (const IndexRange& own : intersect(ownership_.owned(), {slice.offset, slice.offset + slice.elements()})) {
-        std::copy_n(values.begin() + own.begin - slice.offset, own.size(), block.begin() + own.begin);
+      for (const OwnedPiece& own : ownership_.pieces_of(ranges_of(std::span(&slice, 1)))) {
+        std::copy_n(values.begin() + own.elements.begin - slice.offset, own.elements.size(),
+                    block.begin() + own.elements.begin);
       }
     }
     device_.upload(arena_.gradients(), block);

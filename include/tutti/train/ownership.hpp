@@ -59,7 +59,5 @@ class Ownership {
 
 // The elements of each slice, without padding.
 std::vector<IndexRange> ranges_of(std::span<const ParameterSlice> slices);
-// The intersections of ascending ranges with the limits.
-std::vector<IndexRange> intersect(const std::vector<IndexRange>& ranges, IndexRange limits);
 
 }  // namespace tutti

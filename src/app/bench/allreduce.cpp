@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -186,7 +185,7 @@ void measure(World& world, Backend& backend, const std::vector<Contender>& conte
   for (const Contender& contender : contenders) {
     Sums& own = *sums.emplace_back(std::make_unique<Sums>(backend, contender, message.elements));
     wrong.push_back(static_cast<double>(own.count_wrong()));
-    trials.push_back({.bytes = bytes, .once = [&own] { own.once(); }, .align = [&own] { own.align(); }});
+    trials.push_back({.once = [&own] { own.once(); }, .align = [&own] { own.align(); }});
   }
   wrong = max_over_ranks(world, wrong);
   const auto seconds = time_in_rounds(world, trials, message.rounds, message.max_seconds);

@@ -39,7 +39,6 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
                                const std::function<void()>& step);
 
 struct SumTrial {
-  std::int64_t bytes = 0;
   // One all-reduce, until its result may be used. Collective.
   std::function<void()> once;
   // Synchronizes the ranks, to within the time of a short all-reduce. Collective.

@@ -60,11 +60,7 @@ void write_plainly(const std::string& folder, std::span<const std::byte> bytes) 
   const std::string path = folder + "/plain";
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file) fail(folder, "making a file");
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) fail(folder, "writing");
-    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  if (!write_all(file.get(), bytes).empty()) fail(folder, "writing");
   if (::fsync(file.get()) != 0) fail(folder, "flushing a file");
 }
 

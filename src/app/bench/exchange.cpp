@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <utility>
 
 namespace tutti {
 namespace {

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -234,7 +233,7 @@ Json sums_between(World& world, bool takes_part, const RunConfig& config) {
     };
     std::vector<SumTrial> trials;
     for (const std::int64_t bytes : kBytes) {
-      trials.push_back({.bytes = bytes, .once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }});
+      trials.push_back({.once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }});
     }
     const auto seconds = time_in_rounds(pair, trials, kPairRounds, kMaxPairSeconds);
     for (std::size_t i = 0; i < trials.size(); ++i) sums.push_back({kBytes[i], quartiles_of(seconds[i]).median});
@@ -318,14 +317,9 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
   }
 }
 
-struct Launch {
-  std::string libraries;
-  bool has_core_for_communication = false;
-};
-
-// Resolves the options that must not depend on the number of working ranks. Throws the same error on all ranks if no
-// run is possible. Collective.
-Launch resolve(World& world, Invocation& invocation) {
+// Resolves the options that must not depend on the number of working ranks. Returns the versions of the libraries, and
+// Assembly::has_core_for_communication. Throws the same error on all ranks if no run is possible. Collective.
+std::pair<std::string, bool> resolve(World& world, Invocation& invocation) {
   RunConfig config =
       config_for_ranks(invocation, Exchange::ring, world.size(), invocation.run.trainer.batch_size * world.size());
   config.trainer.num_parts = 0;  // the same threads as in a training without --threads and --parts
@@ -345,14 +339,14 @@ ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& 
   const RankOrder order(world);
   std::vector<Point> points;
   run_or_throw_on_all(world, [&] { points = plan_points(invocation, order); });
-  const Launch launch = resolve(world, invocation);
+  const auto [libraries, has_core_for_communication] = resolve(world, invocation);
   const RunConfig& run = invocation.run;
   const bool is_kept = world.all_true(!invocation.json.empty());
   SoloCompute compute;
   if (invocation.scaling.paced || is_kept) {
     compute = measure_compute(world, invocation, images_to_compute(invocation, points));
   }
-  if (world.rank() == 0) print_header(launch.libraries);
+  if (world.rank() == 0) print_header(libraries);
   measure_points(world, order, invocation, compute, points);
   if (!is_kept) return ExitStatus::done;
 
@@ -361,13 +355,13 @@ ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& 
     for (const Point& point : points) results.push_back(as_json(point, first_of(points, point)));
   }
   Json inputs = measure_forecast_inputs(world, order, invocation, compute);
-  inputs["helper_thread"] = launch.has_core_for_communication;
+  inputs["helper_thread"] = has_core_for_communication;
   write_json(world, invocation.json,
              {{"bench", "scaling"},
               {"model", run.model},
               {"data", run.data.train},
               {"precision", name_of(*run.processor.precision)},
-              {"libraries", launch.libraries},
+              {"libraries", libraries},
               {"hosts", order.hosts()},
               {"threads", run.trainer.threads},
               {"rounds", invocation.scaling.rounds},

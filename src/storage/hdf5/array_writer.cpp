@@ -148,6 +148,31 @@ struct RowStream {
   }
 };
 
+// The first bytes of an HDF5 file without arrays.
+std::vector<std::byte> empty_head() {
+  std::vector<std::byte> head = MemoryFileWriter().finish();
+  std::uint64_t length = 0;  // without the seal
+  std::memcpy(&length, head.data() + kLengthAt, sizeof length);
+  head.resize(static_cast<std::size_t>(length));
+  head.resize(static_cast<std::size_t>(RawFileWriter::kAlignment));
+  return head;
+}
+
+// Makes the raw file begin with these bytes and have this length.
+void begin_raw_file(const std::string& path, std::span<const std::byte> head, std::int64_t length) {
+  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
+  if (!file) fail_saving(path, "opening", errno);
+  if (!write_all(file.get(), head).empty()) fail_saving(path, "writing", errno);
+  if (retry_on_eintr([&] { return ::ftruncate(file.get(), length); }) != 0) fail_saving(path, "truncating", errno);
+}
+
+void append_durably(const std::string& path, std::span<const std::byte> bytes) {
+  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC); }));
+  if (!file) fail_saving(path, "opening", errno);
+  if (!write_all(file.get(), bytes).empty()) fail_saving(path, "writing", errno);
+  if (retry_on_eintr([&] { return ::fsync(file.get()); }) != 0) fail_saving(path, "flushing to the disk", errno);
+}
+
 }  // namespace
 
 struct ArrayWriter::File {
@@ -296,35 +321,6 @@ void RowFileWriter::commit() {
   file_->whole->append(seal_for(file_->whole->temporary(), std::move(file_->uncovered)));
   file_->whole->commit();
 }
-
-namespace {
-
-// The first bytes of an HDF5 file without arrays.
-std::vector<std::byte> empty_head() {
-  std::vector<std::byte> head = MemoryFileWriter().finish();
-  std::uint64_t length = 0;  // without the seal
-  std::memcpy(&length, head.data() + kLengthAt, sizeof length);
-  head.resize(static_cast<std::size_t>(length));
-  head.resize(static_cast<std::size_t>(RawFileWriter::kAlignment));
-  return head;
-}
-
-// Makes the raw file begin with these bytes and have this length.
-void begin_raw_file(const std::string& path, std::span<const std::byte> head, std::int64_t length) {
-  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
-  if (!file) fail_saving(path, "opening", errno);
-  if (!write_all(file.get(), head).empty()) fail_saving(path, "writing", errno);
-  if (retry_on_eintr([&] { return ::ftruncate(file.get(), length); }) != 0) fail_saving(path, "truncating", errno);
-}
-
-void append_durably(const std::string& path, std::span<const std::byte> bytes) {
-  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC); }));
-  if (!file) fail_saving(path, "opening", errno);
-  if (!write_all(file.get(), bytes).empty()) fail_saving(path, "writing", errno);
-  if (retry_on_eintr([&] { return ::fsync(file.get()); }) != 0) fail_saving(path, "flushing to the disk", errno);
-}
-
-}  // namespace
 
 // HDF5 allocates the arrays one after another: it opens a file that ends, by its superblock, before the first of them.
 RawFileWriter::RawFileWriter(const std::string& path, std::span<const Array> arrays) {
