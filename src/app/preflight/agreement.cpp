@@ -124,8 +124,7 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
   } else if (kinds.of_checkpoint.find("oneDNN") != std::string::npos) {
     findings.warn(
         "{} was computed by an earlier version with oneDNN, so the result will not be bit-identical to an "
-        "uninterrupted "
-        "run: continue with that version if it has to be",
+        "uninterrupted run: continue with that version if it has to be",
         kinds.checkpoint);
   }
   return findings;
