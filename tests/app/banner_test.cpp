@@ -78,6 +78,11 @@ TEST(InstructionSets, AreLimitedByTheEnvironment) {
   EXPECT_THAT(run("SSE2").err, mentions("cpu: SSE2"));
   EXPECT_THAT(run("AVX1"),
               ends(64, "TUTTI_MAX_CPU_ISA is 'AVX1' in the environment: set it to SSE2, AVX2, AVX512 or "));
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel") && std::getenv("TUTTI_MAX_CPU_ISA") == nullptr) {
+    EXPECT_THAT(run_child(trainer_words(0, of_twenty_images({}))).err, Not(mentions("with bf16")));
+  }
+#endif
 }
 
 }  // namespace

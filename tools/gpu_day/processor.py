@@ -12,7 +12,7 @@ from gpu_day.session import PEERS, PartFailed, PartResult, Session, end_group
 from gpu_day.training import option_words, records_of
 from peers.tables import number
 
-LIMITS = ["SSE2", "AVX2", "AVX512", ""]  # of TUTTI_MAX_CPU_ISA; the last is no limit
+LIMITS = ["SSE2", "AVX2", "AVX512", "AVX512_BF16", ""]  # of TUTTI_MAX_CPU_ISA; the last is no limit
 RANKS, BATCH = 8, 64  # of speed; the batch is a rank's
 STEPS = {"fp32": 4, "bf16": 5}
 CASES = {  # ranks, options
