@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Functions that the jobs in this folder share: they wait for a launcher, find out how the training in the folder `out`
-# ended, and whether it may be started again. The jobs source it; it runs nothing by itself.
+# ended, and whether it may be started again. The jobs source it.
 
 run=        # the launcher's process
 before=     # the newest checkpoint when the job started
@@ -11,6 +11,12 @@ log() { # WORDS, joined
   local IFS=
   printf '%s: %s\n' "${SLURM_JOB_NAME:-${0##*/}}" "$*" >&2
 }
+
+restarts=${TUTTI_RESTARTS:-3}
+if ! [[ $restarts =~ ^(0|[1-9][0-9]{0,8})$ ]]; then
+  log "TUTTI_RESTARTS is '$restarts': give a number of starts"
+  exit 64
+fi
 
 newest_checkpoint() {
   local manifests=("$out"/checkpoints/step-*.json)
@@ -85,8 +91,8 @@ leave_out_lost_hosts() { # REMOTE SHELL
   local line name left=() wrong
   local -A answers=()
   wrong=,$(wrong_hosts),
-  while read -r line; do
-    name=${line%%[#: ]*}
+  while read -r line || [[ $line ]]; do
+    name=${line%%[#:[:space:]]*}
     if [[ ! $name ]]; then continue; fi
     if [[ ! ${answers[$name]-} ]]; then
       answers[$name]=no
@@ -123,7 +129,7 @@ may_restart() {
   has_lost_ranks || return
   begun=$(last_begin)
   if ((begun > furthest)); then furthest=$begun futile=0; else ((++futile)); fi
-  ((futile < ${TUTTI_RESTARTS:-3})) || return
+  ((futile < restarts)) || return
   log "the training has lost ranks (status $status): started again"
 }
 

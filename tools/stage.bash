@@ -2,7 +2,7 @@
 # Stages of the scripts in this folder. Each has a title, a log and its seconds. A stage prints little when it succeeds,
 # and when it fails shows the end of its log and a remedy. Source this file; it runs nothing by itself.
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 program=tools/$(basename "$0")
 meter=
 
@@ -67,7 +67,13 @@ stage() {
     show_tenths "$log" &
   fi
   meter=$!
-  "$@" >"$log" 2>&1 </dev/null || status=$?
+  set +e
+  (
+    set -e # which || would turn off
+    "$@"
+  ) >"$log" 2>&1 </dev/null
+  status=$?
+  set -e
   stop_meter
   [[ ! -t 1 ]] || printf '%s: ' "$title"
   if ((status != 0)); then

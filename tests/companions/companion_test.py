@@ -1,5 +1,6 @@
 """The trainer and its companions: a copy of the program with companions of this test."""
 
+import ast
 import os
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import tempfile
 import unittest
 
 TRAINER = pathlib.Path(os.environ["TUTTI_TRAINER"])
+COMPANIONS = pathlib.Path(__file__).resolve().parents[2] / "tools/companions"
 
 GREET = '''#!/usr/bin/env python3
 """greet: writes a greeting."""
@@ -60,6 +62,12 @@ class Companions(unittest.TestCase):
             self.assertIn(f"did you mean '{meant}'?", mistaken.stderr)
             self.assertEqual(64, mistaken.returncode)
         self.assertIn("data greet", self.run_trainer("data").stderr)
+
+    def test_are_read_by_old_versions_of_python_which_they_refuse(self):
+        for name in COMPANIONS.glob("trainer-*"):
+            text = name.read_text(encoding="utf-8")
+            ast.parse(text, str(name), feature_version=(3, 6))
+            self.assertNotIn("from __future__", text, "3.6 does not know annotations")
 
     def test_report_what_to_install_where_there_is_no_python(self):
         missing = self.run_trainer("greet", PATH=str(self.root))

@@ -142,8 +142,12 @@ class Run(Started):
         job = self.start(self.program("mpirun", "exit 64"), "-np", "2", "./trainer", f"--out={self.root}/old")
         self.assertEqual(64, job.wait(), "of an earlier launch was exit.json")
 
+    def test_refuses_a_number_of_restarts_that_is_none(self):
+        self.assertEqual(64, self.losing((0, 0, None), TUTTI_RESTARTS="no")[0])
+
     def test_leaves_words_alone_that_choose_what_is_kept_or_save_nothing(self):
-        for words in (["./trainer"], ["./trainer", "--out", "a", "--keep-steps=off"], ["a", "--out", "b", ":", "c"]):
+        for words in (["./trainer"], ["./trainer", "--out", "a", "--keep-steps=off"], ["a", "--out", "b", ":", "c"],
+                      ["./trainer", "replay", "run", "--to", "50", "--out", "b"]):
             job = self.start(self.program("mpirun", 'echo "$*"; exit 137'), "-np", "2", *words)
             self.assertEqual(137, job.wait())
             self.assertNotIn("auto", self.log.read_text(encoding="utf-8"))

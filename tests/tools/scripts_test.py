@@ -83,6 +83,10 @@ for i in 1 5 10; do echo "[$i/10] Building $i"; seen; done""")
 
 
 class Setup(Scripts):
+
+    def test_of_a_function_ends_at_its_first_failure(self):
+        self.assertEqual(1, self.run_stage("eval", "f() { false; echo went on; }; f").returncode)
+
     def test_needs_nothing_but_the_list_of_packages_when_all_are_there(self):
         self.program("apt-get", "echo called >&2; exit 1")
         result = self.run_script("setup")
@@ -473,9 +477,9 @@ class PbsJob(Jobs):
         self.assertNotIn("qsub", calls)
 
     def test_submits_itself_again_when_out_of_time(self):
-        self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"), self.train("exit 75"))
+        self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 runs/tutti-7/job.pbs\n"), self.train("exit 75"))
 
-    again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"
+    again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 runs/tutti-7/job.pbs\n"
 
     def test_submits_itself_again_three_times_when_the_replicas_differed(self):
         self.assertEqual([(87, self.again)] * 3 + [(87, "mpirun 5280\n")], [self.train("exit 87") for _ in range(4)])
@@ -488,13 +492,13 @@ class PbsJob(Jobs):
         self.assertEqual((137, "mpirun 5280\n"), self.train("exit 137"), "the fourth")
         (self.root / "runs/tutti-7/crashes").unlink()
         self.assertEqual([(86, self.again), (86, "mpirun 5280\n")], [self.train("exit 86") for _ in range(2)])
-        self.assertIn("not started again; qsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs resumes it", self.errors)
+        self.assertIn("not started again; qsub -v TUTTI_OUT=runs/tutti-7 runs/tutti-7/job.pbs resumes it", self.errors)
 
     def test_says_how_to_resume_when_it_cannot_submit_itself(self):
         for qsub in ("exit 1", "exit 0"):
             self.assertEqual(75, self.train("exit 75", qsub=qsub)[0])
             self.assertIn("saved in time, but qsub has failed; to resume: cd ", self.errors)
-            self.assertIn("&& qsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs", self.errors)
+            self.assertIn("&& qsub -v TUTTI_OUT=runs/tutti-7 runs/tutti-7/job.pbs", self.errors)
 
     def test_saves_and_is_not_resubmitted_when_deleted(self):
         self.assertEqual((75, "mpirun 5280\n"),
@@ -504,6 +508,24 @@ class PbsJob(Jobs):
         self.assertEqual((0, "mpirun 5280\n"), self.train("exit 0"))
         self.assertEqual((65, "mpirun 5280\n"), self.train("exit 65"))
 
+    def test_submits_what_was_submitted_whatever_became_of_it(self):
+        submitted = self.root / "cifar.pbs"
+        (self.root / "jobs/train.pbs").rename(submitted)
+        (self.root / "jobs/cifar.pbs").symlink_to(submitted)
+        text = submitted.read_text(encoding="utf-8")
+        self.program("mpirun", "exit 75")
+        for name, does in (("qsub", "echo 8.server"), ("qstat", "")):
+            self.program(name, does)
+        (self.root / "nodes").write_text("n1\n", encoding="utf-8")
+        self.run_job("cifar.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
+                     PBS_NODEFILE=str(self.root / "nodes"))
+        self.assertEqual(text, (self.root / "runs/tutti-7/job.pbs").read_text(encoding="utf-8"))
+
+    def test_names_what_is_missing(self):
+        (self.root / "trainer").unlink()
+        self.assertEqual((64, ""), self.train("exit 0"))
+        self.assertIn("train.pbs: there is no ./trainer in ", self.errors)
+
     def test_trains_to_the_end_where_there_is_no_walltime(self):
         self.assertEqual((0, "mpirun --resume\n"), self.train("exit 0", qstat="Job_Name = tutti"))
 
@@ -511,7 +533,7 @@ class PbsJob(Jobs):
 class Hosts(Jobs):
     def train(self, mpirun, **environment):
         self.program("mpirun", mpirun)
-        (self.root / "hosts.txt").write_text("# two\nn1 slots=4\nn2:4\n", encoding="utf-8")
+        (self.root / "hosts.txt").write_text("# two\nn1\tslots=4\nn2:4", encoding="utf-8")
         (self.root / "runs/a").mkdir(parents=True, exist_ok=True)
         (self.root / "runs/a/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
         return self.run_job("hosts", "--out", "runs/a", **environment)[0]
@@ -533,6 +555,16 @@ class Hosts(Jobs):
         (self.root / "calls").unlink()
         self.program("agent", "exit 1")
         self.assertEqual(137, self.train(losing % 9, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+
+    def test_starts_nothing_again_that_was_stopped_while_machines_were_asked(self):
+        self.program("agent", "kill -HUP $(ps -o ppid= $PPID)")
+        losing = SlurmJob.losing.replace("runs/tutti-7", "runs/a")
+        self.assertEqual(137, self.train(losing % 9, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+        self.assertEqual(1, len((self.root / "calls").read_text(encoding="utf-8").splitlines()))
+
+    def test_refuses_a_number_of_restarts_that_is_none(self):
+        self.assertEqual(64, self.train("exit 0", TUTTI_RESTARTS="no"))
+        self.assertIn("TUTTI_RESTARTS is 'no'", self.errors)
 
     def test_kills_a_launcher_that_outlives_its_ranks(self):
         late = """trap '' TERM; echo '{"status":86,"rank":0}' >runs/a/exit.json; exec /bin/sleep 600"""

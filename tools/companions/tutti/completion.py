@@ -45,7 +45,8 @@ def options_by_name(listing):
             known = options.setdefault(option.name, [])
             same = next((shared for shared in known if shared[0].words == option.words), None)
             if same is None:
-                known.append(same := (option, []))
+                same = (option, [])
+                known.append(same)
             same[1].append(command.words)
     return sorted(options.items())
 
