@@ -92,7 +92,8 @@ void remove_abandoned() {
 std::int64_t room(const std::string& folder) {
   std::error_code unknown;
   const fs::space_info space = fs::space(kMemory, unknown);
-  if (unknown || space.capacity == 0) return std::numeric_limits<std::int64_t>::max();  // no limit
+  if (unknown || ::access(kMemory, W_OK | X_OK) != 0) return 0;
+  if (space.capacity == 0) return std::numeric_limits<std::int64_t>::max();  // no limit
   auto bytes = static_cast<std::int64_t>(space.available);
   for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end; entry.increment(unknown)) {
     std::error_code unseen;

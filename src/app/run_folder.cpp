@@ -107,7 +107,7 @@ std::string other_run_text(const RunConfig& config) {
 }
 
 std::size_t max_state_bytes(const Network& network) {
-  return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
+  return 4 * network.layout().block_bytes() + (std::size_t{1} << 20);
 }
 
 }  // namespace tutti

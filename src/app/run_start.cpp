@@ -173,9 +173,17 @@ void refuse_absent_run(World& world, const RunConfig& config) {
 
 std::optional<LoadedCheckpoint> find_resumed(World& world, RunConfig& config, DamagedPolicy damaged, const Log& log) {
   if (!config.output.resume || config.output.folder.empty()) return std::nullopt;
-  auto newest = CheckpointStore(checkpoints_folder(config.output.folder)).newest(world, log, damaged);
+  std::optional<LoadedCheckpoint> newest;
+  std::optional<Error> none_intact;  // what the memory of a host may make good
+  try {
+    newest = CheckpointStore(checkpoints_folder(config.output.folder)).newest(world, log, damaged);
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::checkpoint) throw;
+    none_intact = error;
+  }
   const KeptStates states(world, config.output.folder);
   if (auto kept = states.newest(world, newest ? newest->state.progress.step : 0, log)) newest = std::move(kept);
+  if (!newest && none_intact) throw Error(*none_intact);
   if (!newest) {
     adopt_options_of_unsaved_run(world, config, log);
     return newest;

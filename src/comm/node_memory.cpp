@@ -47,13 +47,19 @@ bool is_stale(int file) {
          ::flock(file, LOCK_EX | LOCK_NB) == 0;
 }
 
+// Whether random_name() makes such a name.
+bool is_ours(const std::string& name) {
+  return name.size() == kStem.size() + 16 && name.starts_with(kStem) &&
+         name.find_first_not_of("0123456789abcdef", kStem.size()) == std::string::npos;
+}
+
 // Files that cannot be opened or removed belong to other users.
 void remove_stale() {
   std::error_code failure;
   for (std::filesystem::directory_iterator entry("/dev/shm", failure), end; !failure && entry != end;
        entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kStem)) continue;
+    if (!is_ours(name)) continue;
     const Descriptor file(::shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
     if (file && is_stale(file.get())) ::shm_unlink(("/" + name).c_str());
   }

@@ -157,7 +157,11 @@ std::byte* PeerMemory::map(int rank, const SharedValues& values) {
   auto& block = mapped_[{rank, values.block}];
   if (block.data() == nullptr) {
     const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    block = open_block(peer.process, values.file, name_of_block(peer.nonce, values.block));
+    try {
+      block = open_block(peer.process, values.file, name_of_block(peer.nonce, values.block));
+    } catch (const Error& error) {
+      throw Error(ErrorSource::mpi, fmt::format("rank {} of this host: {}; has it ended?", rank, error.what()));
+    }
   }
   if (values.offset + values.bytes > block.bytes()) throw_system_error("use", values.bytes, EINVAL);
   return static_cast<std::byte*>(block.data()) + values.offset;

@@ -137,7 +137,7 @@ void fail_saving(const std::string& path, std::string_view action, int error) {
   throw Error(ErrorSource::save, text);
 }
 
-void rename_durably(const std::string& temporary, const std::string& path) {
+void rename_durably(std::string& temporary, const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     fail_saving(path, "renaming", EEXIST);
@@ -145,6 +145,7 @@ void rename_durably(const std::string& temporary, const std::string& path) {
   if (retry_on_eintr([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
     fail_saving(path, "renaming", errno);
   }
+  temporary.clear();
   flush_folder(path);
 }
 
@@ -227,7 +228,6 @@ void AtomicFile::commit() {
     fail_saving(path_, "closing", errno);  // EINTR: it is closed
   if (temporary_.empty()) return;
   rename_durably(temporary_, target_);
-  temporary_.clear();
 }
 
 void write_atomically(const std::string& path, std::span<const std::byte> bytes) {

@@ -206,6 +206,7 @@ void CheckpointStore::prune(const KeepRule& keep) const {
 }
 
 std::optional<std::int64_t> CheckpointStore::evict_oldest(const KeepRule& keep) const {
+  before_write_();
   const CheckpointListing listing = list_checkpoints(folder_);
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.lower_bound(keep.last_step), complete.end());

@@ -119,6 +119,15 @@ TEST(KeptStates, ThatAreDamagedAreSkipped) {
   EXPECT_THAT(result.err, mentions("skipped '" + newest, "damaged"));
 }
 
+TEST(KeptStates, AreContinuedWhereNoCheckpointIsIntact) {
+  const ScratchFolder folder;
+  ASSERT_NO_FATAL_FAILURE(lose_a_rank(folder.path(), "--checkpoint-every 3steps"));
+  for (const auto& file : fs::directory_iterator(folder.path() + "/checkpoints")) {
+    if (file.path().extension() == ".h5") fs::resize_file(file.path(), file.file_size() - 1);
+  }
+  expect_continued(folder.path(), {4, 6}, train(2, folder.path(), "--resume"));
+}
+
 // A launch with other options may have trained other weights after the step at which it began.
 TEST(KeptStates, ThatAreNotOfTheRunsHistoryAreNotUsed) {
   const auto after = [](std::int64_t begin, const std::vector<std::int64_t>& begins) {

@@ -266,10 +266,10 @@ TEST(World, LeavesNoFileInSharedMemory) {
 // A file whose creator is alive is locked by it, or very new.
 TEST(World, RemovesFilesOfKilledProcessesFromSharedMemory) {
   World& world = test_world();
-  const auto path = [&](const char* what) { return fmt::format("/dev/shm/tutti-test-{}-{}", ::getpid(), what); };
-  const std::vector<std::string> paths{path("left"), path("locked"), path("young")};
+  const auto path = [&](int number) { return fmt::format("/dev/shm/tutti-{:08x}{:08x}", ::getpid(), number); };
+  const std::vector<std::string> paths{path(1), path(2), path(3), path(4) + ".h5"};  // the last one is a user's
   for (const std::string& name : paths) std::ofstream(name) << "data";
-  for (const std::string& name : {paths[0], paths[1]}) {
+  for (const std::string& name : {paths[0], paths[1], paths[3]}) {
     std::filesystem::last_write_time(name, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   }
   const int locked = ::open(paths[1].c_str(), O_RDWR | O_CLOEXEC);
@@ -279,6 +279,7 @@ TEST(World, RemovesFilesOfKilledProcessesFromSharedMemory) {
   EXPECT_EQ(std::filesystem::exists(paths[0]), world.local_size() == 1);  // a single rank allocates none
   EXPECT_TRUE(std::filesystem::exists(paths[1]));
   EXPECT_TRUE(std::filesystem::exists(paths[2]));
+  EXPECT_TRUE(std::filesystem::exists(paths[3]));
   ::close(locked);
   for (const std::string& name : paths) std::filesystem::remove(name);
 }

@@ -56,8 +56,9 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes)
 // Calls write() until all bytes are written or an error occurs. Returns the unwritten rest; errno holds the error.
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes);
 
-// Renames a file in the same file system and flushes the folder. Never replaces anything but a regular file.
-void rename_durably(const std::string& temporary, const std::string& path);
+// Renames a file in the same file system, sets `temporary` to "", and flushes the folder. Never replaces anything but a
+// regular file.
+void rename_durably(std::string& temporary, const std::string& path);
 
 // Throws a save error with the path, the failed action, the system's error text and a remedy.
 [[noreturn]] void fail_saving(const std::string& path, std::string_view action, int error);

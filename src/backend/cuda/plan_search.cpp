@@ -104,10 +104,10 @@ class PlanSearch::Trial {
     for (const auto& plan : plans) scratch_bytes_ = std::max(scratch_bytes_, plan->scratch_bytes());
   }
 
-  // Twice what is written between runs: half of it stays free.
+  // Twice what is written between runs: half of it stays free. And a margin for the sums of PlanCheck.
   std::size_t bytes() const {
     const TensorBytes tensors = bytes_of_tensors(shape_);
-    return tensors.input + tensors.filters + tensors.output + scratch_bytes_ + 2 * flushed_bytes_;
+    return tensors.input + tensors.filters + tensors.output + scratch_bytes_ + 2 * flushed_bytes_ + (64U << 20);
   }
 
   void begin() {

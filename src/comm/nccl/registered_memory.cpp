@@ -18,7 +18,8 @@ struct RegisteredMemory::Blocks {
   };
 
   void release(void* data) {
-    // NCCL unmaps memory without waiting for its users, unlike cudaFree.
+    // NCCL unmaps memory without waiting for its users, unlike cudaFree. Any thread may release a block.
+    static_cast<void>(cudaSetDevice(device));
     static_cast<void>(cudaDeviceSynchronize());
     const std::lock_guard lock(mutex);
     const auto block = blocks.find(static_cast<std::byte*>(data));
@@ -29,6 +30,7 @@ struct RegisteredMemory::Blocks {
     blocks.erase(block);
   }
 
+  int device = 0;
   std::mutex mutex;
   ncclComm_t communicator = nullptr;  // null after detach()
   std::map<std::byte*, Block, std::less<>> blocks;
@@ -36,6 +38,7 @@ struct RegisteredMemory::Blocks {
 
 RegisteredMemory::RegisteredMemory(int device, const Connection& connection)
     : device_(device), connection_(connection), blocks_(std::make_shared<Blocks>()) {
+  blocks_->device = device;
   blocks_->communicator = connection.native();
 }
 
