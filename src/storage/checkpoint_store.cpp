@@ -27,8 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How long to wait for the other files of a checkpoint: a minimum, and a multiple of the time for this rank's file.
-constexpr double kMinWaitSeconds = 60;
+// How long to wait for the other files of a checkpoint: a minimum, and a multiple of the time for this rank's file. NFS
+// may hide a new file for 90 s from a host that has looked for it.
+constexpr double kMinWaitSeconds = 180;
 constexpr double kWaitFactor = 5;
 
 void make_folder(const std::string& folder) {

@@ -105,6 +105,8 @@ void StallWatch::begin(World& world, const StallWatchOptions& options, const Log
   } catch (const Error& error) {
     if (error.source() == ErrorSource::usage) throw;
     if (world.rank() == 0) log.warn(fmt::format("the stall watch is off: {}", error.what()));
+    const std::lock_guard lock(mutex_);
+    launcher_ = 0;  // MPI has started
     return;
   }
   const std::lock_guard lock(mutex_);

@@ -477,7 +477,7 @@ class PbsJob(Jobs):
         self.assertNotIn("qsub", calls)
 
     def test_submits_itself_again_when_out_of_time(self):
-        self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 runs/tutti-7/job.pbs\n"), self.train("exit 75"))
+        self.assertEqual((75, self.again), self.train("exit 75"))
 
     again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 runs/tutti-7/job.pbs\n"
 
