@@ -329,8 +329,8 @@ class SlurmJob(Jobs):
 
     def test_kills_a_launcher_that_outlives_its_ranks(self):
         record = '{"status":86,"rank":1,"reason":"r","phase":"backward","step":9}'
-        self.program("mpirun", f"trap '' TERM; {self.saves} echo '{record}' >runs/tutti-7/exit.json\n"
-                               "/bin/sleep 600 & echo $! >child; wait")
+        self.program("mpirun", "trap '' TERM; /bin/sleep 600 & echo $! >child\n"
+                               f"{self.saves} echo '{record}' >runs/tutti-7/exit.json; wait")
         ended = self.train("exit 0", TUTTI_LAUNCHER="mpirun", SLURM_NTASKS="2", TUTTI_LAUNCHER_SECONDS="1")
         self.assertEqual((86, "requeue 7\n"), ended)
         self.assertIn("the launcher is still there 1 s after the ranks have ended: it is killed; end what is left of "
