@@ -458,14 +458,13 @@ class SlurmJob(Jobs):
 
 class PbsJob(Jobs):
     def train(self, mpirun, qstat="Resource_List.walltime = 01:30:00", qsub='echo "qsub $*" >>calls; echo 8.server',
-              restarts="0"):
+              restarts="0", script="train.pbs"):
         self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')
         self.program("qsub", qsub)
         self.program("qstat", f"echo '    {qstat}'")
         (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
-        status, calls = self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti",
-                                     PBS_JOBID="7.server", PBS_NODEFILE=str(self.root / "nodes"),
-                                     TUTTI_RESTARTS=restarts)
+        status, calls = self.run_job(script, PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
+                                     PBS_NODEFILE=str(self.root / "nodes"), TUTTI_RESTARTS=restarts)
         return status, re.sub("mpirun 52[78][0-9]", "mpirun 5280", calls)  # less the seconds since the job's start
 
     def test_is_started_again_without_the_nodes_that_do_not_answer(self):
@@ -513,12 +512,7 @@ class PbsJob(Jobs):
         (self.root / "jobs/train.pbs").rename(submitted)
         (self.root / "jobs/cifar.pbs").symlink_to(submitted)
         text = submitted.read_text(encoding="utf-8")
-        self.program("mpirun", "exit 75")
-        for name, does in (("qsub", "echo 8.server"), ("qstat", "")):
-            self.program(name, does)
-        (self.root / "nodes").write_text("n1\n", encoding="utf-8")
-        self.run_job("cifar.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
-                     PBS_NODEFILE=str(self.root / "nodes"))
+        self.assertEqual((75, self.again), self.train("exit 75", script="cifar.pbs"))
         self.assertEqual(text, (self.root / "runs/tutti-7/job.pbs").read_text(encoding="utf-8"))
 
     def test_names_what_is_missing(self):

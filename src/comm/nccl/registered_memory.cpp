@@ -17,7 +17,7 @@ struct RegisteredMemory::Blocks {
     ncclWindow_t window = nullptr;  // null if NCCL has no use for it
   };
 
-  void release(void* data) {
+  void release(int device, void* data) {
     // NCCL unmaps memory without waiting for its users, unlike cudaFree. Any thread may release a block.
     static_cast<void>(cudaSetDevice(device));
     static_cast<void>(cudaDeviceSynchronize());
@@ -30,7 +30,6 @@ struct RegisteredMemory::Blocks {
     blocks.erase(block);
   }
 
-  int device = 0;
   std::mutex mutex;
   ncclComm_t communicator = nullptr;  // null after detach()
   std::map<std::byte*, Block, std::less<>> blocks;
@@ -38,7 +37,6 @@ struct RegisteredMemory::Blocks {
 
 RegisteredMemory::RegisteredMemory(int device, const Connection& connection)
     : device_(device), connection_(connection), blocks_(std::make_shared<Blocks>()) {
-  blocks_->device = device;
   blocks_->communicator = connection.native();
 }
 
@@ -55,7 +53,7 @@ Buffer RegisteredMemory::allocate(std::size_t bytes) {
     blocks_->blocks.emplace(static_cast<std::byte*>(data), Blocks::Block{.bytes = bytes});
   }
   return adopt_cuda(device_, {static_cast<std::byte*>(data), bytes}, CudaMemory::tensors,
-                    [blocks = blocks_](void* block) { blocks->release(block); });
+                    [blocks = blocks_, device = device_](void* block) { blocks->release(device, block); });
 }
 
 void RegisteredMemory::register_blocks(const OperationMemory& memory, const std::string& operation) {
