@@ -85,6 +85,13 @@ wrong_hosts() {
   sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}"
 }
 
+# Removes the lock of the folder if rank 0 was on a host that is left out: on NFS it outlives the host. Ranks that are
+# still there write nothing more.
+unlock() { # HOST
+  local holder
+  if { read -r holder <"$out/lock"; } 2>/dev/null && [[ $holder =~ ^"host ${1%%.*}"[.,] ]]; then rm -f "$out/lock"; fi
+}
+
 # Replaces the list `hosts` by one of the machines that are left: those that answer and have computed no wrong result. A
 # line of it begins with a machine's name; lines may repeat it.
 leave_out_lost_hosts() { # REMOTE SHELL
@@ -104,6 +111,7 @@ leave_out_lost_hosts() { # REMOTE SHELL
       else
         log "$name is left out: it does not answer"
       fi
+      [[ ${answers[$name]} == yes ]] || unlock "$name"
     fi
     if [[ ${answers[$name]} == yes ]]; then left+=("$line"); fi
   done <"$hosts"

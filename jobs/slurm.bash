@@ -65,7 +65,7 @@ choose_nodes_left() {
   if ((${SLURM_JOB_NUM_NODES:-1} == 1)); then [[ ! $(wrong_hosts) ]]; return; fi
   wrong=,$(wrong_hosts),
   while read -r node state; do
-    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then left+=("$node"); fi
+    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then left+=("$node"); else unlock "$node"; fi
   done < <(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | sort -u)
   ((${#left[@]})) || return
   if ((${#left[@]} < SLURM_JOB_NUM_NODES)); then log "it goes on with ${left[*]}"; fi

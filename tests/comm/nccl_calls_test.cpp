@@ -101,12 +101,28 @@ TEST_F(NcclMemory, IsRegisteredOnNoRankIfOneCannot) {
     options.warn = [&](const std::string& line) { warning = line; };
     const auto communicator = tutti_nccl_library().make_communicator(test_world(), options);
     ::unsetenv("TUTTI_NCCL_FAULT");
-    const auto expected = fmt::format("NCCL cannot register memory, so collectives copy it: rank {} on ", first);
+    const auto expected = fmt::format("NCCL does not register memory, so collectives copy it: rank {} on ", first);
     EXPECT_EQ(warning.starts_with(expected), test_world().rank() == 0) << warning;
     const Buffer memory = communicator->allocate(4000);
     sum(*communicator, memory);
     EXPECT_EQ(standin::nccl_windows(), 0U);
   }
+}
+
+// Else an abort might never return.
+TEST_F(NcclMemory, IsNotRegisteredWithAnNcclThatCannotAbortIt) {
+  ::setenv("TUTTI_STANDIN_NCCL", "22809", 1);
+  std::string warning;
+  NcclOptions options = gpu_of_rank();
+  options.warn = [&](const std::string& line) { warning = line; };
+  const auto communicator = tutti_nccl_library().make_communicator(test_world(), options);
+  const Buffer memory = communicator->allocate(4000);
+  sum(*communicator, memory);
+  EXPECT_EQ(standin::nccl_windows(), 0U);
+  const char* const expected =
+      "NCCL does not register memory, so collectives copy it: NCCL 2.28.9 cannot abort them otherwise; NCCL 2.29.7 can";
+  EXPECT_EQ(warning, test_world().rank() == 0 ? expected : "");
+  ::unsetenv("TUTTI_STANDIN_NCCL");
 }
 
 }  // namespace

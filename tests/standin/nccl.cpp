@@ -6,6 +6,7 @@
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" blocks rank 1 before its 3rd operation, "fail" lets it fail there, which
 // the others notice, and "die" ends its process there; with "block", the call of the host does not return. Rank -1 is
 // every rank, and operation 0 is the connecting. With "windowless 1 -1", rank 1 cannot register memory.
+// TUTTI_STANDIN_NCCL=22809 is NCCL 2.28.9, whose aborts wait for kernels that use registered memory.
 // NCCL_ALGO=Ring or Tree is the order in which all-reduces add.
 
 #include "standin/control.hpp"
@@ -14,6 +15,7 @@
 #include "standin/nccl_member.hpp"
 #include "standin/random_source.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -155,7 +157,8 @@ ncclResult_t ask_to_add(const Call& call, ncclRedOp_t operation, ncclComm_t comm
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  const char* const given = std::getenv("TUTTI_STANDIN_NCCL");
+  *version = given == nullptr ? NCCL_VERSION(2, 30, 7) : std::stoi(given);
   return ncclSuccess;
 }
 
@@ -321,6 +324,12 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   if (communicator == nullptr) return ncclSuccess;
   if (group.depth > 0) return refuse(ncclInvalidUsage, "a group is open");
   const Lock lock;
+  int version = 0;
+  static_cast<void>(ncclGetVersion(&version));
+  if (version < NCCL_VERSION(2, 29, 7) && communicator->member->is_busy() &&
+      std::ranges::any_of(windows, [=](const auto& window) { return window.second == communicator; })) {
+    throw Finding("an abort waits for a kernel that waits at a window");
+  }
   communicator->member->abort();
   if (communicator->splitting != nullptr) communicator->splitting->abort();
   if (communicator->registering != nullptr) Exchange::give_up(communicator->registering);

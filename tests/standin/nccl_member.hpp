@@ -96,6 +96,10 @@ class Member {
     return meeting;
   }
 
+  bool is_busy() const {
+    return std::ranges::any_of(begun_, [](const auto& begun) { return !begun.expired(); });
+  }
+
   void abort() {
     aborted_ = true;
     if (!introduced_) introduction_.give_up(self_.lock());

@@ -318,8 +318,12 @@ class SlurmJob(Jobs):
         shown = "n1 alloc\\nn2 down*\\nn3 alloc*\\nn4 mix"
         self.program("sinfo", f'printf "{shown}\\n"')
         nodes = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS": "8", "SLURM_NTASKS_PER_NODE": "2", "TUTTI_RESTARTS": "3"}
+        lock = self.root / "runs/tutti-7/lock"
+        lock.parent.mkdir(parents=True)
+        lock.write_text("host n2.cluster, process 17, Slurm job 7 restart 0\n", encoding="utf-8")
         status, calls = self.train(self.losing % 1, **nodes)
         first, second = calls.splitlines()
+        self.assertFalse(lock.exists())
         self.assertEqual((0, True, False), (status, "--ntasks=8" in first, "--nodelist" in first))
         self.assertIn("--ntasks=4 --cpus-per-task=1 --kill-on-bad-exit=1 --nodes=2 --nodelist=n1,n4 ", second)
         self.assertIn("goes on with n1 n4", self.errors)
@@ -540,7 +544,11 @@ class Hosts(Jobs):
     def test_starts_again_without_the_machines_that_do_not_answer(self):
         self.program("agent", '[[ $1 != n1 ]]')
         losing = SlurmJob.losing.replace("runs/tutti-7", "runs/a").replace("echo $*", 'echo "$(grep -c . "$2") $*"')
+        lock = self.root / "runs/a/lock"
+        lock.parent.mkdir(parents=True)
+        lock.write_text("host n1, process 17\n", encoding="utf-8")
         self.assertEqual(0, self.train(losing % 1, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+        self.assertFalse(lock.exists())
         first, second = (self.root / "calls").read_text(encoding="utf-8").splitlines()
         self.assertIn("--hostfile hosts.txt ", first)
         self.assertIn("1 --hostfile runs/a/hosts ", second)
@@ -548,7 +556,9 @@ class Hosts(Jobs):
         self.assertIn("n1 is left out: it does not answer", self.errors)
         (self.root / "calls").unlink()
         self.program("agent", "exit 1")
+        lock.write_text("host n11, process 17\n", encoding="utf-8")
         self.assertEqual(137, self.train(losing % 9, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+        self.assertTrue(lock.exists())
 
     def test_starts_nothing_again_that_was_stopped_while_machines_were_asked(self):
         self.program("agent", "kill -HUP $(ps -o ppid= $PPID)")

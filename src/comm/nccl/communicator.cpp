@@ -26,11 +26,7 @@
 namespace tutti::nccl {
 namespace {
 
-std::string version() {
-  int number = 0;
-  check(ncclGetVersion(&number));
-  return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
-}
+std::string version() { return text_of_version(version_number()); }
 
 // An operation in flight.
 struct PendingOperation {

@@ -25,6 +25,10 @@ ncclResult_t state_of(ncclComm_t communicator) {
   return state;
 }
 
+// In kernels of older versions, ranks that wait for each other at a window do not see that they are aborted, and
+// ncclCommAbort() waits for them. See nccl_device/impl/lsa_barrier__funcs.h.
+constexpr int kFirstWithAbortOfWindows = NCCL_VERSION(2, 29, 7);
+
 struct Setting {
   const char* name;
   const char* value;
@@ -84,6 +88,16 @@ void check(ncclResult_t result, std::source_location where) {
   if (result != ncclSuccess) throw Error(ErrorSource::nccl, text_of(result), where);
 }
 
+int version_number() {
+  int number = 0;
+  check(ncclGetVersion(&number));
+  return number;
+}
+
+std::string text_of_version(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
 std::string text_of(ncclResult_t result) {
   const char* const last = ncclGetLastError(nullptr);
   const std::string_view detail = last == nullptr ? "" : last;
@@ -132,7 +146,8 @@ bool Connection::try_to_register(World& world, Handle communicator,
   void* memory = nullptr;
   ncclWindow_t window = nullptr;  // outlives `trial`: NCCL's thread writes to it
   Handle trial = std::move(communicator);
-  ncclResult_t result = ncclMemAlloc(&memory, 1);
+  const bool too_old = version_number() < kFirstWithAbortOfWindows;
+  ncclResult_t result = too_old ? ncclInvalidUsage : ncclMemAlloc(&memory, 1);
   if (result == ncclSuccess) {
     result = ncclCommWindowRegister(trial.get(), memory, 1, &window, NCCL_WIN_COLL_SYMMETRIC);
   }
@@ -144,12 +159,17 @@ bool Connection::try_to_register(World& world, Handle communicator,
     slowest = max_over_ranks(world, {result == ncclSuccess ? 0.0 : result == ncclInProgress ? 1.0 : 2.0}).front();
   }
   const bool refused = result != ncclSuccess && result != ncclInProgress;
-  const auto refusals = all_gather_text(world, refused ? failed(where, result).what() : "");
+  const std::string refusal =
+      too_old   ? fmt::format("NCCL {} cannot abort them otherwise; NCCL {} can", text_of_version(version_number()),
+                              text_of_version(kFirstWithAbortOfWindows))
+      : refused ? failed(where, result).what()
+                : "";
+  const auto refusals = all_gather_text(world, refusal);
   trial.reset();
   static_cast<void>(ncclMemFree(memory));
   const auto first = std::ranges::find_if(refusals, [](const std::string& text) { return !text.empty(); });
   if (first == refusals.end()) return true;
-  if (rank_ == 0 && warn) warn("NCCL cannot register memory, so collectives copy it: " + *first);
+  if (rank_ == 0 && warn) warn("NCCL does not register memory, so collectives copy it: " + *first);
   return false;
 }
 
