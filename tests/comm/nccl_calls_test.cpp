@@ -120,7 +120,8 @@ TEST_F(NcclMemory, IsNotRegisteredWithAnNcclThatCannotAbortIt) {
   sum(*communicator, memory);
   EXPECT_EQ(standin::nccl_windows(), 0U);
   const char* const expected =
-      "NCCL does not register memory, so collectives copy it: NCCL 2.28.9 cannot abort them otherwise; NCCL 2.29.7 can";
+      "NCCL does not register memory, so collectives copy it: NCCL 2.28.9 cannot abort collectives on registered "
+      "memory, NCCL 2.29.7 can";
   EXPECT_EQ(warning, test_world().rank() == 0 ? expected : "");
   ::unsetenv("TUTTI_STANDIN_NCCL");
 }

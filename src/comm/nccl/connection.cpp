@@ -160,8 +160,8 @@ bool Connection::try_to_register(World& world, Handle communicator,
   }
   const bool refused = result != ncclSuccess && result != ncclInProgress;
   const std::string refusal =
-      too_old   ? fmt::format("NCCL {} cannot abort them otherwise; NCCL {} can", text_of_version(version_number()),
-                              text_of_version(kFirstWithAbortOfWindows))
+      too_old   ? fmt::format("NCCL {} cannot abort collectives on registered memory, NCCL {} can",
+                              text_of_version(version_number()), text_of_version(kFirstWithAbortOfWindows))
       : refused ? failed(where, result).what()
                 : "";
   const auto refusals = all_gather_text(world, refusal);

@@ -20,9 +20,9 @@ namespace tutti::nccl {
 
 void check(ncclResult_t result, std::source_location where = std::source_location::current());
 
-// Of the library, as NCCL_VERSION() computes it.
+// The library's version, as NCCL_VERSION() computes it.
 int version_number();
-// For example "2.29.7".
+// A version as in "2.29.7".
 std::string text_of_version(int version);
 
 // NCCL's error text, and how to get more details.
