@@ -166,7 +166,10 @@ void ReplicaState::copy_to(TrainState& state, const std::optional<FileShard>& sh
   ShardSelector selector(shard, layout, *optimizer_, average_ != nullptr);
   state.parameters = arrays_of(backend_, stream_, arena_.weights(), selector.select_next(layout.trained()), "");
   state.statistics = arrays_of(backend_, stream_, arena_.weights(), selector.select_next(layout.statistics()), "");
-  const auto gather = [&] { return gather_state(optimizer_context(), stream_, *optimizer_, selector); };
+  // Between steps, the gradients are not needed.
+  const auto gather = [&] {
+    return gather_state(optimizer_context(), stream_, *optimizer_, selector, arena_.gradients());
+  };
   state.optimizer = gathers_weights() ? rank_.status.wait_for_ranks(gather) : gather();
   if (average_) {
     state.averages = arrays_of(backend_, stream_, average_->values(), selector.select_next(layout.slices()), "");

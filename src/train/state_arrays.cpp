@@ -129,21 +129,18 @@ std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, cons
 }
 
 std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
-                                     ShardSelector& selector) {
+                                     ShardSelector& selector, const Tensor& block) {
+  const bool is_shared = context.ownership.owners() != Owners::all;
   std::vector<NamedArray> state;
   for (const OptimizerSlot& slot : optimizer.slots()) {
-    OwnedTensor gathered;
-    if (context.ownership.owners() != Owners::all) {
-      gathered = OwnedTensor(context.communicator, context.layout.block_elements(), ElementType::f32);
+    if (is_shared) {
       for (const OwnedPiece& piece : context.ownership.pieces_of(ranges_of(context.layout.trained()))) {
-        context.backend.copy(stream, elements_of(gathered.values, piece.elements),
-                             elements_of(slot.block, piece.packed));
+        context.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.packed));
       }
-      gather_owned(context.communicator, context.ownership, gathered.values, stream);
+      gather_owned(context.communicator, context.ownership, block, stream);
     }
-    const Tensor& block = gathered.values.data == nullptr ? slot.block : gathered.values;
-    auto arrays =
-        arrays_of(context.backend, stream, block, selector.select_next(context.layout.trained()), prefix_of(slot));
+    auto arrays = arrays_of(context.backend, stream, is_shared ? block : slot.block,
+                            selector.select_next(context.layout.trained()), prefix_of(slot));
     std::ranges::move(arrays, std::back_inserter(state));
   }
   return state;

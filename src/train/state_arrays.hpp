@@ -43,10 +43,11 @@ void fill_weights(Backend& backend, Stream& stream, const Tensor& block, const P
 std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const ParameterArena& arena,
                                           const TrainState& state, bool new_head);
 
-// The state of the slices that `selector` selects, each named slot + "/" + slice name. Collective. Waits for the
-// stream.
+// The state of the slices that `selector` selects, each named slot + "/" + slice name. State that ranks share is
+// gathered in `block`, which comes from the communicator and is as long as the gradients. (Peers keep each block of the
+// communicator mapped, so a new one for every state would exhaust their mappings.) Collective. Waits for the stream.
 std::vector<NamedArray> gather_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
-                                     ShardSelector& selector);
+                                     ShardSelector& selector, const Tensor& block);
 // Restores what this rank owns of such state. Throws as fill_weights does, on every rank. Waits for the stream.
 void restore_state(const OptimizerContext& context, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state);

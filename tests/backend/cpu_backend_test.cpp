@@ -160,6 +160,14 @@ TEST(CpuBackend, RefusesMismatchesAndNamesTheSpec) {
                Error);
 }
 
+TEST(CpuBackend, RefusesToTrainAMaximumOfTooManyPlaces) {
+  const auto backend = make_cpu_backend();
+  const ActivationSpec input = backend->plain_activation({1, 1, 300, 300});
+  const Pool2dSpec spec{Pooling::max, 257, 1};
+  EXPECT_THROW(backend->make_layer(spec, {.input = input}), Error);
+  EXPECT_NO_THROW(backend->make_layer(spec, {.input = input, .mode = LayerMode::evaluation}));
+}
+
 TEST(CpuBackend, RefusesAFormatOfAnotherShape) {
   const auto backend = make_cpu_backend();
   ActivationSpec input = backend->plain_activation({2, 16, 4, 4});

@@ -133,7 +133,7 @@ class OwnedRank {
   void set_weights(const std::vector<float>& weights) { device_.upload(arena_.weights(), weights); }
   std::vector<NamedArray> state() {
     ShardSelector all(FileShard{}, layout_, *optimizer_, false);
-    return gather_state(parts(), device_.stream(), *optimizer_, all);
+    return gather_state(parts(), device_.stream(), *optimizer_, all, arena_.gradients());
   }
   void set_state(const std::vector<NamedArray>& state) { restore_state(parts(), device_.stream(), *optimizer_, state); }
   std::size_t state_bytes() const {

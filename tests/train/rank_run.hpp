@@ -11,8 +11,8 @@ namespace tutti {
 
 struct RankRun {
   RankRun(World& world, const NetworkSpec& model, const DataPair& data, const TrainerOptions& options,
-          RankStatus* rank_status = nullptr)
-      : communicator(make_mpi_communicator(world, {})),
+          RankStatus* rank_status = nullptr, const MpiOptions& mpi = {})
+      : communicator(make_mpi_communicator(world, mpi)),
         network(model, data.train->info().image, data.train->info().classes),
         trainer({.backend = *backend,
                  .communicator = *communicator,

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,6 +88,24 @@ TEST_F(SnapshotRanks, SaveSharesThatLoadAsOneState) {
   ASSERT_TRUE(loaded);
   EXPECT_EQ(arrays(loaded->state), arrays(whole));
   EXPECT_EQ(loaded->state.progress.step, 1);
+}
+
+std::ptrdiff_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+}
+
+// Peers map the memory in which state is gathered. There is a limit to mappings.
+TEST_F(SnapshotRanks, MapNoMoreMemoryEachTime) {
+  options_.exchange = {.kind = Exchange::exact, .shard_optimizer = true};
+  options_.optimizer.kind = OptimizerKind::adamw;
+  const MpiOptions mpi{.algorithm = AllReduceAlgorithm::shared_memory};
+  RankRun run(test_world(), small_resnet(), data_.pair, options_, nullptr, mpi);
+  run.trainer.step();
+  run.trainer.snapshot();
+  const std::ptrdiff_t before = mappings();
+  for (int i = 0; i < 30; ++i) run.trainer.snapshot();
+  EXPECT_LT(mappings(), before + 30);
 }
 
 // Weight decay makes weights infinite that only one rank saves. The velocities are still finite.

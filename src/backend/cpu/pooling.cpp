@@ -1,8 +1,12 @@
+#include "tutti/base/error.hpp"
+
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/stream.hpp"
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
@@ -26,6 +30,12 @@ class Pool2dLayer final : public PlannedLayer {
         input_(request.input.shape),
         loops_(layer_loops<T>()) {
     const bool keeps_choice = mode_ == LayerMode::training && spec.pooling == Pooling::max;
+    constexpr int kWidest = 256;  // the place in a window has 16 bits
+    if (keeps_choice && spec.kernel > kWidest) {
+      throw Error(
+          ErrorSource::input,
+          fmt::format("max-pool2d: on CPUs, its kernel can be trained up to {}, not with {}", kWidest, spec.kernel));
+    }
     if (keeps_choice) chosen_.resize(static_cast<std::size_t>(ChannelLayout(layout_of(output_)).elements()));
   }
 
