@@ -195,7 +195,7 @@ std::string better_checkpoint_text(const LoadedCheckpoint& loaded) {
     return fmt::format(
         "the run's best evaluation was that after step {}, with test accuracy {:.4f}: {}@best has that "
         "checkpoint",
-        best.step, best.accuracy(), run.string());
+        best.step, best.accuracy(), run.empty() ? "." : run.string());
   } catch (const Error&) {  // of another checkpoint
     return {};
   }

@@ -149,7 +149,7 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
 Comparison compare_options(const std::string& a, const std::string& b) {
   std::vector<RunConfig> configs;
   for (const std::string& run : {a, b}) {
-    const std::string path = options_file(fs::path(metrics_path(run)).parent_path().string());
+    const std::string path = options_file(fs::absolute(metrics_path(run)).parent_path().string());
     if (!is_file(path)) return {};
     configs.push_back(read_config_text(read_file_text(path), path));
   }

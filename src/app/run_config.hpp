@@ -133,6 +133,7 @@ struct RunConfig {
 
   const Extensions* extensions = nullptr;  // borrowed; of a custom program
   std::set<std::string> given;             // the names of the options that the command line or a file has
+  bool is_adopted = false;                 // it is that of an earlier launch, whose `given` is unknown
 };
 
 // Throws a usage error for options that contradict each other or that the trainer refuses, whatever --exchange will be.

@@ -75,6 +75,7 @@ void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& lo
     const std::set<std::string> given = config.given;
     config = read_config_text(text, path, config);
     config.given = given;
+    config.is_adopted = true;
   });
   log.info(fmt::format("--resume: {} holds no checkpoint; starting afresh with the options in {}", config.output.folder,
                        path));
@@ -197,6 +198,12 @@ std::optional<LoadedCheckpoint> find_resumed(World& world, RunConfig& config, Da
   return newest;
 }
 
+// Whether --model names another network than that of these weights.
+bool chooses_model(const RunConfig& config, const LoadedCheckpoint& weights) {
+  if (!config.is_adopted) return config.given.contains("model");
+  return config.model != read_config_text(weights.state.configuration, weights.path).model;
+}
+
 RunStart make_start(World& world, RunConfig& config, std::optional<LoadedCheckpoint> resumed, const Log& log) {
   RunStart start{.model = {}, .resumed = std::move(resumed), .weights = {}};
   if (!start.resumed && !config.init_from.empty()) {
@@ -207,7 +214,7 @@ RunStart make_start(World& world, RunConfig& config, std::optional<LoadedCheckpo
     if (start.resumed) {
       start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
       refuse_other_network(config, start.model, start.resumed->path);
-    } else if (start.weights && !config.given.contains("model")) {
+    } else if (start.weights && !chooses_model(config, *start.weights)) {
       start.model = model_of(*start.weights, config);
     } else {
       start.model = choose_model(config);

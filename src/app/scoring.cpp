@@ -32,6 +32,11 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   if (invocation.run.given.contains("exif")) config.data.applies_exif = asked.data.applies_exif;
   if (invocation.run.given.contains("class-depth")) config.data.class_depth = asked.data.class_depth;
   if (invocation.run.given.contains("validation-groups")) config.data.validation_groups = asked.data.validation_groups;
+  if (invocation.run.given.contains("resident-mib")) {
+    config.data.most_resident_bytes = asked.data.most_resident_bytes;
+  }
+  config.data.verification = asked.data.verification;
+  config.data.data_file_check = asked.data.data_file_check;
   if (invocation.run.given.contains("views")) config.trainer.views = asked.trainer.views;
   const bool other_data = invocation.run.given.contains("data");
   const bool other_test_data = invocation.run.given.contains("test-data");

@@ -55,16 +55,11 @@ struct Excerpt {
 constexpr int kMaxRanks = 8;
 bool has_own_line(int rank, int ranks) { return ranks <= kMaxRanks || rank < kMaxRanks - 1 || rank == ranks - 1; }
 
-// One part per rank, unless --parts is given. A configuration file may contain options that the step by hand has not.
+// One part per rank, unless --parts is given.
 RunConfig config_for(const World& world, RunConfig config) {
   if (config.trainer.num_parts == 0) config.trainer.num_parts = world.size();
   config.exchange = Exchange::ring;
   config.trainer.test_every_epochs = 0;
-  config.trainer.early_stop = {};
-  config.trainer.batch_norm = BatchNorm::part;
-  config.trainer.average = {};
-  config.trainer.optimizer.lr_factors = {};
-  config.trainer.optimizer.decay_factors = {};
   return config;
 }
 

@@ -370,7 +370,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, CommandCont
     if (context.watch != nullptr) write_exit_record_on_stall(folder->owned, *context.watch);
   }
   auto resumed = find_resumed(world, config, config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename, log);
-  if (resumed && context.watch != nullptr) context.watch->set_timeout(config.watch.timeout_seconds);
+  if (context.watch != nullptr) context.watch->set_timeout(config.watch.timeout_seconds);
   RunStart start = make_start(world, config, std::move(resumed), log);
   if (!config.dry_run) log_or_throw(world, check_files(world, config), log);
   config.data = data_request_of(config, start.resumed);

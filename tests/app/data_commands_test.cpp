@@ -214,6 +214,9 @@ TEST_F(DataCommands, FindDamageOfAFileThatIsReadAsNeeded) {
   EXPECT_THAT(data(with({"convert", file, path("copy.h5")}, as_needed)), ends(0));
   EXPECT_TRUE(read_text(file) == read_text(path("copy.h5")));
 
+  const Words trained{"--data", file, "--model", "mlp", "--steps", "1", "--verify-data", "--out", path("run")};
+  ASSERT_THAT(run_trainer(trained), ends(0));
+
   std::string bytes = read_text(file);
   for (std::size_t at = 0; at < 4096; ++at) bytes[bytes.size() / 2 + at] ^= 1;
   folder_.write("big.h5", Bytes(bytes.begin(), bytes.end()));
@@ -225,6 +228,7 @@ TEST_F(DataCommands, FindDamageOfAFileThatIsReadAsNeeded) {
   EXPECT_THAT(run_trainer(with(with(train, as_needed), {"--verify-data"})),
               ends(65, "the images and labels in /train have the digest"));
   EXPECT_EQ(data(with({"info", file, "--verify"}, as_needed)).status, 65);
+  EXPECT_THAT(run_trainer(with({"eval", "--checkpoint", path("run"), "--on", "train"}, as_needed)), ends(65, found));
 }
 
 Bytes plain_png(int brightness) { return png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))}); }

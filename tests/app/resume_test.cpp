@@ -305,6 +305,31 @@ TEST(Resume, OfARunThatEndedBeforeItsFirstCheckpointKeepsItsOptions) {
   EXPECT_EQ(digest(again), digest(first));
 }
 
+TEST(Resume, OfSuchARunWithWeightsOfAnotherNetworkKeepsItsNetwork) {
+  const ScratchFolder folder;
+  const auto trained = [&](const std::string& name, const std::string& layer, const Words& more) {
+    const std::string model = folder.file(name + ".toml");
+    std::ofstream(model) << "name = 'net'\nlayer = [" << layer
+                         << "{name = 'head', type = 'linear', units = 'classes'}]";
+    Words words{"--data", "synthetic:60x1x8x8:4", "--steps", "2", "--model", model, "--out", folder.file(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    ASSERT_THAT(run_trainer(words), ends(0));
+  };
+  trained("weights", "", {});
+  trained("run", "{name = 'drop', type = 'dropout', rate = 0.5},", {"--init-from", folder.file("weights")});
+  const std::string options = read_text(folder.file("run/config.toml"));
+  std::filesystem::remove_all(folder.file("run/checkpoints"));
+  ASSERT_THAT(run_trainer({"--resume", "--out", folder.file("run")}), ends(0, "starting afresh"));
+  EXPECT_EQ(read_text(folder.file("run/config.toml")), options);
+  // That of the weights is in their checkpoint.
+  ASSERT_THAT(run_trainer({"--data", "synthetic:60x1x8x8:4", "--steps", "2", "--init-from", folder.file("weights"),
+                           "--out", folder.file("tuned")}),
+              ends(0));
+  std::filesystem::remove_all(folder.file("tuned/checkpoints"));
+  std::filesystem::remove(folder.file("weights.toml"));
+  EXPECT_THAT(run_trainer({"--resume", "--out", folder.file("tuned")}), ends(0, "starting afresh"));
+}
+
 TEST(Resume, RemovesWhatAJobLeftThatWasKilledWhileItWroteItsOptions) {
   const ScratchFolder folder;
   std::ofstream(folder.file("config.toml.tmp.node.1")) << "epochs = ";

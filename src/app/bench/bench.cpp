@@ -56,7 +56,6 @@ RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   config.trainer.steps = steps;
   config.trainer.epochs = 1'000'000;
   config.trainer.test_every_epochs = 0;
-  config.trainer.early_stop = {};
   return config;
 }
 

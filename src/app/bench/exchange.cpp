@@ -99,7 +99,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandCon
   std::vector<int> counts;
   run_or_throw_on_all(world, [&] { counts = parse_counts("ranks", invocation.ranks, world.size()); });
   RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + 1);
-  if (config.trainer.threads == 0) config.trainer.threads = std::max(1, cores.usable / world.local_size());
+  if (config.trainer.threads == 0) config.trainer.threads = fewest_cores_per_rank(world, cores);
   if (world.rank() == 0) {
     fmt::print("{:>5} {:>14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "exchange", "median ms", "25 % ms",
                "75 % ms", "sent MiB", "sums MiB", "state MiB");

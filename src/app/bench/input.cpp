@@ -87,11 +87,7 @@ std::pair<double, double> compute_rates(World& world, const Assembly& assembly, 
 ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& /*context*/) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.output.quiet);
-  RunConfig config = invocation.run;
-  config.trainer.num_parts = 0;  // one per rank
-  const int fair_threads = fewest_cores_per_rank(world, count_cores(world));
-  if (config.trainer.threads == 0) config.trainer.threads = fair_threads;
-  const Assembly assembly = assemble(world, config, log);
+  const Assembly assembly = assemble(world, invocation.run, log);
   const Cores& cores = assembly.cores;
   const int readers = assembly.config.trainer.readers;
   if (world.rank() == 0) {

@@ -323,7 +323,6 @@ std::pair<std::string, bool> resolve(World& world, Invocation& invocation) {
   RunConfig config =
       config_for_ranks(invocation, Exchange::ring, world.size(), invocation.run.trainer.batch_size * world.size());
   config.trainer.num_parts = 0;  // the same threads as in a training without --threads and --parts
-  config.trainer.part_map = {};
   config.trainer.exchange.shard_optimizer = false;
   const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
   invocation.run.data.train = assembly.config.data.train;

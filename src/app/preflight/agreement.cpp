@@ -74,6 +74,7 @@ std::vector<AgreedValue> agreed_control_flow(const RunConfig& config) {
   return {{"--out", fmt::format("'{}'", config.output.folder), kSame},
           {"--resume", config.output.resume ? "'true'" : "'false'", kSame},
           {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
+          {"--init-from", fmt::format("'{}'", config.init_from), kSame},
           {"--trace", fmt::format("'{}'", config.output.trace), kSame},
           {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
