@@ -15,14 +15,16 @@
 
 namespace tutti {
 
+void refuse_broken_name(const std::string& name, const std::string& of) {
+  const bool breaks = name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos;
+  if (!breaks && is_utf8(name)) return;
+  throw Error(ErrorSource::input,
+              fmt::format("a class of {} has {} in its name '{}'; rename it", of,
+                          breaks ? "a line break or a zero byte" : "bytes that are not UTF-8", printable(name)));
+}
+
 void refuse_broken_names(const DatasetInfo& info) {
-  for (const std::string& name : info.class_names) {
-    const bool breaks = name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos;
-    if (!breaks && is_utf8(name)) continue;
-    throw Error(ErrorSource::input,
-                fmt::format("a class of {} has {} in its name '{}'; rename it", info.name,
-                            breaks ? "a line break or a zero byte" : "bytes that are not UTF-8", printable(name)));
-  }
+  for (const std::string& name : info.class_names) refuse_broken_name(name, info.name);
 }
 
 void refuse_scarce_disk(const std::string& path, std::int64_t bytes, const char* remedy) {

@@ -11,7 +11,8 @@
 
 namespace tutti {
 
-// Throws an input error for a class name that the file cannot hold.
+// Throws an input error for a class name that the file cannot hold; `of` has the class.
+void refuse_broken_name(const std::string& name, const std::string& of);
 void refuse_broken_names(const DatasetInfo& info);
 // Throws a save error if the disk of the file cannot hold so many bytes.
 void refuse_scarce_disk(const std::string& path, std::int64_t bytes, const char* remedy);

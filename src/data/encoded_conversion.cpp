@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/data/data_file.hpp"
 #include "tutti/data/image_recipe.hpp"
@@ -37,7 +38,6 @@ namespace {
 constexpr std::int64_t kImagesPerBlock = 16;
 constexpr std::int64_t kBytesPerBlock = std::int64_t{8} << 20;
 constexpr double kSecondsBetweenCheckpoints = 5;
-constexpr std::int64_t kImagesPerCheckpoint = 1 << 16;
 
 struct Prepared {
   EncodedEntry entry{};
@@ -104,6 +104,18 @@ void prepare(const ImageFile& file, const EncodedOptions& options, EncodedEntry&
   entry.shape[3] = orientation;
 }
 
+// Why an image is bad, if `prepare` throws that; else empty. Failures of files or memory may pass, so they end the
+// conversion.
+std::string problem_of(const std::function<void()>& prepare) {
+  try {
+    prepare();
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::input) throw;
+    return error.what();
+  }
+  return {};
+}
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -133,8 +145,7 @@ class ListedSource final : public Source {
     nlohmann::json sets;
     for (std::size_t i = 0; i < 2 && has(i); ++i) {
       const Dataset& data = set(i);
-      const std::uint64_t modified = data.info().listing ? data.info().listing->modified : 0;
-      sets.push_back({data.info().samples, data.digest(), modified});
+      sets.push_back({data.info().samples, data.digest(), data.info().listing->modified});
     }
     return sets;
   }
@@ -144,7 +155,7 @@ class ListedSource final : public Source {
   }
   std::optional<std::int64_t> bytes() const override {
     std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < 2 && has(i); ++i) bytes += set(i).info().listing.value_or(FileListing{}).bytes;
+    for (std::size_t i = 0; i < 2 && has(i); ++i) bytes += set(i).info().listing->bytes;
     return bytes;
   }
   bool has(std::size_t index) const override { return index == 0 || data_.pair.test != nullptr; }
@@ -153,8 +164,10 @@ class ListedSource final : public Source {
   std::function<Block()> next() override {
     const Dataset& data = set(point_.set);
     const std::int64_t first = point_.at;
-    const std::int64_t count = std::min(kImagesPerBlock, data.info().samples - first);
-    if (count == 0) return {};
+    if (first == data.info().samples) return {};
+    const std::int64_t mean_bytes = data.info().listing->bytes / data.info().samples + 1;
+    const std::int64_t most = std::clamp<std::int64_t>(kBytesPerBlock / mean_bytes, 1, kImagesPerBlock);
+    const std::int64_t count = std::min(most, data.info().samples - first);
     point_.at += count;
     return [this, &data, first, count, set = point_.set] {
       Block block;
@@ -164,13 +177,11 @@ class ListedSource final : public Source {
         image.next = {set, sample + 1, 0};
         image.entry.name = data.name_of(sample);
         image.entry.label = data.labels()[static_cast<std::size_t>(sample)];
-        try {
+        image.problem = problem_of([&] {
           ImageFile file = data.image_file(sample, buffer);
           file.remedy.clear();  // that of all problems is added later
           prepare(file, options_, image.entry);
-        } catch (const std::exception& error) {
-          image.problem = error.what();
-        }
+        });
       }
       return block;
     };
@@ -195,7 +206,7 @@ class TarSource final : public Source {
       nlohmann::json& set = files.emplace_back(nlohmann::json::array());
       for (const std::string& path : *paths) {
         const auto file = file_at(path, std::filesystem::path(path).filename().string());
-        set.push_back({file.name, file.bytes, file.modified});
+        set.push_back({printable(file.name), file.bytes, file.modified});
       }
     }
     return files;
@@ -229,13 +240,10 @@ class TarSource final : public Source {
         image.class_name = std::move(sample.class_name);
         image.problem = std::move(sample.problem);
         if (!image.problem.empty()) continue;
-        try {
-          const std::span bytes_of_file(reinterpret_cast<const std::uint8_t*>(sample.bytes.data()),
-                                        sample.bytes.size());
+        image.problem = problem_of([&, &bytes = sample.bytes] {
+          const std::span bytes_of_file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
           prepare({bytes_of_file, image.entry.name, applies_exif_}, options_, image.entry);
-        } catch (const std::exception& error) {
-          image.problem = error.what();
-        }
+        });
       }
       return block;
     };
@@ -318,17 +326,16 @@ class Conversion {
       }
       point_ = image.next;
     }
-    images_ += std::ssize(block);
-    if (file_.bytes_since_checkpoint() >= options_.checkpoint_bytes || images_ >= kImagesPerCheckpoint ||
+    if (file_.bytes_since_checkpoint() >= options_.checkpoint_bytes ||
         since_checkpoint_.seconds() >= kSecondsBetweenCheckpoints) {
       file_.checkpoint(point_);
       since_checkpoint_ = Stopwatch();
-      images_ = 0;
     }
     options_.after_samples(std::ssize(block));
   }
 
   std::int32_t label_of_class(const Prepared& image) {
+    refuse_broken_name(image.class_name, fmt::format("'{}'", image.entry.name));
     if (const auto label = file_.label_of(image.class_name, /*adds=*/point_.set == 0)) return *label;
     throw Error(ErrorSource::input, fmt::format("the test image '{}' has the class '{}', which no training image has",
                                                 image.entry.name, image.class_name));
@@ -339,7 +346,6 @@ class Conversion {
   const DataRequest& request_;
   const EncodedOptions& options_;
   ConversionPoint point_;
-  std::int64_t images_ = 0;
   Stopwatch since_checkpoint_;
 };
 
@@ -356,9 +362,7 @@ std::vector<std::int32_t> sort_classes(const std::vector<std::string>& found, Da
   return labels;
 }
 
-}  // namespace
-
-EncodedReport write_encoded_file(const DataRequest& request, const std::string& path, const EncodedOptions& options) {
+EncodedReport convert(const DataRequest& request, const std::string& path, const EncodedOptions& options) {
   refuse_wrong_options(options);
   EncodedReport report;
   const std::unique_ptr<Source> source = open_source(request, options, report.notes);
@@ -391,6 +395,16 @@ EncodedReport write_encoded_file(const DataRequest& request, const std::string& 
     report.bytes += static_cast<std::int64_t>(std::filesystem::file_size(shard_path(path, shard)));
   }
   return report;
+}
+
+}  // namespace
+
+EncodedReport write_encoded_file(const DataRequest& request, const std::string& path, const EncodedOptions& options) {
+  try {
+    return convert(request, path, options);
+  } catch (const std::filesystem::filesystem_error& failure) {
+    throw cannot_look_into(failure);
+  }
 }
 
 }  // namespace tutti

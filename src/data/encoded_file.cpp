@@ -192,8 +192,8 @@ class EncodedFileReader : DataFileContent {
     std::vector<std::int64_t> firsts{0};
     if (shards > 1) firsts = read_all<std::int64_t>(group + "/shards", shards);
     firsts.push_back(std::ssize(ends));
+    if (firsts.front() != 0 || !std::ranges::is_sorted(firsts)) refuse(group + "/shards is not in order");
     for (std::size_t i = 0; i < files_.size(); ++i) {
-      if (firsts.front() != 0 || firsts[i] > firsts[i + 1]) refuse(group + "/shards is not in order");
       if (firsts[i] == firsts[i + 1]) continue;
       const ArrayFile& file = files_[i];
       const ImageFiles::File status = file_at(file.path(), {});

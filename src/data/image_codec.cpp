@@ -380,8 +380,8 @@ void refuse(const ImageFile& file, std::string_view reason, std::source_location
 void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte) {
   const std::int64_t most = std::min(kMaxPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
   if (height > 0 && width > 0 && height <= most / width) return;
-  refuse(file,
-         fmt::format("its header announces {} x {} pixels, but the file can contain at most {}", height, width, most));
+  refuse(file, fmt::format("its header announces {} x {} pixels, but {} {}", height, width,
+                           most == kMaxPixels ? "images can have at most" : "the file can contain at most", most));
 }
 
 // Segments precede the compressed data: FF (once or more), a type, and a length that includes its own two bytes.

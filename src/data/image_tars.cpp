@@ -110,6 +110,8 @@ std::vector<std::string> archives_of(const std::string& where) {
     for (const std::string& name : listing.others) {
       if (is_tar(name)) paths.push_back((fs::path(where) / name).string());
     }
+  } else if (is_tar(where) && fs::exists(where)) {
+    paths.push_back(where);
   } else if (is_tar(where)) {
     for (const std::string& pattern : expanded(where)) {
       const bool is_plain = pattern.find_first_of("*?[") == std::string::npos;

@@ -240,7 +240,11 @@ FileListing listing_of(const LoadedSet& set) {
       listing.modified += mix64(hash64(name) + static_cast<std::uint64_t>(modified));
     }
   } else {
-    for (const std::int32_t bytes : std::get<EncodedFiles>(set.pixels).bytes) listing.bytes += bytes;
+    const auto& encoded = std::get<EncodedFiles>(set.pixels);
+    for (const std::int32_t bytes : encoded.bytes) listing.bytes += bytes;
+    for (const std::int32_t checksum : encoded.checksums) {
+      listing.modified += mix64(static_cast<std::uint32_t>(checksum));
+    }
   }
   return listing;
 }
@@ -251,7 +255,6 @@ void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::
   auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files != nullptr) files->applies_exif = request.applies_exif;
   if (request.verification == Verification::none) {
-    set.info.listing = listing_of(set);
     if (files != nullptr) set.info.image = Shape{kColorChannels, 0, 0};
     return;
   }
@@ -410,6 +413,9 @@ LoadedPair load_checked(const DataRequest& request, GrowingMemory& block) {
     drop_test(pair);
     pair.test = hold_out(pair.train, request);
   }
+  for (LoadedSet* const set : {&pair.train, pair.test ? &*pair.test : nullptr}) {
+    if (set != nullptr && has_image_files(*set)) set->info.listing = listing_of(*set);
+  }
   unify_metadata(pair);
   if (pair.test && !holds_out && !request.allow_untrained_labels) refuse_untrained_labels(*pair.test, pair.train);
   return pair;
@@ -417,13 +423,17 @@ LoadedPair load_checked(const DataRequest& request, GrowingMemory& block) {
 
 }  // namespace
 
+Error cannot_look_into(const fs::filesystem_error& failure) {
+  return Error(ErrorSource::io,
+               fmt::format("cannot look into '{}': {}", failure.path1().string(), failure.code().message()));
+}
+
 void load_data(const DataRequest& request, GrowingMemory& memory) {
   try {
     begin_block(memory);
     finish_block(load_checked(request, memory), memory);
   } catch (const fs::filesystem_error& failure) {
-    throw Error(ErrorSource::io,
-                fmt::format("cannot look into '{}': {}", failure.path1().string(), failure.code().message()));
+    throw cannot_look_into(failure);
   }
 }
 

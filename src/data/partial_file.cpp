@@ -99,7 +99,7 @@ PartialFile::PartialFile(const std::string& target, const JournalJson& plan, std
     : target_(target),
       folder_(made_folder(target + ".partial")),
       shard_bytes_(shard_bytes),
-      lock_(folder_, 0, Log(0, host_name(), false), "choose another name") {
+      lock_(std::in_place, folder_, 0, Log(0, host_name(), false), "choose another name") {
   agree_on_plan(folder_, plan);
   journal_ = open_file(folder_ + "/journal");
   replay();
@@ -206,9 +206,6 @@ void PartialFile::checkpoint(const ConversionPoint& point) {
 std::optional<std::int32_t> PartialFile::label_of(const std::string& class_name, bool adds) {
   if (const auto found = label_of_.find(class_name); found != label_of_.end()) return found->second;
   if (!adds) return std::nullopt;
-  if (!is_utf8(class_name)) {
-    throw Error(ErrorSource::input, fmt::format("the name of the class '{}' is not UTF-8", printable(class_name)));
-  }
   state_.classes.push_back(class_name);
   return label_of_[class_name] = static_cast<std::int32_t>(state_.classes.size() - 1);
 }
@@ -373,7 +370,12 @@ void PartialFile::finish(DatasetInfo info, const std::vector<std::int32_t>& new_
     }
     finish_shard(shard, info, new_labels);
   }
-  fs::remove_all(folder_);
+  journal_.reset();
+  std::error_code failure;
+  fs::remove_all(folder_, failure);
+  if (!failure) return;
+  lock_.reset();  // on NFS, a file that is open keeps its folder
+  fs::remove_all(folder_, failure);
 }
 
 }  // namespace tutti

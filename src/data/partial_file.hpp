@@ -110,7 +110,7 @@ class PartialFile {
   std::string target_;
   std::string folder_;
   std::int64_t shard_bytes_;
-  FolderLock lock_;
+  std::optional<FolderLock> lock_;  // until finish()
   ConversionPoint point_;
   State state_;
   Saved saved_;

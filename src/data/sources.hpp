@@ -3,6 +3,7 @@
 // published binary formats, and folders of images. open_data.cpp selects one.
 
 #include "tutti/backend/growing_memory.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/shape.hpp"
 #include "tutti/data/open_data.hpp"
 
@@ -218,6 +219,9 @@ struct FolderListing {
 FolderListing list_folder(const std::filesystem::path& folder);
 // Size and time of a file's last change, with one system call. Throws a filesystem_error.
 ImageFiles::File file_at(const std::filesystem::path& path, std::string name);
+
+// Names the file or folder.
+Error cannot_look_into(const std::filesystem::filesystem_error& failure);
 
 // Determines the images' shape and verifies the files as `verification` says. Throws an input error for files that
 // cannot be read; with `find_bad` it returns them instead. Uses all cores.

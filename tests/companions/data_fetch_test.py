@@ -323,6 +323,12 @@ class Command(RunTrainer):
         (full / "batches.meta.txt").write_text("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n", encoding="ascii")
         holds = fetch.write_tiny(str(full), str(tiny), Reporter())
         self.assertEqual("1000 training and 100 test images of 3x32x32, 10 classes", holds)
+        fetch.write_tiny(str(full), str(tiny), Reporter())
+        (tiny / "test_batch.bin").write_bytes(b"mine")
+        with self.assertRaisesRegex(program.Failure, "test_batch.bin' exists with other content"):
+            fetch.write_tiny(str(full), str(tiny), Reporter())
+        (tiny / "test_batch.bin").unlink()
+        fetch.write_tiny(str(full), str(tiny), Reporter())
         info = self.run_trainer("info", str(tiny))
         self.assertRegex(info.stdout, r"training +1000 images of 3x32x32")
         self.assertRegex(info.stdout, r"    9  j +100 +10\n")

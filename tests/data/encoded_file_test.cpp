@@ -290,6 +290,10 @@ TEST_F(EncodedFile, RefusesOrLeavesOutBadImages) {
   // A split counts the good images, as that of the folder does.
   fs::remove_all(path("in/test"));
   skipping.validation_ratio = 0.3;
+  struct Stop {};
+  EncodedOptions stopping{.checkpoint_bytes = 1};
+  stopping.after_samples = [](std::int64_t) { throw Stop{}; };
+  EXPECT_THROW(write_encoded_file(skipping, path("split.h5"), stopping), Stop);
   write_encoded_file(skipping, path("split.h5"), {});
   const OwnedData split = open(path("split.h5"));
   const OwnedData expected = open_data(skipping);
@@ -425,6 +429,11 @@ TEST_F(EncodedFile, RefusesArchivesThatAreTruncatedOrNoArchivesByName) {
   for (std::size_t i = 0; i < 512; ++i) sum += huge[i];
   testing_support::put(huge, 148, fmt::format("{:06o}", sum));
   EXPECT_THAT(problem(huge), mentions("it is truncated"));
+  folder_.write("t.tar", tar_of({{"a.png", image}, {"a.cls", bytes_of("1\n2")}}));
+  EXPECT_THAT(thrown_by([&] { encode("t.tar", "lines.h5"); }),
+              reports(ErrorSource::input, "a class of 'a.png' has a line break", "in its name '1"));
+  EXPECT_THAT(thrown_by([&] { encode("t-{0..1}.tar", "absent.h5"); }),
+              reports(ErrorSource::io, "cannot look into '", "t-0.tar'"));
   EXPECT_THAT(thrown_by([&] { open(path("t.tar")); }),
               reports(ErrorSource::input, "t.tar' is a tar archive", "data convert", "--encoded"));
 }

@@ -36,10 +36,10 @@ struct FileContents {
   friend bool operator==(const FileContents&, const FileContents&) = default;
 };
 
-// Image files that were listed, but not opened.
+// What is known of image files without opening them.
 struct FileListing {
   std::int64_t bytes = 0;      // of all files
-  std::uint64_t modified = 0;  // digest of the times of their last changes
+  std::uint64_t modified = 0;  // digest of the times of their last changes or, in an encoded file, of their checksums
 };
 
 struct DatasetInfo {
@@ -53,7 +53,7 @@ struct DatasetInfo {
   bool labelled = true;                       // false: all labels are 0 and meaningless
   std::vector<SkippedImage> skipped{};        // ascending
   std::optional<FileContents> contents{};     // of image files, before samples were held out
-  std::optional<FileListing> listing{};       // with Verification::none
+  std::optional<FileListing> listing{};       // of image files
   // Of a data file: whether its images have the whole short side of the pictures that they were made from. Earlier
   // versions of data convert cropped it.
   std::optional<bool> has_short_side{};

@@ -380,6 +380,15 @@ def fetch_set(published, places, folder, reporter):
             unpack(published, folder, reporter)
 
 
+def write_new(path, content):
+    """Refuses to replace a file of other content."""
+    if not os.path.lexists(path):
+        return write_atomically(path, [content])
+    if os.path.isfile(path) and pathlib.Path(path).read_bytes() == content:
+        return None
+    raise Failure(BAD_INPUT, f"'{path}' exists with other content: remove or rename it, or choose another --to")
+
+
 def write_tiny(full, folder, reporter):
     """Writes the first records of each class from a folder of CIFAR-10's batches. Returns their counts."""
     names = [file.name for file in SETS[TINY_OF].files]
@@ -387,9 +396,9 @@ def write_tiny(full, folder, reporter):
         for prefix, per_class in TINY_PER_CLASS.items():
             batches = [f"{full}/{name}" for name in names if name.startswith(prefix)]
             target = f"{folder}/{'data_batch_1' if prefix == 'data_batch' else prefix}.bin"
-            write_atomically(target, first_records(batches, per_class))
+            write_new(target, b"".join(first_records(batches, per_class)))
         classes = pathlib.Path(full, "batches.meta.txt").read_bytes().splitlines()
-        write_atomically(f"{folder}/batches.meta.txt", [b"".join(name + b"\n" for name in classes if name)])
+        write_new(f"{folder}/batches.meta.txt", b"".join(name + b"\n" for name in classes if name))
     training, test = TINY_PER_CLASS.values()
     reporter.note(f"{TINY}: the first {training} training and {test} test images of each class of '{full}'")
     return f"{training * CIFAR_CLASSES} training and {test * CIFAR_CLASSES} test images of 3x32x32, 10 classes"
