@@ -22,7 +22,8 @@ give_up() { # STATUS
 
 trainer=./trainer
 if [[ ! -f $trainer || ! -x $trainer ]] && ! trainer=$(type -P tutti); then
-  log "no ./trainer in $PWD and no tutti in PATH: run tools/demo there, load tutti's module, or submit from elsewhere"
+  log "no ./trainer in $PWD and no tutti in PATH: build it and link it there (docs/building.md), load tutti's" \
+    "module, or submit from elsewhere"
   give_up 66
 fi
 
@@ -65,7 +66,11 @@ choose_nodes_left() {
   if ((${SLURM_JOB_NUM_NODES:-1} == 1)); then [[ ! $(wrong_hosts) ]]; return; fi
   wrong=,$(wrong_hosts),
   while read -r node state; do
-    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then left+=("$node"); else unlock "$node"; fi
+    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then
+      left+=("$node")
+    else
+      unlock "$node"
+    fi
   done < <(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | sort -u)
   ((${#left[@]})) || return
   if ((${#left[@]} < SLURM_JOB_NUM_NODES)); then log "it goes on with ${left[*]}"; fi
