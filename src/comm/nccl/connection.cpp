@@ -146,7 +146,8 @@ bool Connection::try_to_register(World& world, Handle communicator,
   void* memory = nullptr;
   ncclWindow_t window = nullptr;  // outlives `trial`: NCCL's thread writes to it
   Handle trial = std::move(communicator);
-  const bool too_old = version_number() < kFirstWithAbortOfWindows;
+  const int version = version_number();
+  const bool too_old = version < kFirstWithAbortOfWindows;
   ncclResult_t result = too_old ? ncclInvalidUsage : ncclMemAlloc(&memory, 1);
   if (result == ncclSuccess) {
     result = ncclCommWindowRegister(trial.get(), memory, 1, &window, NCCL_WIN_COLL_SYMMETRIC);
@@ -159,11 +160,11 @@ bool Connection::try_to_register(World& world, Handle communicator,
     slowest = max_over_ranks(world, {result == ncclSuccess ? 0.0 : result == ncclInProgress ? 1.0 : 2.0}).front();
   }
   const bool refused = result != ncclSuccess && result != ncclInProgress;
-  const std::string refusal =
-      too_old   ? fmt::format("NCCL {} cannot abort collectives on registered memory, NCCL {} can",
-                              text_of_version(version_number()), text_of_version(kFirstWithAbortOfWindows))
-      : refused ? failed(where, result).what()
-                : "";
+  const std::string refusal = too_old
+                                  ? fmt::format("NCCL {} cannot abort collectives on registered memory, NCCL {} can",
+                                                text_of_version(version), text_of_version(kFirstWithAbortOfWindows))
+                              : refused ? failed(where, result).what()
+                                        : "";
   const auto refusals = all_gather_text(world, refusal);
   trial.reset();
   static_cast<void>(ncclMemFree(memory));
