@@ -17,6 +17,11 @@ if ! [[ $restarts =~ ^(0|[1-9][0-9]{0,8})$ ]]; then
   log "TUTTI_RESTARTS is '$restarts': give a number of starts"
   exit 64
 fi
+launcher_seconds=${TUTTI_LAUNCHER_SECONDS:-120}
+if ! [[ $launcher_seconds =~ ^[1-9][0-9]{0,8}$ ]]; then
+  log "TUTTI_LAUNCHER_SECONDS is '$launcher_seconds': give a number of seconds, 1 or more"
+  exit 64
+fi
 
 newest_checkpoint() {
   local manifests=("$out"/checkpoints/step-*.json)
@@ -28,13 +33,13 @@ exit_record_has() { [[ $out && -r $out/exit.json && $(<"$out/exit.json") =~ $1 ]
 # Kills the launcher `run`, and what it has started here, if it is still there some time after its ranks have written
 # why they ended: Open MPI's mpirun waits for a node that has disappeared, and would hold the allocation.
 kill_late_launcher() { # NODES; empty: none is named
-  local late=0 limit=${TUTTI_LAUNCHER_SECONDS:-120} children
-  while ((late < limit)); do
+  local late=0 children
+  while ((late < launcher_seconds)); do
     sleep 1 &>/dev/null
     kill -0 "$run" 2>/dev/null || return 0
     if [[ $out && -e $out/exit.json ]]; then ((++late)); fi
   done
-  log "the launcher is still there $limit s after the ranks have ended: it is killed" \
+  log "the launcher is still there $launcher_seconds s after the ranks have ended: it is killed" \
     "${1:+; end what is left of it (orted) on $1}"
   children=$(pgrep -P "$run") || true
   # shellcheck disable=SC2086 # one word for each process
@@ -60,63 +65,67 @@ await_launcher() { # NODES
   fi
 }
 
-# Moves checkpoints aside that may contain wrong results, if an older one is left to resume from.
+# Moves checkpoints aside that may contain wrong results: those after the last step in which an audit confirmed the
+# rank, or, if none did, all of the launch. If none is left, the training starts from the beginning.
 set_wrong_checkpoints_aside() {
-  local manifest step right_at older='' wrong=()
+  local manifest right_at begun suspect=$out/checkpoints/suspect moved=
   if ((status != 87)) || ! exit_record_has '"right_at":([0-9]+)'; then return; fi
   right_at=${BASH_REMATCH[1]}
+  begun=$(last_begin)
+  if ((begun > right_at)); then right_at=$begun; fi
   for manifest in "$out"/checkpoints/step-*.json; do
-    step=${manifest##*/step-}
-    [[ $step =~ ^([0-9]+)\.json$ ]] || continue
-    if ((10#${BASH_REMATCH[1]} > right_at)); then wrong+=("${manifest%.json}"); else older=$manifest; fi
+    [[ $manifest =~ /step-([0-9]+)\.json$ ]] || continue
+    ((10#${BASH_REMATCH[1]} > right_at)) || continue
+    mkdir -p "$suspect"
+    mv "${manifest%.json}"* "$suspect/"
+    moved=1
   done
-  if [[ $older && ${wrong[*]} ]]; then
-    mkdir -p "$out/checkpoints/suspect"
-    for step in "${wrong[@]}"; do mv "$step"* "$out/checkpoints/suspect/"; done
-    log "checkpoints of later steps than $right_at may be wrong: moved to $out/checkpoints/suspect"
-  elif [[ ${wrong[*]} ]]; then
-    log "checkpoints of later steps than $right_at may be wrong, but there is no older one: the newest is used"
-  fi
+  if [[ $moved ]]; then log "checkpoints of later steps than $right_at may be wrong: moved to $suspect"; fi
 }
 
 # The hosts that an audit found to compute wrong results, by short names: "n1,n2"; empty: none.
 wrong_hosts() {
-  if ((status != 87)) || ! exit_record_has '"exclude":\[([^]]+)\]'; then return; fi
+  if ! exit_record_has '"exclude":\[([^]]+)\]'; then return; fi
   sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}"
 }
 
-# Removes the lock of the folder if rank 0 was on a host that is left out: on NFS it outlives the host. Ranks that are
-# still there write nothing more.
-unlock() { # HOST
+# Removes the lock of the folder if rank 0 was on none of the hosts that are left: on NFS it outlives its host. Ranks
+# that are still there write nothing more.
+unlock() { # HOST...
   local holder
-  if { read -r holder <"$out/lock"; } 2>/dev/null && [[ $holder =~ ^"host ${1%%.*}"[.,] ]]; then rm -f "$out/lock"; fi
+  { read -r holder <"$out/lock"; } 2>/dev/null || return 0
+  if [[ $holder =~ ^"host "([^.,]+) && " $* " != *" ${BASH_REMATCH[1]} "* ]]; then rm -f "$out/lock"; fi
 }
 
 # Replaces the list `hosts` by one of the machines that are left: those that answer and have computed no wrong result. A
-# line of it begins with a machine's name; lines may repeat it.
+# line of it begins with a machine's name, address or alias; lines may repeat it.
 leave_out_lost_hosts() { # REMOTE SHELL
-  local line name left=() wrong
-  local -A answers=()
+  local line name host left=() wrong
+  local -A answers=() # what a machine calls itself; empty: it is left out
   wrong=,$(wrong_hosts),
   while read -r line || [[ $line ]]; do
     name=${line%%[#:[:space:]]*}
     if [[ ! $name ]]; then continue; fi
-    if [[ ! ${answers[$name]-} ]]; then
-      answers[$name]=no
-      if [[ $wrong == *,${name%%.*},* ]]; then
-        log "$name is left out: it computed a wrong result"
-      elif [[ $name == localhost || ${name%%.*} == "${HOSTNAME%%.*}" ]] ||
-        timeout 10 "$@" "$name" true </dev/null &>/dev/null; then
-        answers[$name]=yes
-      else
-        log "$name is left out: it does not answer"
+    if [[ ! -v answers[$name] ]]; then
+      host=$HOSTNAME
+      if [[ $name != localhost && ${name%%.*} != "${HOSTNAME%%.*}" ]]; then
+        # pbs_tmrsh passes no output on.
+        host=$(timeout 10 "$@" "$name" uname -n </dev/null 2>/dev/null | tail -n 1) && host=${host:-$name} || host=
       fi
-      [[ ${answers[$name]} == yes ]] || unlock "$name"
+      answers[$name]=${host%%.*}
+      if [[ ! $host ]]; then
+        log "$name is left out: it does not answer"
+      elif [[ $wrong == *,${answers[$name]},* ]]; then
+        log "$name is left out: it computed a wrong result"
+        answers[$name]=
+      fi
     fi
-    if [[ ${answers[$name]} == yes ]]; then left+=("$line"); fi
+    if [[ ${answers[$name]} ]]; then left+=("$line"); fi
   done <"$hosts"
   hosts=$out/hosts
-  ((${#left[@]})) && printf '%s\n' "${left[@]}" >"$hosts"
+  ((${#left[@]})) || return
+  printf '%s\n' "${left[@]}" >"$hosts"
+  unlock "${answers[@]}"
 }
 
 # Whether the training crashed because of a lost node (86: a rank exited before it was noticed), a fault of one rank

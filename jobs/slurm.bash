@@ -7,13 +7,14 @@ source "${BASH_SOURCE[0]%/*}/launch.bash"
 
 # The jobs of a chain that wait for this one.
 waiting_jobs() {
-  squeue --me --noheader --states=PENDING --format='%i %E' |
+  squeue --me --all --noheader --states=PENDING --format='%i %E' |
     awk -v after=":$SLURM_JOB_ID([^0-9]|\$)" '$2 ~ after { print $1 }'
 }
 
-# Ends the job with a status that a repetition would not mend. In a chain, cancels the jobs that wait for this one.
+# Ends the job with a status that a repetition would not mend. In a chain, cancels the jobs that wait for this one, but
+# not those of an array, whose other elements may go on.
 give_up() { # STATUS
-  if [[ ${TUTTI_CHAIN:-} ]] && (($1)); then
+  if [[ ${TUTTI_CHAIN:-} && ! ${SLURM_ARRAY_TASK_ID:-} ]] && (($1)); then
     log "status $1; the rest of the chain is cancelled"
     waiting_jobs | xargs --no-run-if-empty scancel || true
   fi
@@ -22,7 +23,7 @@ give_up() { # STATUS
 
 trainer=./trainer
 if [[ ! -f $trainer || ! -x $trainer ]] && ! trainer=$(type -P tutti); then
-  log "no ./trainer in $PWD and no tutti in PATH: build it and link it there (docs/building.md), load tutti's" \
+  log "no ./trainer in $PWD and no tutti in PATH: build it and link it there (docs/building.md), load tutti's " \
     "module, or submit from elsewhere"
   give_up 66
 fi
@@ -66,13 +67,10 @@ choose_nodes_left() {
   if ((${SLURM_JOB_NUM_NODES:-1} == 1)); then [[ ! $(wrong_hosts) ]]; return; fi
   wrong=,$(wrong_hosts),
   while read -r node state; do
-    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then
-      left+=("$node")
-    else
-      unlock "$node"
-    fi
-  done < <(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | sort -u)
+    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then left+=("$node"); fi
+  done < <(sinfo --all --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | sort -u)
   ((${#left[@]})) || return
+  unlock "${left[@]}"
   if ((${#left[@]} < SLURM_JOB_NUM_NODES)); then log "it goes on with ${left[*]}"; fi
   choose_launcher "${left[@]}"
 }

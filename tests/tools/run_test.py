@@ -137,6 +137,9 @@ class Run(Started):
         for number, end in enumerate(((73, 0, None), (0, 0, 75), (1, 0, 88), (75, 0, 75))):
             status, log = self.losing(end, out=f"run{number}")
             self.assertEqual((end[0], 1), (status, log.count("<")), log)
+        status, log = self.losing((1, 0, '87,"right_at":0'), out="audited")
+        self.assertEqual((1, 1), (status, log.count("<")), log)
+        self.assertIn("an audit has found wrong results", log)
         (self.root / "old").mkdir()
         (self.root / "old/exit.json").write_text('{"status":86}', encoding="utf-8")
         job = self.start(self.program("mpirun", "exit 64"), "-np", "2", "./trainer", f"--out={self.root}/old")
@@ -191,10 +194,11 @@ class Run(Started):
 @unittest.skipUnless("TUTTI_KILLED_RUNS" in os.environ, "slow")
 class LostRanks(Started):
     def test_continues_a_training_whatever_ranks_are_killed_at_any_moment(self):
-        """$TUTTI_KILL_SEED draws the same ranks and moments again."""
+        """$TUTTI_KILL_SEED draws the same ranks and moments again, $TUTTI_KILL_OPTIONS chooses what is trained."""
         draw = random.Random(int(os.environ.get("TUTTI_KILL_SEED", "1")))
         words = ["--data", "synthetic:6000x1x28x28:10", "--batch-size", "64", "--parts", "8", "--threads", "1",
-                 "--epochs", "1000", "--steps", "1500", "--test-every", "0", "--checkpoint-every", "500", "--out"]
+                 "--epochs", "1000", "--test-every", "0",
+                 *os.environ.get("TUTTI_KILL_OPTIONS", "--steps 1500 --checkpoint-every 500").split(), "--out"]
         kept_before = set(pathlib.Path("/dev/shm").glob("tutti_kept-*"))
         begun = time.monotonic()
         self.assertEqual(0, self.start(MPIEXEC, "-n", "2", TRAINER, *words, self.root / "whole").wait())

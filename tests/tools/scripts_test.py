@@ -398,11 +398,23 @@ class SlurmJob(Jobs):
         self.assertEqual((87, "update JobId=8 ExcNodeList=n3,n5\n"),
                          self.train(self.found_wrong(0), "Requeue=0", TUTTI_CHAIN="1"))
 
-    def test_sets_checkpoints_aside_that_may_be_wrong_if_an_older_one_is_left(self):
+    def test_sets_checkpoints_of_the_launch_aside_if_no_step_of_it_was_confirmed(self):
+        folder = self.root / "runs/tutti-7/checkpoints"
+        folder.mkdir(parents=True)
+        for begun, left in ((9, ["step-00000008.json", "step-00000009.json"]), (0, [])):
+            for step in (8, 9, 10):
+                (folder / f"step-{step:08}.json").touch()
+            record = f'{{"event":"run","step":{begun}}}\n'
+            (self.root / "runs/tutti-7/metrics.jsonl").write_text(record, encoding="utf-8")
+            with self.subTest(begun=begun):
+                self.assertEqual(87, self.train(self.found_wrong(0))[0])
+                self.assertEqual(left, sorted(file.name for file in folder.glob("step-*")))
+
+    def test_sets_checkpoints_aside_that_may_be_wrong(self):
         folder = self.root / "runs/tutti-7/checkpoints"
         folder.mkdir(parents=True)
         files = [f"step-0000{step}{ending}" for step in ("0008", "0009", "0010") for ending in (".json", ".h5")]
-        for right_at, left, crashes in ((7, files, 0), (9, files[:4], 1), (8, files[:2], 2), (8, files[:2], 3)):
+        for right_at, left, crashes in ((7, [], 0), (9, files[:4], 1), (8, files[:2], 2), (8, files[:2], 3)):
             for file in files:
                 (folder / file).touch()
             shutil.rmtree(folder / "suspect", ignore_errors=True)
@@ -542,7 +554,7 @@ class Hosts(Jobs):
         self.assertEqual(86, self.train("""echo '{"status":86,"rank":0}' >runs/a/exit.json; exit 1"""))
 
     def test_starts_again_without_the_machines_that_do_not_answer(self):
-        self.program("agent", '[[ $1 != n1 ]]')
+        self.program("agent", '[[ $1 != n1 ]] && echo "$1.cluster"')
         losing = SlurmJob.losing.replace("runs/tutti-7", "runs/a").replace("echo $*", 'echo "$(grep -c . "$2") $*"')
         lock = self.root / "runs/a/lock"
         lock.parent.mkdir(parents=True)
@@ -566,9 +578,18 @@ class Hosts(Jobs):
         self.assertEqual(137, self.train(losing % 9, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
         self.assertEqual(1, len((self.root / "calls").read_text(encoding="utf-8").splitlines()))
 
-    def test_refuses_a_number_of_restarts_that_is_none(self):
-        self.assertEqual(64, self.train("exit 0", TUTTI_RESTARTS="no"))
-        self.assertIn("TUTTI_RESTARTS is 'no'", self.errors)
+    def test_leaves_out_a_wrong_host_that_is_listed_by_another_name(self):
+        self.program("agent", '[[ $1 == n1 ]] && echo n3.cluster || echo "$1"')
+        found = SlurmJob.found_wrong(self, 0).replace("runs/tutti-7", "runs/a")
+        again = 'grep -q n1 "$2" || exit 0; '
+        self.assertEqual(0, self.train(again + found, OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+        self.assertIn("n1 is left out: it computed a wrong result", self.errors)
+        self.assertEqual("n2:4\n", (self.root / "runs/a/hosts").read_text(encoding="utf-8"))
+
+    def test_refuses_numbers_that_are_none(self):
+        for name, value in (("TUTTI_RESTARTS", "no"), *[("TUTTI_LAUNCHER_SECONDS", value) for value in ("5m", "0")]):
+            self.assertEqual(64, self.train("exit 0", **{name: value}))
+            self.assertIn(f"{name} is '{value}'", self.errors)
 
     def test_kills_a_launcher_that_outlives_its_ranks(self):
         late = """trap '' TERM; echo '{"status":86,"rank":0}' >runs/a/exit.json; exec /bin/sleep 600"""
