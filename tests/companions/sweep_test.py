@@ -51,6 +51,12 @@ class Sweep(unittest.TestCase):
 
 
 class Rows(Sweep):
+    def test_use_the_ranks_of_an_allocation_in_its_interactive_shell(self):
+        self.environment |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
+                             "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1", "TUTTI_LAUNCHER": "mpirun"}
+        _, swept = self.sweep(0, *SMALL, "--steps", "1", "--ranks", "1,2")
+        self.assertEqual((2, 2), (swept["launched_ranks"], len(swept["rows"])))
+
     def test_have_the_weights_of_their_own_training(self):
         options = [*SMALL, "--epochs", "2"]
         printed, swept = self.sweep(3, *options, "--batch-size", "40", "--exchange", "ring,exact", "--ranks", "1,3")

@@ -72,9 +72,11 @@ def draw_run(sheet: Sheet, run: Run, place: int, alone: bool, covered: bool) -> 
             if line:
                 sheet.explain("train (mean of the epoch)" if part == "train" else "test",
                               line if alone else Line2D([], [], color=GREY, linestyle=dashes))
-        if run.stretches and not covered:
-            thin, = panel.plot([run.epochs_at(one["step"]) for one in run.stretches],
-                               [one[f"train_{key}"] for one in run.stretches],
+        # Without a step that was applied, there is no value.
+        stretches = [one for one in run.stretches if one[f"train_{key}"] is not None]
+        if stretches and not covered:
+            thin, = panel.plot([run.epochs_at(one["step"]) for one in stretches],
+                               [one[f"train_{key}"] for one in stretches],
                                color=hues["train"], alpha=0.45, linewidth=0.9, zorder=1.5)
             sheet.explain(f"train ({interval_text(run)})" if alone else "train (means over steps)",
                           thin if alone else Line2D([], [], color=GREY, alpha=0.6, linewidth=0.9))

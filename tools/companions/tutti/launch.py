@@ -104,7 +104,11 @@ def find_launcher(requested, most_ranks, words):
     `words` for it, of a Slurm allocation, or mpirun. `most_ranks`: where no launcher gives their number."""
     ranks = _ranks_of_launch()
     if requested:
-        return Launcher(shlex.split(requested), ranks or most_ranks, environment_without_ranks(), is_local=False,
+        try:
+            chosen = shlex.split(requested)
+        except ValueError as error:
+            raise Failure(USAGE, f"--launcher {requested}: {error}") from error
+        return Launcher(chosen, ranks or most_ranks, environment_without_ranks(), is_local=False,
                         is_limited=ranks > 0)
     above = _launcher_above(words) if ranks else None
     if above:
@@ -120,10 +124,10 @@ def find_launcher(requested, most_ranks, words):
 
 
 def _ranks_of_launch():
-    is_step = "SLURM_STEP_ID" in os.environ
     for name in SIZES:
         value = os.environ.get(name, "")
-        if value.isdigit() and (is_step or not name.startswith("SLURM")):
+        # Slurm's interactive shells are steps with one task.
+        if value.isdigit() and (int(value) > 1 or not name.startswith("SLURM")):
             return int(value)
     return 0
 

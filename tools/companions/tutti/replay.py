@@ -163,6 +163,8 @@ class Replayer:
         record = claims.launches[-1].record
         as_run = record["ranks"] if record.get("exchange") != "exact" else None
         self.launcher = launch.find_launcher(options.launcher, options.ranks or as_run or 1, words)
+        if options.ranks is not None and options.ranks < 1:
+            raise Failure(program.USAGE, f"--ranks {options.ranks}: must be 1 or more")
         self.ranks = options.ranks or as_run or self.launcher.ranks
         if as_run and self.ranks != as_run:
             raise Failure(BAD_INPUT, f"with --exchange {record['exchange']} the bits depend on the number of ranks: "
