@@ -133,14 +133,7 @@ std::string value_text(const Option& option) {
   if (option.value.type == ValueType::real) {
     return value.find_first_of(".en") == std::string::npos ? value + ".0" : value;
   }
-  if (option.value.type != ValueType::text) return value;
-  std::string text = "\"";
-  for (const char c : value) {
-    const bool is_control = (c >= 0 && c < ' ') || c == '\x7f';
-    if (c == '"' || c == '\\') text += '\\';
-    text += is_control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
-  }
-  return text + '"';
+  return option.value.type == ValueType::text ? toml_text(value) : value;
 }
 
 std::string config_text(RunConfig config) {

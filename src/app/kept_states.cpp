@@ -39,10 +39,20 @@ bool is_ours(const std::string& folder) {
          (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
+// A cleaner of /dev/shm may remove the folder of a run at any time. Throws a save error.
+void make_own(const std::string& folder) {
+  std::error_code failure;
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) failure = {errno, std::generic_category()};
+  if (!failure && is_ours(folder)) return;
+  throw Error(ErrorSource::save, fmt::format("--keep-steps: cannot make the folder '{}': {}; or give --keep-steps off",
+                                             folder, failure ? failure.message() : "it belongs to another user"));
+}
+
 struct Launch {
   std::string hash;  // of its record
   std::string options;
-  std::int64_t begin = 0;  // step
+  std::int64_t begin = 0;                                            // step
+  std::int64_t right_to = std::numeric_limits<std::int64_t>::max();  // later steps may be wrong, by an audit
 };
 
 std::vector<Launch> launches_of(const std::string& out) {
@@ -51,10 +61,16 @@ std::vector<Launch> launches_of(const std::string& out) {
   const std::string path = out + "/metrics.jsonl";
   if (!fs::is_regular_file(path, unseen)) return launches;
   for (const std::string& line : lines_of(read_file_text(path))) {
-    if (!line.starts_with(R"({"event":"run")")) continue;
+    const bool is_audit = line.starts_with(R"({"event":"audit")") && !launches.empty();
+    if (!is_audit && !line.starts_with(R"({"event":"run")")) continue;
     try {
       const auto record = nlohmann::json::parse(line);
-      launches.push_back({record.at("hash"), record.at("configuration"), record.at("step")});
+      if (!is_audit) {
+        launches.push_back({record.at("hash"), record.at("configuration"), record.at("step")});
+      } else if (record.at("repeats").get<bool>()) {
+        const std::int64_t right_to = std::max(record.at("right_at").get<std::int64_t>(), launches.back().begin);
+        for (Launch& earlier : launches) earlier.right_to = std::min(earlier.right_to, right_to);
+      }
     } catch (const nlohmann::json::exception&) {
       continue;  // damaged
     }
@@ -71,7 +87,7 @@ std::map<std::string, std::int64_t> last_steps(const std::vector<Launch>& launch
     if (i + 1 < launches.size() && launches[i].options != launches[i + 1].options) {
       last = std::min(last, launches[i + 1].begin);
     }
-    steps[launches[i].hash] = last;
+    steps[launches[i].hash] = std::min(last, launches[i].right_to);
   }
   return steps;
 }
@@ -130,14 +146,9 @@ std::optional<LoadedCheckpoint> KeptStates::newest(World& world, std::int64_t af
 void KeptStates::begin(std::int64_t step) const {
   if (folder_.empty()) return;
   remove_abandoned();
+  make_own(folder_);
   std::error_code failure;
-  if (::mkdir(folder_.c_str(), S_IRWXU) != 0 && errno != EEXIST) failure = {errno, std::generic_category()};
-  if (failure || !is_ours(folder_)) {
-    throw Error(ErrorSource::save,
-                fmt::format("--keep-steps: cannot make the folder '{}': {}; or give --keep-steps off", folder_,
-                            failure ? failure.message() : "it belongs to another user"));
-  }
-  const CheckpointStore store(folder_);
+  const CheckpointStore store = this->store();
   store.clear_leftovers();
   for (const std::int64_t later : store.steps()) {
     if (later <= step) continue;
@@ -145,6 +156,10 @@ void KeptStates::begin(std::int64_t step) const {
     fs::remove(fs::path(file).replace_extension(".json"), failure);
     fs::remove(file, failure);
   }
+}
+
+CheckpointStore KeptStates::store() const {
+  return CheckpointStore(folder_, [folder = folder_] { make_own(folder); });
 }
 
 void KeptStates::remove() const {

@@ -28,8 +28,11 @@ class KeptStates {
   const std::string& folder() const { return folder_; }
 
   // The newest state after step `after` on any host that belongs to the run's history: one of the launches in
-  // metrics.jsonl kept it, before a later launch with other options began. Its path names the host. Collective.
+  // metrics.jsonl kept it, before a later launch with other options began, and no audit has found that it may be wrong.
+  // Its path names the host. Collective.
   std::optional<LoadedCheckpoint> newest(World& world, std::int64_t after, const Log& log) const;
+  // Makes its folder again whenever that is gone.
+  CheckpointStore store() const;
   // Makes the folder, without states of later steps than that at which the run begins. Throws a save error.
   void begin(std::int64_t step) const;
   void remove() const;

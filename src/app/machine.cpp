@@ -1,21 +1,23 @@
 #include "machine.hpp"
 
 #include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <bitset>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -69,14 +71,6 @@ void add_limits(GroupLimits& limits, const fs::path& folder) {
   if (quota <= 0 || period <= 0) return;
   const double cores = static_cast<double>(quota) / static_cast<double>(period);
   limits.cores = std::min(limits.cores.value_or(cores), cores);
-}
-
-// Of all cores of the host, those where this process may run; one core if that is unknown.
-using CoreSet = std::bitset<CPU_SETSIZE>;
-CoreSet own_cores() {
-  CoreSet own;
-  for (const int core : allowed_cores()) own.set(static_cast<std::size_t>(core));
-  return own.any() ? own : CoreSet(1);
 }
 
 }  // namespace
@@ -169,14 +163,16 @@ bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a
 }
 
 Cores count_cores(World& world) {
-  const CoreSet mine = own_cores();
-  CoreSet together;
+  std::vector<int> mine = allowed_cores();
+  if (mine.empty()) mine = {0};  // unknown
+  std::set<int> together;
   const std::string of_host = world.host() + "\n";
-  for (const std::string& entry : all_gather_text(world, of_host + mine.to_string())) {
-    if (entry.starts_with(of_host)) together |= CoreSet(entry, of_host.size());
+  for (const std::string& entry : all_gather_text(world, fmt::format("{}{}", of_host, fmt::join(mine, ",")))) {
+    if (!entry.starts_with(of_host)) continue;
+    for (const int core : parse_numbers<int>(entry.substr(of_host.size()))) together.insert(core);
   }
-  return {.mine = static_cast<int>(mine.count()),
-          .usable = static_cast<int>(together.count()),
+  return {.mine = static_cast<int>(mine.size()),
+          .usable = static_cast<int>(together.size()),
           .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 

@@ -1,5 +1,6 @@
 #include "run_folder.hpp"
 
+#include "tutti/base/process.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include "option_table.hpp"

@@ -157,7 +157,7 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
   if (run.keeps_states) keep_steps_ = config.output.keep_steps.steps;
   if (run.keeps_states && !run.kept->folder().empty()) {
     run.kept->begin(run.steps_done);
-    keeper_.emplace(CheckpointStore(run.kept->folder()), WriterOptions{.keep_checkpoints = 2});
+    keeper_.emplace(run.kept->store(), WriterOptions{.keep_checkpoints = 2});
   }
   if (world.rank() != 0) return;
   if (draws_progress(config)) bar_.emplace();

@@ -175,10 +175,9 @@ class MemoryTest {
 };
 
 void bind_to(int core) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(core, &one);
-  const int failure = ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
+  std::vector<cpu_set_t> one(static_cast<std::size_t>(core / CPU_SETSIZE) + 1);
+  CPU_SET(core % CPU_SETSIZE, &one.back());
+  const int failure = ::pthread_setaffinity_np(::pthread_self(), one.size() * sizeof one[0], one.data());
   if (failure == 0) return;
   throw Error(ErrorSource::input, fmt::format("cannot run on core {}: {}; start the program with cores that are online "
                                               "and allowed (taskset, srun --cpus-per-task)",

@@ -4,7 +4,6 @@
 #include "tutti/base/log.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -35,14 +34,9 @@ std::atomic<int> failure = 0;
 
 // Always reports success, and remembers the first failure.
 ssize_t write_remembering(void* /*cookie*/, const char* text, std::size_t size) {
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t written = retry_on_eintr([&] { return ::write(STDOUT_FILENO, text + done, size - done); });
-    if (written <= 0) {
-      int none = 0;
-      failure.compare_exchange_strong(none, written < 0 ? errno : EIO);
-      break;
-    }
-    done += static_cast<std::size_t>(written);
+  if (!write_all(STDOUT_FILENO, std::as_bytes(std::span(text, size))).empty()) {
+    int none = 0;
+    failure.compare_exchange_strong(none, errno);
   }
   return static_cast<ssize_t>(size);
 }

@@ -1,7 +1,7 @@
 #include "tutti/base/log.hpp"
 
+#include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,12 +13,7 @@ namespace tutti {
 void write_stderr_line(std::string_view line) noexcept {
   try {
     const std::string whole = printable(line, "\n\t") + "\n";
-    std::string_view rest = whole;
-    while (!rest.empty()) {
-      const ssize_t written = retry_on_eintr([&] { return ::write(STDERR_FILENO, rest.data(), rest.size()); });
-      if (written <= 0) return;
-      rest.remove_prefix(static_cast<std::size_t>(written));
-    }
+    write_all(STDERR_FILENO, std::as_bytes(std::span(whole)));
   } catch (...) {
     // Nothing is left to report to.
   }

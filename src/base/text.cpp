@@ -97,6 +97,16 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string toml_text(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const bool is_control = (c >= 0 && c < ' ') || c == '\x7f';
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += is_control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
+  }
+  return quoted + '"';
+}
+
 std::optional<TomlProblem> find_toml_problem(std::string_view text) {
   if (text.size() > kMaxTomlBytes) return TomlProblem{1, "this has more than 4 MiB, the limit: is the path right?"};
   std::ptrdiff_t depth = 0;

@@ -282,6 +282,7 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request, D
   try {
     check_seal(path);
   } catch (const Error& error) {
+    if (error.source() == ErrorSource::io) throw;
     refuse_foreign_file(path);
     throw Error(error.source(), fmt::format("{}; {} data convert writes data files", error.what(), program_call()));
   }

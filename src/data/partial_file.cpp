@@ -96,8 +96,8 @@ void agree_on_plan(const std::string& folder, const JournalJson& plan) {
 }  // namespace
 
 PartialFile::PartialFile(const std::string& target, const JournalJson& plan, std::int64_t shard_bytes)
-    : target_(target),
-      folder_(made_folder(target + ".partial")),
+    : target_(resolve_links(target)),
+      folder_(made_folder(target_ + ".partial")),
       shard_bytes_(shard_bytes),
       lock_(std::in_place, folder_, 0, Log(0, host_name(), false), "choose another name") {
   agree_on_plan(folder_, plan);

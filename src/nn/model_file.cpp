@@ -358,8 +358,7 @@ NetworkSpec read_model_file(const std::string& path) {
 }
 
 std::string model_text(const NetworkSpec& network) {
-  std::string text =
-      fmt::format("name = {}\ninit = \"{}\"\n", toml::format(toml::value(network.name)), name_of(network.initializer));
+  std::string text = fmt::format("name = {}\ninit = \"{}\"\n", toml_text(network.name), name_of(network.initializer));
   for (const LayerNode& node : network.layers) {
     LayerSpec spec = node.spec;
     KeyWriter keys;

@@ -57,17 +57,6 @@ bool is_link_of_proc(const std::string& path) {
   return ::statfs(folder_of(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
-std::string resolve_links(std::string path) {
-  constexpr int kMaxLinks = 40;  // the kernel's own limit
-  for (int links = 0; links < kMaxLinks; ++links) {
-    std::error_code no_link;
-    const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
-    if (no_link || is_link_of_proc(path)) break;
-    path = std::filesystem::path(folder_of(path)) / target;
-  }
-  return path;
-}
-
 // A duplicate of the descriptor that a path such as /proc/self/fd/1 refers to; empty for other paths. Opening such a
 // path again would write a file from its beginning, and fails for a socket.
 Descriptor duplicate_of(const std::string& path) {
@@ -130,6 +119,17 @@ bool ends_within_a_line(const std::string& path, int descriptor) {
 
 }  // namespace
 
+std::string resolve_links(std::string path) {
+  constexpr int kMaxLinks = 40;  // the kernel's own limit
+  for (int links = 0; links < kMaxLinks; ++links) {
+    std::error_code no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+    if (no_link || is_link_of_proc(path)) break;
+    path = std::filesystem::path(folder_of(path)) / target;
+  }
+  return path;
+}
+
 void fail_saving(const std::string& path, std::string_view action, int error) {
   const std::string text =
       fmt::format("cannot save '{}': {}: {}; {}", path, action, std::generic_category().message(error), remedy(error));
@@ -147,16 +147,6 @@ void rename_durably(std::string& temporary, const std::string& path) {
   }
   temporary.clear();
   flush_folder(path);
-}
-
-std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = retry_on_eintr([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
-    if (written == 0) errno = EIO;  // write() to a file never returns 0 without an error
-    if (written <= 0) break;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return bytes;
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {

@@ -191,17 +191,26 @@ void mark_bad(const std::string& folder, const CheckpointListing& listing, std::
 ReadCheckpoint find_newest(const std::string& folder, const Log& log, DamagedPolicy damaged) {
   const CheckpointListing listing = list_checkpoints(folder);
   const std::set<std::int64_t> steps = listing.complete();
+  std::optional<Error> unreadable;
   for (const std::int64_t step : std::views::reverse(steps)) {
     const std::string path = folder + "/" + checkpoint_file_name(step);
     try {
       return read_checkpoint(path);
     } catch (const Error& error) {
       if (!is_damage(error) && error.source() != ErrorSource::io) throw;
+      if (is_damage(error) && is_intact(path)) {
+        throw Error(ErrorSource::checkpoint,
+                    fmt::format("'{}' is as it was saved, but cannot be used here: {}; use the version of Tutti that "
+                                "saved it, or remove it to use an older one",
+                                path, error.what()));
+      }
       log.warn(fmt::format("skipped checkpoint '{}': {}", path, error.what()));
+      if (!is_damage(error)) unreadable = error;
       if (is_damage(error) && damaged == DamagedPolicy::rename) mark_bad(folder, listing, step);
     }
   }
   if (listing.files.empty() && !listing.any_bad) return {};
+  if (unreadable) throw *unreadable;
   throw Error(ErrorSource::checkpoint,
               fmt::format("no checkpoint in '{}' is intact: restore one from a copy, or start a new run "
                           "in another folder",

@@ -53,6 +53,8 @@ std::optional<FileShard> file_shard(World& world, std::size_t bytes) {
 
 void CheckpointWriter::save(TrainState state) {
   wait();
+  // What could not be saved is tried again if it is still the best.
+  if (options_.keep_best && unsaved_ && unsaved_->progress.step == state.progress.best.step) finish();
   unsaved_ = std::move(state);
   start();
 }

@@ -143,6 +143,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
   if (retry_on_eintr([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
   text_ = fmt::format("{}\n{}\n", own, new_token());
   if (!write_all(descriptor_.get(), std::as_bytes(std::span(text_))).empty()) fail_saving(path, "writing", errno);
+  static_cast<void>(::fsync(descriptor_.get()));  // NFS would send it later, and never if this host is lost
 }
 
 std::string OwnedFolder::loss_reason() const {

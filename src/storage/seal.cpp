@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <system_error>
 
 namespace tutti {
 namespace {
@@ -32,9 +34,12 @@ using Read = std::function<void(std::uint64_t offset, std::span<std::byte> piece
 
 // Reads a file, and sets `bytes` to its size.
 Read reader_of(const std::string& path, std::uint64_t& bytes) {
+  errno = 0;
   const auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
   const auto require = [path](bool good) {
-    if (!good) throw Error(ErrorSource::io, fmt::format("cannot read '{}'", path));
+    if (good) return;
+    throw Error(ErrorSource::io,
+                fmt::format("cannot read '{}': {}", path, std::generic_category().message(errno == 0 ? EIO : errno)));
   };
   std::error_code failure;
   bytes = std::filesystem::file_size(path, failure);

@@ -128,17 +128,19 @@ TEST(KeptStates, AreContinuedWhereNoCheckpointIsIntact) {
   expect_continued(folder.path(), {4, 6}, train(2, folder.path(), "--resume"));
 }
 
-// A launch with other options may have trained other weights after the step at which it began.
+// A launch with other options may have trained other weights after the step at which it began; an audit may have found
+// that states are wrong.
 TEST(KeptStates, ThatAreNotOfTheRunsHistoryAreNotUsed) {
-  const auto after = [](std::int64_t begin, const std::vector<std::int64_t>& begins) {
+  const auto after = [](const std::string& record, const std::vector<std::int64_t>& begins) {
     const ScratchFolder folder;
     ASSERT_NO_FATAL_FAILURE(lose_a_rank(folder.path()));
-    std::ofstream(folder.file("metrics.jsonl"), std::ios::app)
-        << fmt::format(R"({{"event":"run","configuration":"lr = 7","step":{},"hash":"ab"}})", begin) << "\n";
+    std::ofstream(folder.file("metrics.jsonl"), std::ios::app) << record << "\n";
     expect_continued(folder.path(), begins, train(2, folder.path(), "--resume"));
   };
-  after(6, {4, 6});
-  after(1, {0});
+  after(R"({"event":"run","configuration":"lr = 7","step":6,"hash":"ab"})", {4, 6});
+  after(R"({"event":"run","configuration":"lr = 7","step":1,"hash":"ab"})", {0});
+  after(R"({"event":"audit","step":7,"repeats":true,"right_at":5})", {4});
+  after(R"({"event":"audit","step":7,"repeats":false,"right_at":5})", {4, 6});
   const ScratchFolder folder;  // of a run that was removed
   ASSERT_NO_FATAL_FAILURE(lose_a_rank(folder.path()));
   fs::remove(folder.file("metrics.jsonl"));

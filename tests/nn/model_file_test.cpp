@@ -147,7 +147,10 @@ TEST(ModelFile, ReadsBackEveryKeyOfEveryLayer) {
 
 TEST(ModelFile, ReadsBackItsTextWhateverTheNetworkIsCalled) {
   NetworkSpec network = built_in_model("linear");
-  for (const char* name : {"a \"b\" c", "back\\slash", "two\nlines and a\ttab", "", "ä"}) {
+  const std::string longer(79, 'a');
+  for (const std::string& name :
+       {std::string("a \"b\" c"), std::string("back\\slash"), std::string("two\nlines and a\ttab"), std::string(),
+        std::string("ä"), longer + " with a space", longer + "ä"}) {
     network.name = name;
     EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
   }

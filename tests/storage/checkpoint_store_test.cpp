@@ -1,5 +1,7 @@
 #include "tutti/storage/checkpoint_store.hpp"
 
+#include "tutti/base/checksums.hpp"
+#include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 
 #include "storage/sample_state.hpp"
@@ -20,6 +22,7 @@
 #include <filesystem>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -211,6 +214,29 @@ TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 4,\n  \"more\": 0"));
   EXPECT_THAT(thrown_by([&] { newest(); }),
               reports(ErrorSource::input, "has format 4, this program reads 2 and 3: use a newer version"));
+  EXPECT_TRUE(fs::exists(manifest(2)));
+}
+
+// A newer program has saved it, for example.
+TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestIsAsItWasSavedButNotUnderstood) {
+  save(1);
+  save(2);
+  const auto facts = [&] {
+    return std::pair(fmt::format("{}", fs::file_size(image(2))), sha256_text(read_file_bytes(image(2))));
+  };
+  const auto before = facts();
+  MemoryFileWriter other;
+  other.add_text("/run/more", "of a newer program");
+  overwrite(image(2), other.finish());
+  const auto after = facts();
+  std::string text = read_file_text(manifest(2));
+  for (const auto& [old, now] : {std::pair(before.first, after.first), std::pair(before.second, after.second)}) {
+    ASSERT_NE(text.find(old), std::string::npos);
+    text.replace(text.find(old), old.size(), now);
+  }
+  write_text(manifest(2), text);
+  EXPECT_THAT(thrown_by([&] { newest(); }),
+              reports(ErrorSource::checkpoint, "is as it was saved, but cannot be used here"));
   EXPECT_TRUE(fs::exists(manifest(2)));
 }
 

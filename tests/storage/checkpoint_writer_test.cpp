@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 namespace tutti {
 namespace {
@@ -57,6 +58,17 @@ TEST_F(Writing, AlsoKeepsTheBest) {
   save(41);
   writer_->finish();
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 40, 41}));
+}
+
+TEST_F(Writing, TriesTheBestAgainThatCouldNotBeSaved) {
+  writer_.emplace(store_, WriterOptions{.keep_checkpoints = 2, .keep_best = true});
+  fs::create_directory(store_.path_of(2));
+  save(2);
+  while (writer_->take_reports().empty()) std::this_thread::yield();
+  fs::remove(store_.path_of(2));
+  for (const std::int64_t step : {10, 11, 12}) save(step);
+  writer_->finish();
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 11, 12}));
 }
 
 // Two later checkpoints could not be read when the run resumed.

@@ -51,6 +51,9 @@ std::vector<Number> parse_numbers(const std::string& text) {
 // so that a name from a file cannot move the cursor or forge a line. The characters in `kept` are not escaped.
 std::string printable(std::string_view text, std::string_view kept = {});
 
+// A string of TOML, on one line.
+std::string toml_text(std::string_view text);
+
 struct TomlProblem {
   std::int64_t line = 0;
   std::string_view message{};

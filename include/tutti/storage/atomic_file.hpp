@@ -51,10 +51,10 @@ class AtomicFile {
   bool flushed_ = false;
 };
 
-void write_atomically(const std::string& path, std::span<const std::byte> bytes);
+// The file that a path refers to, or would, through symbolic links.
+std::string resolve_links(std::string path);
 
-// Calls write() until all bytes are written or an error occurs. Returns the unwritten rest; errno holds the error.
-std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes);
+void write_atomically(const std::string& path, std::span<const std::byte> bytes);
 
 // Renames a file in the same file system, sets `temporary` to "", and flushes the folder. Never replaces anything but a
 // regular file.

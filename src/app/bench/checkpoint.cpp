@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_writer.hpp"

@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/seal.hpp"
