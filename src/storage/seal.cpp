@@ -131,7 +131,7 @@ void check_seal(const Read& read, std::uint64_t bytes, const std::string& path) 
 
 Read reader_of(std::span<const std::byte> contents) {
   return [contents](std::uint64_t offset, std::span<std::byte> piece) {
-    std::memcpy(piece.data(), contents.data() + offset, piece.size());
+    std::ranges::copy(contents.subspan(static_cast<std::size_t>(offset), piece.size()), piece.begin());
   };
 }
 
