@@ -59,7 +59,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   config.output.quiet = asked.output.quiet;
   config.watch.timeout_seconds = asked.watch.timeout_seconds;
   config.exchange = Exchange::ring;
-  config.trainer.exchange.shard_optimizer = false;
+  config.trainer.exchange = {};
   config.trainer.safeguards.audit_every_steps = 0;  // of exact sums
   constexpr std::int64_t kManyParts = 65536;        // at least the number of ranks; an evaluation uses no parts
   config.trainer.num_parts = kManyParts;
