@@ -18,7 +18,6 @@ namespace tutti::cuda {
 // white papers, memories what PyTorch prints as `total_memory`. The caches of the H200 and B200, and all memory clocks,
 // are what cudaGetDeviceProperties returned to others, who published it.
 struct GpuProperties {
-  std::string_view short_name;
   std::string_view name;
   int capability;  // 90 is 9.0
   int multiprocessors;
@@ -33,14 +32,14 @@ struct GpuProperties {
 };
 
 inline constexpr std::array kGpus{
-    GpuProperties{"A100", "NVIDIA A100-SXM4-80GB", 80, 108, 166912, 1024, 32, 2048, 81050, 1410, 1593, 40960},
-    GpuProperties{"H100", "NVIDIA H100 80GB HBM3", 90, 132, 232448, 1024, 32, 2048, 81082, 1980, 2619, 51200},
-    GpuProperties{"H200", "NVIDIA H200", 90, 132, 232448, 1024, 32, 2048, 143771, 1980, 3201, 61440},
-    GpuProperties{"B200", "NVIDIA B200", 100, 148, 232448, 1024, 32, 2048, 182642, 1965, 3996, 129536},
-    GpuProperties{"L40S", "NVIDIA L40S", 89, 142, 101376, 1024, 24, 1536, 45589, 2520, 9001, 98304}};
+    GpuProperties{"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 1024, 32, 2048, 81050, 1410, 1593, 40960},
+    GpuProperties{"NVIDIA H100 80GB HBM3", 90, 132, 232448, 1024, 32, 2048, 81082, 1980, 2619, 51200},
+    GpuProperties{"NVIDIA H200", 90, 132, 232448, 1024, 32, 2048, 143771, 1980, 3201, 61440},
+    GpuProperties{"NVIDIA B200", 100, 148, 232448, 1024, 32, 2048, 182642, 1965, 3996, 129536},
+    GpuProperties{"NVIDIA L40S", 89, 142, 101376, 1024, 24, 1536, 45589, 2520, 9001, 98304}};
 inline constexpr const GpuProperties& kH200 = kGpus[2];
 // A GPU that the program refuses.
-inline constexpr GpuProperties kT4{"T4", "Tesla T4", 75, 40, 65536, 0, 16, 1024, 15110, 1590, 5001, 4096};
+inline constexpr GpuProperties kT4{"Tesla T4", 75, 40, 65536, 0, 16, 1024, 15110, 1590, 5001, 4096};
 
 class AbsentGpu final : public CudnnTarget {
  public:

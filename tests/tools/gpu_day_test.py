@@ -64,7 +64,6 @@ TESTS = {"backend.cuda_layers": """[[ $(<"$FAULT") != test ]] || { echo '[  FAIL
 echo '[       OK ] Suite.DoesThat'""",
          "comm.cuda_slow": """[[ $(<"$FAULT") == slow && $COLOUR == blue && -z $TUTTI_STANDIN_DEVICES ]] && sleep 60
 [[ $(<"$FAULT") != comm ]]"""}
-PROBE = """[[ $(<"$FAULT") != probe ]] && echo a line"""
 TOOL = Session.tool
 # In place of this stand-in for a program of the machine.
 UNCLEAN = "print('========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)'); sys.exit(9)"
@@ -79,8 +78,7 @@ FAULTS = {**{part.name: "broken" for part in parts.PARTS}, "ceilings": ("python"
           **dict.fromkeys(("ranks", "accuracies", "exchange-others", "checkpoints-lenet", "checkpoints-resnet18"),
                           "values"),
           **dict.fromkeys(("exchange", "in-flight", "graphs"), "bits"), "processor-digests": "instructions",
-          "profile": ("ncu", NO_KERNEL), "norms": "probe",
-          "fusions": ("fusion_speed", "sys.exit('no cuDNN')"),
+          "profile": ("ncu", NO_KERNEL),
           **dict.fromkeys(checks.SANITIZERS, ("compute-sanitizer", UNCLEAN))}
 
 
@@ -101,8 +99,7 @@ class Rehearsal(Programs):
         self.bundle = self.root / "bundle"
         tests = []
         for name, text in (("trainer", TRAINER), ("mpirun", MPIRUN), *((name, f"#!/bin/bash\n{script}\n")
-                                                                       for name, script in TESTS.items()),
-                           *((name, f"#!/bin/bash\n{PROBE}\n") for name in bundle.PROBES)):
+                                                                       for name, script in TESTS.items())):
             program(self.bundle / "bin" / name, text)
             tests += [{"name": name, "command": [f"{{bundle}}/bin/{name}", "--gtest_filter=*"],
                        "environment": ["COLOUR=blue"], "seconds": 1 if "slow" in name else 60}] if name in TESTS else []

@@ -20,7 +20,6 @@ CUDA_CODE = "libtutti_cuda.so"
 RECIPE = pathlib.Path(__file__).resolve().parents[2] / "jobs/fashion-mnist-93.toml"
 # What computes on the CPU; those that need other instructions than the build machine's may not exist there.
 PROCESSOR_TESTS = ("backend_layer_tests", "backend_bf16_tests", "backend_tests", "nn_tests", "train_tests")
-PROBES = ("norm_speed", "fusion_speed")  # in a rehearsal, a twin or a stand-in runs instead
 PATCHELF_REMEDY = "patchelf is missing: tools/setup --dev"
 # Plug-ins of other launchers, networks and tools, which a single node does not need.
 UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|"
@@ -111,10 +110,6 @@ class Bundle:
 
     def add_ours(self) -> None:
         self.add_built(self.build / "trainer", "bin")
-        for name in PROBES:
-            for built, folder in ((name, "bin"), (f"{name}_standin", "standin")):
-                if (path := self.build / "tests" / built).is_file():
-                    self.add(path, folder, name)
         self.add(RECIPE, "share")
         self.add_built(self.build / "tests/standin" / CUDA_CODE, "standin")
         for library in self.build.glob("libtutti*.so"):  # that of CUDA is opened at run time: no program names it

@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Callable
 
-from gpu_day import (checkpoints, checks, exchange, kernels, photographs, processor, profile, speed, targets,
+from gpu_day import (checkpoints, checks, exchange, photographs, processor, profile, speed, targets,
                      test_programs, training)
 from gpu_day.session import PartFailed, PartResult, Results, Session
 from peers.tables import number
@@ -37,8 +37,6 @@ PARTS = [
          test_programs.tests_of_backend, 50),
     Part("steps", "images/s of ours alone, and the seconds of the plan search", speed.steps, 55, True),
     Part("profile", "where a step's time goes, by phase and by kernel", profile.profile, 25, True),
-    Part("norms", "variants of batch norm's kernels against each other", kernels.norms, 45, True),
-    Part("fusions", "cuDNN's passes compiled at run time against separate kernels", kernels.fusions, 55, True),
     Part("ranks", "2 and 4 ranks on the one GPU: near losses", training.ranks, 45),
     *speed_parts("resnet18-256:50", "resnet18-1024:50"),
     Part("convergence", "resnet18 on Fashion-MNIST by jobs/fashion-mnist-93.toml", training.convergence, 25, True),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a rehearsal has in place of programs that need a GPU machine: `python` with PyTorch, `fusion_speed` with cuDNN,
+"""What a rehearsal has in place of programs that need a GPU machine: `python` with PyTorch,
 `compute-sanitizer` and `ncu`.
 
 Their output has the form of the real one. The last two start the program that they are given.
@@ -36,10 +36,5 @@ def ncu(*words: str) -> None:
         print(f'"{launch}","{kernel}","gpu__time_duration.sum","ns","1,500"')
 
 
-def fusion_speed() -> None:
-    print("fused and separate kernels: none in a rehearsal")
-
-
 if __name__ == "__main__":
-    {"python": python, "compute-sanitizer": compute_sanitizer, "ncu": ncu,
-     "fusion_speed": fusion_speed}[sys.argv[1]](*sys.argv[2:])
+    {"python": python, "compute-sanitizer": compute_sanitizer, "ncu": ncu}[sys.argv[1]](*sys.argv[2:])
