@@ -42,8 +42,9 @@ kill_late_launcher() { # NODES; empty: none is named
   log "the launcher is still there $launcher_seconds s after the ranks have ended: it is killed" \
     "${1:+; end what is left of it (orted) on $1}"
   children=$(pgrep -P "$run") || true
+  # The launcher is the last one: when it has ended, await_launcher() ends this process.
   # shellcheck disable=SC2086 # one word for each process
-  kill -KILL "$run" $children 2>/dev/null || true
+  kill -KILL $children "$run" 2>/dev/null || true
 }
 
 # Waits for the launcher `run` and sets `status`. Launchers may hide that of the training, even behind 0; exit.json has
