@@ -177,6 +177,8 @@ RunConfig read_stored_config(const std::string& text, const std::string& checkpo
   if (!config.given.contains("validation-split")) config.data.split = Split::random;  // all that there was
   if (!config.given.contains("precision"))
     config.processor.precision = Precision::fp32;  // the default of those versions
+  std::optional<Wire>& wire = config.trainer.exchange.wire;
+  if (config.exchange == Exchange::exact && wire.value_or(Wire::fp32) == Wire::fp32) wire = Wire::int64;  // as above
   return config;
 }
 

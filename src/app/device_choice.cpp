@@ -152,7 +152,7 @@ class Chooser {
         name_of(two->first), name_of(two->second), chosen(two->first)->uuid, chosen(two->second)->name, kAllVisible));
   }
 
-  // NCCL tells the GPUs of a host apart by their bus IDs, and refuses ranks on MIG instances of one GPU.
+  // NCCL distinguishes the GPUs of a host by their bus IDs, and refuses ranks on MIG instances of one GPU.
   void refuse_instances_of_one_gpu() const {
     const auto two = find_two([&](std::size_t a, std::size_t b) {
       return reports_[a].host == reports_[b].host && chosen(a)->pci_bus_id == chosen(b)->pci_bus_id;

@@ -195,8 +195,9 @@ std::vector<Option> running_options(RunConfig& c) {
        "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; results are bit-identical", replayed,
        kBenchStep | kBenchScaling, flag(c.trainer.exchange.shard_optimizer)},
       {"wire", ranks,
-       "type in which gradients are sent: fp32; bf16: half of ring's bytes; int32: exact sends no more than ring",
-       fixed, kBenchStep | kBenchScaling, one_of(c.trainer.exchange.wire)},
+       "type in which gradients are sent: fp32 or, with ring, bf16; with exact, int32 or int64; auto: int32 with exact "
+       "and up to 1,024 parts, else int64, and fp32 with other exchanges",
+       fixed, kBenchStep | kBenchScaling, one_of("auto", c.trainer.exchange.wire)},
       {"bucket-mib", ranks, "gradient bucket size in MiB; 0: 4 (16 on GPUs)", fixed, kUpdating,
        real(c.bucket_mib, 0, 4096)},
       {"in-flight", ranks, "steps to prefetch, 0 to 2 (on GPUs also steps enqueued ahead); does not change results",

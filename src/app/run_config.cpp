@@ -170,13 +170,15 @@ void resolve_parts(RunConfig& config, int ranks, int fair_threads) {
                             name_of(*config.exchange),
                             config.exchange == Exchange::ring ? "every rank updates" : "rank 0 updates"));
   }
-  const Wire wire = config.trainer.exchange.wire;
-  if (!can_send(*config.exchange, wire)) {
+  std::optional<Wire>& wire = config.trainer.exchange.wire;
+  if (!wire) wire = default_wire(*config.exchange, config.trainer.num_parts);
+  if (!can_send(*config.exchange, *wire)) {
+    const bool is_for_exact = can_send(Exchange::exact, *wire);
     throw Error(ErrorSource::usage,
                 fmt::format("--wire {} is for --exchange {}, and not for {}: leave --wire out, or add {}",
-                            name_of(wire), wire == Wire::bf16 ? "ring" : "exact", name_of(*config.exchange),
-                            wire == Wire::bf16 ? "--exchange ring, whose bits depend on the number of ranks"
-                                               : "--parts N, which makes it exact, or --exchange exact"));
+                            name_of(*wire), is_for_exact ? "exact" : "ring", name_of(*config.exchange),
+                            is_for_exact ? "--parts N, which makes it exact, or --exchange exact"
+                                         : "--exchange ring, whose bits depend on the number of ranks"));
   }
   if (config.trainer.safeguards.audit_every_steps > 0 && config.exchange != Exchange::exact) {
     throw Error(ErrorSource::usage,

@@ -64,7 +64,7 @@ std::string run_record(const World& world, const ReportedRun& run) {
                                 {"device", assembly.processor.backend->description()},
                                 {"precision", name_of(*config.processor.precision)},
                                 {"exchange", name_of(*config.exchange)},
-                                {"wire", name_of(config.trainer.exchange.wire)},
+                                {"wire", name_of(*config.trainer.exchange.wire)},
                                 {"optimizer_state", state_location(assembly.config.trainer.exchange)},
                                 {"communicator", assembly.communicator->description()},
                                 {"ranks", world.size()},
@@ -101,6 +101,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   const RunConfig& config = assembly.config;
   const DatasetInfo& data = assembly.data.train->info();
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
+  const Wire wire = config.trainer.exchange.wire.value();
   log.info(versions_text(*assembly.processor.backend, world));
   log.info(fmt::format("{} on {}, {} of {} cores usable here, {} per part{}", plural(world.size(), "rank"),
                        plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
@@ -109,7 +110,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   log.info(fmt::format(
       "batch {} = {} of {} images, exchange {}{} ({}), optimizer state {}", config.trainer.batch_size,
       plural(config.trainer.num_parts, "part"), part_size_text(config), name_of(*config.exchange),
-      config.trainer.exchange.wire == Wire::fp32 ? "" : fmt::format(" in {}", name_of(config.trainer.exchange.wire)),
+      wire == default_wire(*config.exchange, config.trainer.num_parts) ? "" : fmt::format(" in {}", name_of(wire)),
       assembly.communicator->description(), state_location(assembly.config.trainer.exchange)));
   const Shape& image = assembly.config.trainer.recipe.image;
   const std::string from =

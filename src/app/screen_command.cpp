@@ -207,7 +207,7 @@ std::string status_of(const std::vector<std::string>& words) {
                            : fmt::format("signal {}", WTERMSIG(status));
 }
 
-// Prints the command for each host that has wrong units, and runs it if told so.
+// Prints the command for each host that has wrong units, and runs it if asked to.
 void drain(Drain drain, const std::vector<ScreenedUnit>& units, const std::vector<WrongUnit>& wrong, const Log& log) {
   std::set<std::string> done;
   for (const WrongUnit& found : wrong) {

@@ -103,7 +103,7 @@ Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
   const auto bytes = read_image_bytes(path);
   const ImageFile image = image_in(bytes, path, files.applies_exif);
   std::vector<std::uint8_t> pixels;
-  // The header of a TIFF file tells where its other parts end, and is checked for that.
+  // The header of a TIFF file states where its other parts end, and is checked for that.
   const bool decodes = depth == Depth::whole_file || (depth == Depth::header_and_end && !is_tiff(image.bytes));
   if (decodes) decode_image(image, kColorChannels, pixels);
   return image_shape(image);

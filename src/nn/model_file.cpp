@@ -223,7 +223,7 @@ struct SpecKeys {
   }
 };
 
-// A spec of each type that type_name() tells apart, but those of the functions.
+// A spec of each type that type_name() distinguishes, but those of the functions.
 constexpr LayerSpec kLayerTypes[] = {Conv2dSpec{},
                                      Pool2dSpec{.pooling = Pooling::max},
                                      Pool2dSpec{.pooling = Pooling::average},

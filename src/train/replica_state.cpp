@@ -16,8 +16,9 @@
 namespace tutti {
 namespace {
 
-ElementType type_of_sums(const ExchangeOptions& exact) {
-  return exact.wire == Wire::int32 ? ElementType::i32 : ElementType::i64;
+ElementType type_of_sums(const TrainerOptions& exact) {
+  const Wire wire = exact.exchange.wire.value_or(default_wire(Exchange::exact, exact.num_parts));
+  return wire == Wire::int32 ? ElementType::i32 : ElementType::i64;
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ ReplicaState::ReplicaState(const TrainerContext& context, const TrainerOptions& 
                    : std::make_unique<WeightAverage>(options.average, backend_, arena_.weights())) {
   if (options.exchange.kind == Exchange::exact) {
     auto exact = std::make_unique<ExactAccumulator>(rank, arena_.layout(), arena_.gradients(), options.num_parts,
-                                                    type_of_sums(options.exchange));
+                                                    type_of_sums(options));
     exact_ = exact.get();
     total_ = std::move(exact);
   } else {
@@ -283,7 +284,7 @@ std::int64_t ReplicaState::estimate_bytes(const ReplicaShape& shape) {
       break;
   }
   if (options.exchange.kind == Exchange::exact) {
-    bytes += layout.block_elements() * static_cast<std::int64_t>(bytes_of(type_of_sums(options.exchange)));
+    bytes += layout.block_elements() * static_cast<std::int64_t>(bytes_of(type_of_sums(options)));
   }
   if (options.exchange.rounds() && shape.ranks > 1) bytes += trained / 2;  // rounded to bf16
   if (options.average.decay > 0) bytes += 2 * block;                       // the average, and a spare block

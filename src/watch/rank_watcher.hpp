@@ -44,7 +44,7 @@ class RankWatcher {
   bool claim_end(std::int64_t now_ns);
   // Whether this host has begun to end the job, or one of its ranks has failed.
   bool is_ending();
-  // Tells all other hosts that the job is ending.
+  // Announces to all other hosts that the job is ending.
   void announce_end() const { send_to_others(DatagramKind::ending, {}); }
   // The time that the processes of this host have to end after another host's announcement.
   static constexpr double kEndSeconds = 1.5;

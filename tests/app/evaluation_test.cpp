@@ -86,7 +86,7 @@ TEST(Evaluation, OfARunNeedsNothingOfItsExactSums) {
   const std::string run = folder.file("run");
   const ChildResult trained =
       run_trainer({"--model", "linear", "--data", "synthetic:100x1x12x12:4", "--validation-ratio", "0.2", "--parts",
-                   "2", "--audit-every", "1", "--wire", "int32", "--shard-optimizer", "--epochs", "1", "--out", run});
+                   "2", "--audit-every", "1", "--wire", "int64", "--shard-optimizer", "--epochs", "1", "--out", run});
   ASSERT_EQ(trained.status, 0) << trained.err;
   for (const char* const command : {"eval", "predict"}) {
     EXPECT_THAT(run_trainer({command, "--checkpoint", run}), ends(0));

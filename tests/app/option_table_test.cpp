@@ -304,6 +304,16 @@ TEST(Resume, KeepsTheSplitThatTheRunStartedWith) {
   EXPECT_EQ(merge_for_resume({}, config_text({}), "step-1.h5").data.split, Split::stratified);
 }
 
+TEST(Resume, Keeps64BitsOfExactSumsWhereTheRunStartedSo) {
+  const auto wire_after = [](const std::string& stored) {
+    return merge_for_resume({}, stored, "step-1.h5").trainer.exchange.wire;
+  };
+  EXPECT_EQ(wire_after("exchange = 'exact'\n"), Wire::int64);
+  EXPECT_EQ(wire_after("exchange = 'exact'\nwire = 'fp32'\n"), Wire::int64);
+  EXPECT_EQ(wire_after("exchange = 'exact'\nwire = 'int32'\n"), Wire::int32);
+  EXPECT_EQ(wire_after("exchange = 'ring'\nwire = 'fp32'\n"), Wire::fp32);
+}
+
 TEST(Resume, KeepsThePrecisionButLetsRunsInTf32MoveToCpus) {
   const auto merged = [](const std::set<std::string>& given, std::optional<Precision> asked, const char* stored) {
     RunConfig requested;

@@ -164,6 +164,7 @@ TEST(ResolveOptions, RefusesWhatTheExchangeCannotDo) {
   const std::vector<Case> cases{
       {"--exchange ring", Exchange::exact, [](TrainerOptions& o) { o.exchange.wire = Wire::bf16; }},
       {"--exchange exact", Exchange::ring, [](TrainerOptions& o) { o.exchange.wire = Wire::int32; }},
+      {"--exchange ring", Exchange::exact, [](TrainerOptions& o) { o.exchange.wire = Wire::fp32; }},
       {"--exchange exact", Exchange::ring, [](TrainerOptions& o) { o.safeguards.audit_every_steps = 5; }},
       {"--exchange exact", Exchange::central, [](TrainerOptions& o) { o.exchange.shard_optimizer = true; }}};
   for (const Case& one : cases) {
@@ -173,6 +174,18 @@ TEST(ResolveOptions, RefusesWhatTheExchangeCannotDo) {
     one.ask(config.trainer);
     EXPECT_THAT(thrown_by([&] { resolve_parts(config, 2, 1); }), reports(ErrorSource::usage, one.remedy)) << one.remedy;
   }
+}
+
+TEST(ResolveOptions, ChoosesTheTypeOfExactSumsByTheParts) {
+  const auto wire_of = [](int parts) {
+    RunConfig config;
+    config.trainer.num_parts = parts;
+    resolve_parts(config, 1, 1);
+    return config.trainer.exchange.wire;
+  };
+  EXPECT_EQ(wire_of(0), Wire::fp32);
+  EXPECT_EQ(wire_of(1024), Wire::int32);
+  EXPECT_EQ(wire_of(1025), Wire::int64);
 }
 
 TEST(ResolveOptions, ReadsRankCounts) {

@@ -78,7 +78,7 @@ TEST(BenchScaling, WritesTheInputsOfAForecast) {
 }
 
 TEST(BenchScaling, SendsGradientsAsTheExchangesCan) {
-  for (const char* const wire : {"int32", "bf16"}) {
+  for (const char* const wire : {"auto", "int64", "bf16"}) {
     const ScratchFolder folder;
     const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "weak", "--exchanges", "ring,exact",
                                                                  "--wire", wire, "--json", folder.path() + "/s.json"}));

@@ -59,14 +59,14 @@ class Simulation(unittest.TestCase):
             self.assertAlmostEqual(0.4 + forecast.Link(**LINK).all_reduce_seconds(4000, ranks), seconds(content, ranks))
 
     def test_keeps_a_busy_link_busy(self):
-        for exchange, messages in (("ring", 1), ("exact", 1.5), ("sharded", 1), ("central", 2)):
+        for exchange, messages in (("ring", 1), ("exact", 1), ("sharded", 1), ("central", 2)):
             self.assertAlmostEqual(1 + messages * WIRE, seconds(two_layers(), 2, exchange), delta=3e-3, msg=exchange)
         self.assertAlmostEqual(1 + 1.5 * WIRE, seconds(two_layers(), 4), delta=3e-3)
 
     def test_sends_no_more_bytes_than_the_wire_has(self):
         inputs = forecast.inputs_in(two_layers(), "a.json")
-        for exchange, wire, messages in (("exact", "int32", 1), ("ring", "bf16", 0.5), ("ring", "int32", 1),
-                                         ("exact", "bf16", 1.5)):
+        for exchange, wire, messages in (("exact", "auto", 1), ("exact", "int64", 1.5), ("ring", "bf16", 0.5),
+                                         ("ring", "int64", 1), ("exact", "bf16", 1)):
             question = forecast.Question("weak", exchange, 32, wire=wire)
             made = forecast.Forecaster(inputs, question).point(2)["step_seconds"]
             self.assertAlmostEqual(1 + messages * WIRE, made, delta=3e-3, msg=f"{exchange} {wire}")

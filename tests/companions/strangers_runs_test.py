@@ -162,6 +162,12 @@ class StoredOptions(Strangers):
         self.assertIn('validation-split = "stratified"\n', new)
         self.assertNotIn("random", new)
 
+    def test_of_earlier_versions_have_64_bit_sums(self):
+        for line in ("", 'wire = "fp32"\n'):
+            self.assertIn('wire = "int64"\n', stored_options.for_replay('exchange = "exact"\n' + line, "old"))
+        for text in ('exchange = "exact"\nwire = "int32"\n', 'exchange = "ring"\nwire = "fp32"\n'):
+            self.assertIn(text, stored_options.for_replay(text, "new"))
+
     def test_write_no_files(self):
         target = self.root / "target"
         target.write_text("mine", encoding="utf-8")

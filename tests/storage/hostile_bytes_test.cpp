@@ -142,7 +142,7 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
   checkpoint.report("of any size and depth", "tiny");
 }
 
-// Manifest and SHA-256 are made anew for the changed file, so that only its own seal and digests can find the change.
+// Manifest and SHA-256 are made again for the changed file, so that only its own seal and digests can find the change.
 TEST(FileWithAForgedManifest, IsRefusedOrHarmless) {
   const ScratchFolder folder;
   const TrainState state = sample_state();

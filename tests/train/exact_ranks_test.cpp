@@ -48,7 +48,7 @@ class Row {
   std::vector<RunSpec> specs() const {
     RunSpec spec = small_run(
         bit(6) ? small_resnet() : built_in_model("lenet"),
-        {.kind = Exchange::exact, .shard_optimizer = bit(7), .wire = number_ % 3 == 1 ? Wire::int32 : Wire::fp32});
+        {.kind = Exchange::exact, .shard_optimizer = bit(7), .wire = number_ % 3 == 1 ? Wire::int64 : Wire::int32});
     spec.precision = bit(13) ? Precision::bf16 : Precision::fp32;
     TrainerOptions& options = spec.options;
     options.optimizer = optimizer(two_bits(1, 2));
@@ -120,8 +120,8 @@ class RankOrderedSum : public Communicator {
   void all_reduce(const Tensor& values, Stream& stream) override { ring_->all_reduce(values, stream); }
   void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
     ReduceScatterGather rest = sum;
-    if (sum.values.data != nullptr && sum.values.type == ElementType::i64) {
-      add(host_i64(sum.values));
+    if (sum.values.data != nullptr && sum.values.type == ElementType::i32) {
+      add(host_i32(sum.values));
       rest.values = {};
     }
     ring_->reduce_scatter_gather(rest, stream);
@@ -134,13 +134,13 @@ class RankOrderedSum : public Communicator {
   std::uint64_t bytes_sent() const override { return ring_->bytes_sent(); }
 
  private:
-  void add(std::span<std::int64_t> values) {
+  void add(std::span<std::int32_t> values) {
     std::vector<float> sums(values.size());
     for (const auto& bytes : world_.all_gather(std::as_bytes(values))) {
-      const auto* theirs = reinterpret_cast<const std::int64_t*>(bytes.data());
+      const auto* theirs = reinterpret_cast<const std::int32_t*>(bytes.data());
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<float>(theirs[i]);
     }
-    std::ranges::transform(sums, values.begin(), [](float sum) { return std::llrint(sum); });
+    std::ranges::transform(sums, values.begin(), [](float sum) { return static_cast<std::int32_t>(std::lrint(sum)); });
   }
 
   World& world_;

@@ -1,4 +1,4 @@
-// Gradients that are sent in bf16 or, by the exact exchange, in 32 bits.
+// Gradients that are sent in bf16 or, by the exact exchange, as 32-bit integers.
 
 #include "comm/summed_values.hpp"
 #include "support/mpi_world.hpp"
@@ -41,8 +41,8 @@ TEST(ShortExactSums, HaveTheBytesOfARing) {
   const Network network(built_in_model("lenet"), Shape{1, 28, 28}, 10);
   const auto steps_elements = static_cast<std::uint64_t>(10 * network.layout().block_elements());
   const std::uint64_t by_ring = bytes_of_steps({});
-  const std::uint64_t in_64_bits = bytes_of_steps({.kind = Exchange::exact});
-  const std::uint64_t in_32_bits = bytes_of_steps({.kind = Exchange::exact, .wire = Wire::int32});
+  const std::uint64_t in_64_bits = bytes_of_steps({.kind = Exchange::exact, .wire = Wire::int64});
+  const std::uint64_t in_32_bits = bytes_of_steps({.kind = Exchange::exact});
   EXPECT_EQ(in_64_bits - in_32_bits, 2 * steps_elements);
   EXPECT_LE(in_32_bits, by_ring + 10 * 4 * network.layout().slices().size());
 }
@@ -68,8 +68,8 @@ TEST(Bf16Gradients, TrainAsThoseInFp32) {
 }
 
 TEST(ShortExactSums, TrainAsLongOnes) {
-  const double in_64_bits = loss_of_first_epoch({.kind = Exchange::exact});
-  const double in_32_bits = loss_of_first_epoch({.kind = Exchange::exact, .wire = Wire::int32});
+  const double in_64_bits = loss_of_first_epoch({.kind = Exchange::exact, .wire = Wire::int64});
+  const double in_32_bits = loss_of_first_epoch({.kind = Exchange::exact});
   EXPECT_NE(in_32_bits, in_64_bits);
   EXPECT_NEAR(in_32_bits, in_64_bits, 0.005 * in_64_bits);
 }

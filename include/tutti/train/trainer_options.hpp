@@ -29,21 +29,29 @@ namespace tutti {
 enum class Exchange { ring, exact, sharded, central };
 constexpr std::array<std::string_view, 4> enum_names(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
-// The type in which gradients are sent and added. bf16: by `ring`, except for the statistics of batch norm. int32: by
-// `exact`, whose integers otherwise have 64 bits.
-enum class Wire { fp32, bf16, int32 };
-constexpr std::array<std::string_view, 3> enum_names(Wire) { return {"fp32", "bf16", "int32"}; }
+// The type in which gradients are sent and added. bf16: by `ring`, except for the statistics of batch norm. Integers:
+// by `exact`.
+enum class Wire { fp32, bf16, int32, int64 };
+constexpr std::array<std::string_view, 4> enum_names(Wire) { return {"fp32", "bf16", "int32", "int64"}; }
 
 constexpr bool can_send(Exchange exchange, Wire wire) {
   switch (wire) {
     case Wire::fp32:
-      return true;
+      return exchange != Exchange::exact;
     case Wire::bf16:
       return exchange == Exchange::ring;
     case Wire::int32:
+    case Wire::int64:
       return exchange == Exchange::exact;
   }
   return false;
+}
+
+// 32-bit sums of more parts would have too few bits left for each.
+inline constexpr int kMostPartsOfInt32 = 1024;
+constexpr Wire default_wire(Exchange exchange, int num_parts) {
+  if (exchange != Exchange::exact) return Wire::fp32;
+  return num_parts <= kMostPartsOfInt32 ? Wire::int32 : Wire::int64;
 }
 
 // Which ranks update the weights and hold the optimizer's state for them.
@@ -52,7 +60,7 @@ enum class Owners { all, sharded, root };
 struct ExchangeOptions {
   Exchange kind = Exchange::ring;
   bool shard_optimizer = false;  // with exact: each rank updates its shard; sharded always does
-  Wire wire = Wire::fp32;
+  std::optional<Wire> wire{};    // empty: default_wire()
 
   bool rounds() const { return kind == Exchange::ring && wire == Wire::bf16; }
   Owners owners() const {

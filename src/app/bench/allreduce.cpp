@@ -91,9 +91,9 @@ class Sums {
     return values_.view(Shape{end - begin}, ElementType::f32, static_cast<std::size_t>(begin) * sizeof(float));
   }
   Tensor sums(std::int64_t begin, std::int64_t end) const {
-    return sums_.view(Shape{end - begin}, ElementType::i64, static_cast<std::size_t>(begin) * sizeof(std::int64_t));
+    return sums_.view(Shape{end - begin}, ElementType::i32, static_cast<std::size_t>(begin) * sizeof(std::int32_t));
   }
-  // The grid of a block of one slice, in steps of 2^-20.
+  // The grid of a block of one slice, in steps of 2^-8.
   FixedPointGrid grid() const {
     return {.ends = facts_.view(Shape{1}, ElementType::i64), .exponents = facts_.view(Shape{1}, ElementType::i32, 8)};
   }
@@ -103,9 +103,9 @@ class Sums {
   }
 
   void make_grid() {
-    sums_ = communicator_.allocate(static_cast<std::size_t>(elements_) * sizeof(std::int64_t));
+    sums_ = communicator_.allocate(static_cast<std::size_t>(elements_) * sizeof(std::int32_t));
     facts_ = backend_.allocate(3 * sizeof(std::int64_t));
-    std::int32_t exponent = 20;
+    std::int32_t exponent = 8;
     backend_.copy(*stream_, grid().ends, {&elements_, Shape{1}, ElementType::i64});
     backend_.copy(*stream_, grid().exponents, {&exponent, Shape{1}, ElementType::i32});
     stream_->synchronize();
@@ -164,7 +164,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   }
   const bool is_nccl = processor.is_gpu() && invocation.run.processor.comm != Comm::mpi;
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});
-  contenders.push_back({"exact", own, "as auto, with 64-bit integers: as --exchange exact", true});
+  contenders.push_back({"exact", own, "as auto, with 32-bit integers: as --exchange exact", true});
   return contenders;
 }
 

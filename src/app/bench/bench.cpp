@@ -64,8 +64,8 @@ RunConfig config_for_ranks(const Invocation& invocation, Exchange exchange, int 
   config.trainer.batch_size = batch;
   config.trainer.num_parts = ranks;
   config.exchange = exchange;
-  Wire& wire = config.trainer.exchange.wire;
-  if (!can_send(exchange, wire)) wire = Wire::fp32;
+  std::optional<Wire>& wire = config.trainer.exchange.wire;
+  if (wire && !can_send(exchange, *wire)) wire.reset();
   // Every step has a whole batch, even one larger than the data.
   if (!invocation.run.given.contains("last-batch")) config.trainer.last_batch = LastBatch::rollover;
   return config;

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array kWays{ExchangeOptions{.kind = Exchange::ring},
                            ExchangeOptions{.kind = Exchange::ring, .wire = Wire::bf16},
                            ExchangeOptions{.kind = Exchange::exact},
-                           ExchangeOptions{.kind = Exchange::exact, .wire = Wire::int32},
+                           ExchangeOptions{.kind = Exchange::exact, .wire = Wire::int64},
                            ExchangeOptions{.kind = Exchange::exact, .shard_optimizer = true},
                            ExchangeOptions{.kind = Exchange::sharded},
                            ExchangeOptions{.kind = Exchange::central}};
@@ -69,10 +69,10 @@ Json measure(World& world, const RunConfig& config, const TimedSteps& steps, std
   const auto bytes =
       max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(state.exchange_bytes()),
                              static_cast<double>(state.optimizer_bytes())});
-  const Wire wire = config.trainer.exchange.wire;
+  const std::optional<Wire> wire = config.trainer.exchange.wire;
   const std::string way =
       fmt::format("{}{}{}", name_of(*config.exchange), config.trainer.exchange.shard_optimizer ? ", sharded" : "",
-                  wire == Wire::fp32 ? "" : fmt::format(", {}", name_of(wire)));
+                  wire ? fmt::format(", {}", name_of(*wire)) : "");
   const bool oversubscribed = !has_room_for(run.assembly.cores, world, config.trainer.threads);
   if (world.rank() == 0) {
     fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", world.size(), way,

@@ -367,7 +367,7 @@ ExitStatus bench_scaling(World& world, const Invocation& asked, CommandContext& 
               {"paced", invocation.scaling.paced},
               {"batch_size", run.trainer.batch_size},
               {"shard_optimizer", run.trainer.exchange.shard_optimizer},
-              {"wire", name_of(run.trainer.exchange.wire)},
+              {"wire", run.trainer.exchange.wire ? name_of(*run.trainer.exchange.wire) : "auto"},
               {"results", results},
               {"forecast", {{"inputs", inputs}}}});
   return ExitStatus::done;

@@ -13,7 +13,7 @@ from tutti.program import BAD_INPUT, Failure
 # Uses (src/app/option_table.hpp) of the options that determine results, or which of them are recorded. A replay takes
 # these from the run; all that name files to write have other uses.
 TAKEN = frozenset({"fixed", "replayed", "data source"})
-# Options that a resume would take from the checkpoint, and a replay chooses anew.
+# Options that a resume would take from the checkpoint, and a replay chooses itself.
 REPLACED = 'keep-best = false\naudit-every = 0\nplan-cache = "auto"\nsample-log = ""\ntrace = ""\n'
 MOVED = frozenset("tensorboard mlperf-log".split())  # earlier versions had them, for files they wrote
 
@@ -46,6 +46,8 @@ def for_replay(text: str, origin: str) -> str:
             raise _refusal(origin, number, f"this version has no option '{name}': replay the run with the version that "
                                            "trained it")
     lines.setdefault("validation-split", 'validation-split = "random"\n')  # of versions without this option
+    if lines.get("exchange") == 'exchange = "exact"\n' and lines.get("wire") in (None, 'wire = "fp32"\n'):
+        lines["wire"] = 'wire = "int64"\n'  # of versions that had no other integers
     return "".join(line for name, line in lines.items() if use_of.get(name) in TAKEN) + REPLACED
 
 
