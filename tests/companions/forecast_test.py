@@ -63,6 +63,14 @@ class Simulation(unittest.TestCase):
             self.assertAlmostEqual(1 + messages * WIRE, seconds(two_layers(), 2, exchange), delta=3e-3, msg=exchange)
         self.assertAlmostEqual(1 + 1.5 * WIRE, seconds(two_layers(), 4), delta=3e-3)
 
+    def test_has_the_integers_that_the_program_chooses_for_as_many_parts_as_ranks(self):
+        inputs = forecast.inputs_in(two_layers(), "a.json")
+        for ranks, chosen, other in ((1024, "int32", "int64"), (1025, "int64", "int32")):
+            made = {wire: forecast.Forecaster(inputs, forecast.Question("weak", "exact", 32, wire=wire)).point(ranks)
+                    for wire in ("auto", chosen, other)}
+            self.assertEqual(made[chosen], made["auto"])
+            self.assertNotEqual(made[other], made["auto"])
+
     def test_sends_no_more_bytes_than_the_wire_has(self):
         inputs = forecast.inputs_in(two_layers(), "a.json")
         for exchange, wire, messages in (("exact", "auto", 1), ("exact", "int64", 1.5), ("ring", "bf16", 0.5),
@@ -218,6 +226,12 @@ class Program(unittest.TestCase):
         self.assertEqual(2, len(made["results"]))
         again, reprinted = self.forecast(made, "--ranks", "4,8")
         self.assertEqual((0, printed), (again, reprinted))
+
+    def test_reads_measurements_of_versions_whose_exact_sums_had_64_bits(self):
+        words = ("--exchanges", "exact", "--ranks", "4")
+        of_earlier = self.forecast(self.measured(1), *words)
+        self.assertEqual(of_earlier, self.forecast(self.measured(1), *words, "--wire", "int64"))
+        self.assertNotEqual(of_earlier, self.forecast(self.measured(1) | {"wire": "auto"}, *words))
 
     def test_refuses_to_extrapolate_what_measurements_contradict(self):
         status, printed = self.forecast(self.measured(1.2))
