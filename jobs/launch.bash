@@ -2,10 +2,11 @@
 # Functions that the jobs in this folder share: they wait for a launcher, find out how the training in the folder `out`
 # ended, and whether it may be started again. The jobs source it.
 
-run=        # the launcher's process
-before=     # the newest checkpoint when the job started
-furthest=-1 # the latest step at which a launch of this job began
-futile=0    # launches since then
+run=         # the launcher's process
+lock_before= # the text of the folder's lock when it was started
+before=      # the newest checkpoint when the job started
+furthest=-1  # the latest step at which a launch of this job began
+futile=0     # launches since then
 
 log() { # WORDS, joined
   local IFS=
@@ -30,16 +31,34 @@ newest_checkpoint() {
 
 exit_record_has() { [[ $out && -r $out/exit.json && $(<"$out/exit.json") =~ $1 ]]; } # REGEX
 
-# Kills the launcher `run`, and what it has started here, if it is still there some time after its ranks have written
-# why they ended: Open MPI's mpirun waits for a node that has disappeared, and would hold the allocation.
-kill_late_launcher() { # NODES; empty: none is named
-  local late=0 children
+# The text of the folder's lock, which is another one when the ranks of another launch have begun.
+lock_text() { cat "$out/lock" 2>/dev/null || true; }
+
+# To be called before each launch.
+forget_last_launch() {
+  if [[ ! $out ]]; then return; fi
+  rm -f "$out/exit.json"
+  lock_before=$(lock_text)
+}
+
+# Kills the launcher `run`, and what it has started here, if its ranks have not begun after some time, or if it is still
+# there some time after they have written why they ended: Open MPI's mpirun waits for a node that has disappeared, and
+# would hold the allocation.
+kill_late_launcher() { # NODES; empty: none is named, and the launcher notices by itself that one is lost
+  local late=0 since children
   while ((late < launcher_seconds)); do
     sleep 1 &>/dev/null
     kill -0 "$run" 2>/dev/null || return 0
-    if [[ $out && -e $out/exit.json ]]; then ((++late)); fi
+    if [[ ! $out ]]; then continue; fi
+    if [[ -e $out/exit.json ]]; then
+      since='the ranks have ended' && ((++late))
+    elif [[ ${1:-} && $(lock_text) == "$lock_before" ]]; then
+      since='it was started, and the ranks have not begun' && ((++late))
+    else
+      late=0
+    fi
   done
-  log "the launcher is still there $launcher_seconds s after the ranks have ended: it is killed" \
+  log "the launcher is still there $launcher_seconds s after $since: it is killed" \
     "${1:+; end what is left of it (orted) on $1}"
   children=$(pgrep -P "$run") || true
   # The launcher is the last one: when it has ended, await_launcher() ends this process.
@@ -125,6 +144,7 @@ leave_out_lost_hosts() { # REMOTE SHELL
   done <"$hosts"
   hosts=$out/hosts
   ((${#left[@]})) || return
+  mkdir -p "$out" # if no launch has begun
   printf '%s\n' "${left[@]}" >"$hosts"
   unlock "${answers[@]}"
 }

@@ -83,7 +83,7 @@ train() { # OPTIONS
   mkdir -p "$out"
   before=$(newest_checkpoint)
   while :; do
-    rm -f "$out/exit.json"
+    forget_last_launch
     status=75
     if [[ $warned ]]; then return; fi # before the ranks started
     "${launcher[@]}" "$trainer" --keep-steps auto "$@" --out "$out" --resume &

@@ -24,6 +24,8 @@
 namespace tutti {
 namespace {
 
+constexpr double kMinStartSeconds = 60;  // before a start that hangs is ended
+
 ExitRecord record_of(const World& world, ExitStatus status, const std::string& reason) {
   return {.status = status, .rank = world.rank(), .host = world.host(), .reason = reason};
 }
@@ -212,7 +214,8 @@ int run_program(int argc, const char* const* argv, const Extensions& extensions)
     }
     std::optional<StallWatch> watch;  // outlives MPI, too
     if (invocation.command != nullptr && is_watched(*invocation.command))
-      watch.emplace(watched_signals(signals.has_value()));
+      watch.emplace(watched_signals(signals.has_value()),
+                    std::max(kMinStartSeconds, invocation.run.watch.timeout_seconds));
     if (watch && signals) watch->set_signal_check([&signals] { return signals->was_received(SIGTERM); });
     signal_notice.set_watch(watch ? &*watch : nullptr);
     const struct ClearWatchOnExit {

@@ -88,10 +88,11 @@ void validate(const StallWatchOptions& options) {
                                               options.timeout_seconds, kTickMilliseconds * 1e-3));
 }
 
-StallWatch::StallWatch(Signals signals)
+StallWatch::StallWatch(Signals signals, double start_seconds)
     : signals_(signals == Signals::report_then_die ? block_signals() : Descriptor()),
       wake_(::eventfd(0, EFD_CLOEXEC)),
       launcher_(started_by_launcher() ? ::getppid() : 0),
+      start_seconds_(start_seconds),
       thread_([this] { run(); }) {}
 
 StallWatch::~StallWatch() { stop(); }
@@ -166,6 +167,7 @@ void StallWatch::stop() noexcept {
 void StallWatch::run() {
   static_cast<void>(::pthread_setname_np(::pthread_self(), "watch"));  // the name that top and gdb show
   std::int64_t before = now_ns();
+  std::int64_t start_lasted_ns = 0;  // without the time in which the machine was suspended
   while (!is_stopping_) {
     int other_hosts = -1;
     {
@@ -176,18 +178,34 @@ void StallWatch::run() {
                                   pollfd{other_hosts, POLLIN, 0}};
     static_cast<void>(::poll(sources.data(), sources.size(), kTickMilliseconds));
     const std::int64_t now = now_ns();
+    const std::int64_t elapsed = now - std::exchange(before, now);
+    const bool on_time = elapsed < in_ns(kTickMilliseconds * 1e-3 + kLateTickSeconds);
     const std::lock_guard lock(mutex_);
     if (is_stopping_) return;
     handle_signals(now);
-    if (!watcher_) end_without_launcher();
-    if (watcher_) tick(now, now - std::exchange(before, now) < in_ns(kTickMilliseconds * 1e-3 + kLateTickSeconds));
+    if (watcher_) {
+      tick(now, on_time);
+    } else {
+      if (on_time) start_lasted_ns += elapsed;
+      end_hanging_start(start_lasted_ns);
+    }
   }
 }
 
-// A rank that waits for its launcher in MPI_Init would wait forever. Later, MPI itself ends the ranks.
-void StallWatch::end_without_launcher() const {
-  if (launcher_ == 0 || ::getppid() == launcher_) return;
-  write_stderr_line(fmt::format("{}: {} has ended while MPI was starting", program_name(), launcher_name()));
+// A rank that waits for its launcher, or for another rank, in MPI_Init or until all are watched, would wait forever.
+void StallWatch::end_hanging_start(std::int64_t lasted_ns) const {
+  if (launcher_ == 0) return;
+  std::string why;
+  if (::getppid() != launcher_) {
+    why = fmt::format("{} has ended while MPI was starting", launcher_name());
+  } else if (lasted_ns > in_ns(start_seconds_)) {
+    why = fmt::format(
+        "rank {} on {}: not all ranks have started after {:.0f} s, so this one ends with status {}: look "
+        "for a rank or host that is lost; a start that takes longer needs a larger --stall-timeout",
+        launcher_rank(), host_name(), start_seconds_, static_cast<int>(ExitStatus::hang));
+  }
+  if (why.empty()) return;
+  write_stderr_line(fmt::format("{}: {}", program_name(), why));
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 

@@ -597,6 +597,16 @@ class Hosts(Jobs):
         self.assertIn("hosts: the launcher is still there 1 s after", self.errors)
         self.assertIn("(orted) on n1 n2", self.errors)
 
+    def test_kills_a_launcher_whose_ranks_do_not_begin(self):
+        begins = 'echo "host n1, process $$" >runs/a/lock; '
+        stop = "trap '' TERM; echo >>calls; [ $(wc -l <calls) = 1 ] || exit 65; "
+        self.program("agent", 'echo "$1"')
+        settings = {"TUTTI_LAUNCHER_SECONDS": "1", "OMPI_MCA_plm_rsh_agent": str(self.programs / "agent")}
+        self.assertEqual(65, self.train(f"rm -rf runs/a; {stop}exec /bin/sleep 600", **settings))
+        self.assertIn("1 s after it was started, and the ranks have not begun: it is killed", self.errors)
+        self.assertIn("lost ranks (status 137): started again", self.errors)
+        self.assertEqual(0, self.train(f"{begins}exec /bin/sleep 3", **settings))
+
 
 if __name__ == "__main__":
     unittest.main()

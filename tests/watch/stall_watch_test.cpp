@@ -94,6 +94,16 @@ TEST_F(StallWatchDeathTest, DiesOfTheSignalsThatItHandles) {
   for (const int signal : {SIGTERM, SIGUSR1}) EXPECT_EXIT(die(signal), ::testing::KilledBySignal(signal), "");
 }
 
+TEST_F(StallWatchDeathTest, EndsAStartThatHangs) {
+  const auto hang = [] {
+    ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    const StallWatch watch(StallWatch::Signals::ignore, 0.3);
+    std::this_thread::sleep_for(kLong);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(86), "rank 0 on .*: not all ranks have started after 0 s");
+}
+
 // The process that starts it ends at once, as a launcher that is killed does.
 TEST(StallWatch, EndsAProcessWhoseLauncherEndsBeforeMpiHasStarted) {
   std::array<int, 2> ready{};

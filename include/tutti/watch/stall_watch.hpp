@@ -49,7 +49,8 @@ class StallWatch {
   };
 
   // With `report_then_die`, construct it before any other thread of the process: threads inherit the blocked signals.
-  explicit StallWatch(Signals signals);
+  // A rank that a launcher started ends if begin() has not succeeded after `start_seconds`: it waits for one that is lost.
+  explicit StallWatch(Signals signals, double start_seconds = 300);
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
   // Does not communicate.
@@ -90,7 +91,7 @@ class StallWatch {
   };
 
   void run();
-  void end_without_launcher() const;
+  void end_hanging_start(std::int64_t lasted_ns) const;
   void tick(std::int64_t now, bool on_time);
   void handle_signals(std::int64_t now);
   void end(bool failed) noexcept;
@@ -103,7 +104,8 @@ class StallWatch {
 
   Descriptor signals_;  // readable when a signal has arrived; empty with Signals::ignore
   Descriptor wake_;
-  int launcher_;  // the process that started this one as a rank; 0: none did
+  int launcher_;  // the process that started this one as a rank; 0: none did, or MPI has started
+  double start_seconds_;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<double> timeout_seconds_ = 300;
   StatusSlot own_status_;
