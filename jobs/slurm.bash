@@ -76,9 +76,9 @@ choose_nodes_left() {
 }
 
 # Runs a training in the folder `out` and sets its `status`, and `saved` if it stopped after
-# saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed after a warning gets status
-# 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure, such as a
-# full disk, keeps its status: it would fail again after each requeue.
+# saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed by a warning, or after one,
+# gets status 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure,
+# such as a full disk, keeps its status: it would fail again after each requeue.
 train() { # OPTIONS
   mkdir -p "$out"
   before=$(newest_checkpoint)
@@ -90,6 +90,8 @@ train() { # OPTIONS
     run=$!
     if [[ ${launcher[0]} == srun ]]; then await_launcher; else await_launcher "${SLURM_JOB_NODELIST-}"; fi
     set_wrong_checkpoints_aside # also after the last crash: somebody may resume the training
+    # USR1 or TERM to the ranks ends those that have only just been started.
+    if ((status == 128 + $(kill -l USR1) || status == 128 + $(kill -l TERM))); then warned=1; fi
     if [[ $warned ]] || ! may_restart || ! choose_nodes_left; then break; fi
   done
   if exit_record_has '"status":75\b'; then saved=1; fi

@@ -276,7 +276,8 @@ class SlurmJob(Jobs):
                          self.train("trap 'exit 75' USR1; while :; do kill -USR1 $PPID; /bin/sleep 0.05; done"))
 
     def test_goes_back_into_the_queue_when_the_warning_came_too_early_for_the_ranks(self):
-        self.assertEqual((75, "requeue 7\n"), self.train("kill -USR1 $PPID; kill -USR1 $$; /bin/sleep 9"))
+        for signals in ("kill -USR1 $PPID; kill -USR1 $$", "kill -USR1 $$", "kill -TERM $$"):
+            self.assertEqual((75, "requeue 7\n"), self.train(f"{signals}; /bin/sleep 9", TUTTI_RESTARTS="3"))
 
     def test_goes_back_into_the_queue_when_the_warning_came_before_the_ranks(self):
         (self.root / "trainer").unlink()
