@@ -49,7 +49,7 @@ class StallWatch {
   };
 
   // With `report_then_die`, construct it before any other thread of the process: threads inherit the blocked signals.
-  // A rank that a launcher started ends if begin() has not succeeded after `start_seconds`: it waits for one that is lost.
+  // A rank that a launcher started ends if begin() has not succeeded after `start_seconds`: another rank may be lost.
   explicit StallWatch(Signals signals, double start_seconds = 300);
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
