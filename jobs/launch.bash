@@ -3,14 +3,18 @@
 # ended, and whether it may be started again. The jobs source it.
 
 run=         # the launcher's process
-lock_before= # the text of the folder's lock when it was started
+stopped=     # 1: the training is asked to stop
+asking=      # the process that repeats that
+lock_before= # the text of the folder's lock when the launcher was started
+last_before= # the last record of metrics.jsonl then
 before=      # the newest checkpoint when the job started
 furthest=-1  # the latest step at which a launch of this job began
 futile=0     # launches since then
+wrong_hosts= # those that audits found to compute wrong results, by short names: "n1,n2"
 
 log() { # WORDS, joined
   local IFS=
-  printf '%s: %s\n' "${SLURM_JOB_NAME:-${0##*/}}" "$*" >&2
+  printf '%s: %s\n' "${SLURM_JOB_NAME:-${0##*/}}" "$*" >&2 || true
 }
 
 restarts=${TUTTI_RESTARTS:-3}
@@ -31,28 +35,51 @@ newest_checkpoint() {
 
 exit_record_has() { [[ $out && -r $out/exit.json && $(<"$out/exit.json") =~ $1 ]]; } # REGEX
 
-# The text of the folder's lock, which is another one when the ranks of another launch have begun.
 lock_text() { cat "$out/lock" 2>/dev/null || true; }
+
+last_record() { tail -n 1 "$out/metrics.jsonl" 2>/dev/null || true; }
 
 # To be called before each launch.
 forget_last_launch() {
   if [[ ! $out ]]; then return; fi
   rm -f "$out/exit.json"
   lock_before=$(lock_text)
+  last_before=$(last_record)
+}
+
+# Whether the ranks of this launch have begun: they write a new text into the lock.
+have_begun() { [[ $(lock_text) != "$lock_before" ]]; }
+
+# Whether they have written why they ended, or that the training is over.
+have_ended() {
+  local last
+  [[ ! -e $out/exit.json ]] || return 0
+  last=$(last_record)
+  [[ $last == '{"event":"end"'* && $last != "$last_before" ]]
+}
+
+# Asks the ranks to stop; for a trap. mpirun loses a signal while it starts the ranks, so it is repeated.
+ask_to_stop() {
+  stopped=1
+  kill -USR1 "$run" 2>/dev/null || return 0
+  [[ ! $asking ]] || return 0
+  (for pause in 1 2 4 8 16 32; do sleep "$pause" && kill -USR1 "$run" || exit 0; done) &>/dev/null &
+  asking=$!
 }
 
 # Kills the launcher `run`, and what it has started here, if its ranks have not begun after some time, or if it is still
-# there some time after they have written why they ended: Open MPI's mpirun waits for a node that has disappeared, and
-# would hold the allocation.
+# there some time after they have ended: Open MPI's mpirun waits for a node that has disappeared, and would hold the
+# allocation.
 kill_late_launcher() { # NODES; empty: none is named, and the launcher notices by itself that one is lost
   local late=0 since children
+  trap '' HUP # of a terminal that is closed
   while ((late < launcher_seconds)); do
     sleep 1 &>/dev/null
     kill -0 "$run" 2>/dev/null || return 0
     if [[ ! $out ]]; then continue; fi
-    if [[ -e $out/exit.json ]]; then
+    if have_ended; then
       since='the ranks have ended' && ((++late))
-    elif [[ ${1:-} && $(lock_text) == "$lock_before" ]]; then
+    elif [[ ${1:-} ]] && ! have_begun; then
       since='it was started, and the ranks have not begun' && ((++late))
     else
       late=0
@@ -67,9 +94,11 @@ kill_late_launcher() { # NODES; empty: none is named, and the launcher notices b
 }
 
 # Waits for the launcher `run` and sets `status`. Launchers may hide that of the training, even behind 0; exit.json has
-# it. MPICH's mpirun ends with the number of the signal that killed a rank, and shells with 128 more.
+# it. MPICH's mpirun ends with the number of the signal that killed a rank, and shells with 128 more. Open MPI's ends
+# with 0 when it is asked to stop before its daemons have connected.
 await_launcher() { # NODES
   local guard
+  if [[ $stopped ]]; then ask_to_stop; fi # while it was being started
   kill_late_launcher "${1-}" &
   guard=$!
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
@@ -77,8 +106,18 @@ await_launcher() { # NODES
   wait "$run" || status=$?
   kill "$guard" 2>/dev/null || true
   wait "$guard" 2>/dev/null || true
+  if [[ $asking ]]; then
+    kill "$asking" 2>/dev/null || true
+    wait "$asking" 2>/dev/null || true
+    asking=
+  fi
+  if exit_record_has '"exclude":\[([^]]+)\]'; then
+    wrong_hosts+=${wrong_hosts:+,}$(sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}")
+  fi
   if exit_record_has '"status":([0-9]+)'; then
     status=${BASH_REMATCH[1]}
+  elif ((status == 0)) && [[ $stopped && $out ]] && ! have_begun; then
+    status=75
   elif ((status > 1 && status < 32)); then
     log "signal $(kill -l "$status") killed a rank; the launcher's message above names its host"
     ((status += 128))
@@ -103,12 +142,6 @@ set_wrong_checkpoints_aside() {
   if [[ $moved ]]; then log "checkpoints of later steps than $right_at may be wrong: moved to $suspect"; fi
 }
 
-# The hosts that an audit found to compute wrong results, by short names: "n1,n2"; empty: none.
-wrong_hosts() {
-  if ! exit_record_has '"exclude":\[([^]]+)\]'; then return; fi
-  sed 's/"//g; s/\.[^,]*//g' <<<"${BASH_REMATCH[1]}"
-}
-
 # Removes the lock of the folder if rank 0 was on none of the hosts that are left: on NFS it outlives its host. Ranks
 # that are still there write nothing more.
 unlock() { # HOST...
@@ -120,9 +153,8 @@ unlock() { # HOST...
 # Replaces the list `hosts` by one of the machines that are left: those that answer and have computed no wrong result. A
 # line of it begins with a machine's name, address or alias; lines may repeat it.
 leave_out_lost_hosts() { # REMOTE SHELL
-  local line name host left=() wrong
+  local line name host left=()
   local -A answers=() # what a machine calls itself; empty: it is left out
-  wrong=,$(wrong_hosts),
   while read -r line || [[ $line ]]; do
     name=${line%%[#:[:space:]]*}
     if [[ ! $name ]]; then continue; fi
@@ -135,7 +167,7 @@ leave_out_lost_hosts() { # REMOTE SHELL
       answers[$name]=${host%%.*}
       if [[ ! $host ]]; then
         log "$name is left out: it does not answer"
-      elif [[ $wrong == *,${answers[$name]},* ]]; then
+      elif [[ ,$wrong_hosts, == *,${answers[$name]},* ]]; then
         log "$name is left out: it computed a wrong result"
         answers[$name]=
       fi

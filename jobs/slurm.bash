@@ -63,11 +63,10 @@ choose_launcher() { # [NODE...], if not all of the job
 # Chooses a launcher for the nodes that are left of an allocation, which a job with --no-kill keeps: those that answer
 # and have computed no wrong result.
 choose_nodes_left() {
-  local node state wrong left=()
-  if ((${SLURM_JOB_NUM_NODES:-1} == 1)); then [[ ! $(wrong_hosts) ]]; return; fi
-  wrong=,$(wrong_hosts),
+  local node state left=()
+  if ((${SLURM_JOB_NUM_NODES:-1} == 1)); then [[ ! $wrong_hosts ]]; return; fi
   while read -r node state; do
-    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && $wrong != *,$node,* ]]; then left+=("$node"); fi
+    if [[ $state =~ ^(alloc|mix|idle|comp|drng)[^*]*$ && ,$wrong_hosts, != *,$node,* ]]; then left+=("$node"); fi
   done < <(sinfo --all --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | sort -u)
   ((${#left[@]})) || return
   unlock "${left[@]}"
@@ -76,32 +75,34 @@ choose_nodes_left() {
 }
 
 # Runs a training in the folder `out` and sets its `status`, and `saved` if it stopped after
-# saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed by a warning, or after one,
-# gets status 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure,
-# such as a full disk, keeps its status: it would fail again after each requeue.
+# saving a checkpoint. Warnings of Slurm reach all ranks as USR1. A training that was killed after a warning gets status
+# 75, too, so that it is requeued: its ranks may have started too late to save. One that reported a failure, such as a
+# full disk, keeps its status: it would fail again after each requeue.
 train() { # OPTIONS
   mkdir -p "$out"
   before=$(newest_checkpoint)
   while :; do
     forget_last_launch
     status=75
-    if [[ $warned ]]; then return; fi # before the ranks started
+    if [[ $stopped ]]; then return; fi # before the ranks started
     "${launcher[@]}" "$trainer" --keep-steps auto "$@" --out "$out" --resume &
     run=$!
     if [[ ${launcher[0]} == srun ]]; then await_launcher; else await_launcher "${SLURM_JOB_NODELIST-}"; fi
     set_wrong_checkpoints_aside # also after the last crash: somebody may resume the training
-    # USR1 or TERM to the ranks ends those that have only just been started.
-    if ((status == 128 + $(kill -l USR1) || status == 128 + $(kill -l TERM))); then warned=1; fi
-    if [[ $warned ]] || ! may_restart || ! choose_nodes_left; then break; fi
+    # USR1 or TERM, if sent to the ranks alone, kills those that have only just been started.
+    if [[ ${launcher[0]} == srun ]] && ((status == 128 + $(kill -l USR1) || status == 128 + $(kill -l TERM))); then
+      break
+    fi
+    if [[ $stopped ]] || ! may_restart || ! choose_nodes_left; then break; fi
   done
   if exit_record_has '"status":75\b'; then saved=1; fi
-  if ((status)) && [[ $warned && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
+  if ((status)) && [[ $stopped && ! $status =~ ^(64|65|66|73|74|88)$ ]]; then status=75; fi
 }
 
 # The hosts that a requeued job is to exclude, with those that it excludes already; empty: no new ones.
 excluded_hosts() {
   local hosts
-  hosts=$(wrong_hosts)
+  hosts=$wrong_hosts
   if [[ ! $hosts ]]; then return; fi
   if [[ $job =~ ExcNodeList=([^[:space:]]+) && ${BASH_REMATCH[1]} != '(null)' ]]; then hosts+=,${BASH_REMATCH[1]}; fi
   echo "$hosts"
@@ -119,8 +120,8 @@ exclude_hosts() { # HOSTS JOB...
 # Trains within Slurm's limits. A job that was stopped in time, or crashed, is requeued and then resumes
 # from the newest checkpoint, unless scancel stopped it or it may not be requeued.
 train_and_requeue() { # OPTIONS
-  local run='' warned='' saved='' before='' job hosts element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
-  trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
+  local saved='' job hosts element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+  trap ask_to_stop USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
   local folder=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task} # of an array, the beginning of its folders' names
   task+=$element

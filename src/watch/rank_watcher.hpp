@@ -20,7 +20,7 @@ struct JobEnd {
   StallReport report{};
   std::string table{};
   bool launcher_ends_job = false;  // a process died: launchers notice that and set the exit status
-  bool is_of_minority = false;     // the report is not to be recorded: sees_minority()
+  bool is_of_minority = false;     // the other side's report is to be recorded, if there is one: sees_minority()
 };
 
 class RankWatcher {

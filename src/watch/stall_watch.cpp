@@ -34,6 +34,7 @@ constexpr double kLateTickSeconds = 1;  // after a later tick the whole machine 
 constexpr double kLauncherSeconds = 2;
 constexpr double kAbortSeconds = 1;
 constexpr double kCallbackSeconds = 1;
+constexpr std::chrono::seconds kMajorityFirst{3};  // by which the record of the side with fewer ranks comes later
 // Announcements reach other hosts before the effects of the end do, and are repeated because datagrams may be lost.
 constexpr int kAnnouncements = 3;
 constexpr std::chrono::milliseconds kBetweenAnnouncements{30};
@@ -255,7 +256,8 @@ void StallWatch::end_job(const JobEnd& end) {
                                             static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
                                 end.report.reason, how, end.table));
-  if (!end.is_of_minority) run_job_end_callback(end.report);
+  if (end.is_of_minority) std::this_thread::sleep_for(kMajorityFirst);
+  run_job_end_callback(end.report);
   if (end.launcher_ends_job) wait_for_launcher(kLauncherSeconds);
   watcher_->end_host(now_ns() + in_ns(RankWatcher::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {

@@ -45,9 +45,9 @@ class Started(Programs):
 
 
 class Run(Started):
-    def require_saved_by(self, script):
+    def require_saved_by(self, script, *words):
         """Checks that one Ctrl-C, once this launcher has printed ready, ends it like a saved training."""
-        job = self.start(self.program("mpirun", script), "-np", "2")
+        job = self.start(self.program("mpirun", script), "-np", "2", *words)
         self.wait_for("ready", job)
         self.press(job)
         self.assertEqual(75, job.wait())
@@ -75,6 +75,9 @@ class Run(Started):
     def test_repeats_the_signal_for_ranks_that_start_late(self):
         self.require_saved_by("asked=0; trap '((++asked < 2)) || exit 75' USR1\n"
                               "echo ready; while :; do sleep 0.05; done")
+
+    def test_hides_no_stop_behind_a_launcher_that_ended_before_its_ranks_began(self):
+        self.require_saved_by("trap 'exit 0' USR1; echo ready; while :; do sleep 0.05; done", "./trainer", "--out", "a")
 
     def test_ends_the_ranks_at_once_on_a_second_interrupt_only(self):
         job = self.start(self.program("mpirun", "trap 'echo asked' USR1; trap 'exit 9' INT\n"

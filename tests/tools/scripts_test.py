@@ -276,8 +276,13 @@ class SlurmJob(Jobs):
                          self.train("trap 'exit 75' USR1; while :; do kill -USR1 $PPID; /bin/sleep 0.05; done"))
 
     def test_goes_back_into_the_queue_when_the_warning_came_too_early_for_the_ranks(self):
-        for signals in ("kill -USR1 $PPID; kill -USR1 $$", "kill -USR1 $$", "kill -TERM $$"):
-            self.assertEqual((75, "requeue 7\n"), self.train(f"{signals}; /bin/sleep 9", TUTTI_RESTARTS="3"))
+        self.assertEqual((75, "requeue 7\n"), self.train("kill -USR1 $PPID; kill -USR1 $$; /bin/sleep 9"))
+        self.assertEqual((75, "requeue 7\n"), self.train("kill -USR1 $PPID; /bin/sleep 0.1; exit 0"))
+        self.assertEqual((143, "requeue 7\n"), self.train("kill -TERM $$", TUTTI_RESTARTS="3"), "to the ranks alone")
+
+    def test_repeats_a_warning_that_the_launcher_has_lost(self):
+        self.assertEqual((75, "requeue 7\n"), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.04; "
+                                                         "trap 'exit 75' USR1; for i in {1..100}; do /bin/sleep 0.05; done"))
 
     def test_goes_back_into_the_queue_when_the_warning_came_before_the_ranks(self):
         (self.root / "trainer").unlink()
@@ -331,6 +336,10 @@ class SlurmJob(Jobs):
         wrong = """echo '{"status":87,"exclude":["n1.cluster"]}' >runs/tutti-7/exit.json; """
         status, calls = self.train((self.losing % 4).replace("|| exit", f"|| {{ {wrong} exit") + "; }", **nodes)
         self.assertIn("--nodelist=n4 ", calls.splitlines()[-1])
+        found_once = (self.losing % 2).replace("|| exit", f"|| {{ ((n)) || {wrong} exit") + "; }; exit 75"
+        lost_later, calls = self.train(found_once, **nodes)
+        self.assertEqual((75, 2), (lost_later, calls.count("--nodelist=n4 ")))
+        self.assertIn("update JobId=7 ExcNodeList=n1", calls)
 
     def test_kills_a_launcher_that_outlives_its_ranks(self):
         record = '{"status":86,"rank":1,"reason":"r","phase":"backward","step":9}'
@@ -358,7 +367,8 @@ class SlurmJob(Jobs):
 
     def test_ends_as_the_training_does(self):
         self.assertEqual((65, ""), self.train("exit 65"))
-        self.assertEqual((0, ""), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
+        begin = "trap : USR1; echo host n1 >runs/tutti-7/lock; "
+        self.assertEqual((0, ""), self.train(f"{begin}kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
                                              "/bin/sleep 0.1; exit 0"))
 
     saves = "mkdir -p runs/tutti-7/checkpoints; touch runs/tutti-7/checkpoints/step-$(date +%s%N).json; "
@@ -597,6 +607,16 @@ class Hosts(Jobs):
         self.assertEqual(86, self.train(late, TUTTI_LAUNCHER_SECONDS="1"))
         self.assertIn("hosts: the launcher is still there 1 s after", self.errors)
         self.assertIn("(orted) on n1 n2", self.errors)
+
+    def test_kills_a_launcher_that_outlives_a_training_that_is_over(self):
+        (self.root / "runs/a").mkdir(parents=True)
+        (self.root / "runs/a/metrics.jsonl").write_text('{"event":"end","step":1}\n', encoding="utf-8")
+        self.program("agent", 'echo "$1"')
+        over = ("echo >>calls; [ $(wc -l <calls) = 1 ] || exit 0; echo 'host n1' >runs/a/lock; "
+                """echo '{"event":"end","step":2}' >>runs/a/metrics.jsonl; exec /bin/sleep 600""")
+        self.assertEqual(0, self.train(over, TUTTI_LAUNCHER_SECONDS="1",
+                                       OMPI_MCA_plm_rsh_agent=str(self.programs / "agent")))
+        self.assertIn("1 s after the ranks have ended: it is killed", self.errors)
 
     def test_kills_a_launcher_whose_ranks_do_not_begin(self):
         begins = 'echo "host n1, process $$" >runs/a/lock; '

@@ -67,8 +67,8 @@ class StallWatch {
   void set_signal_check(std::function<bool()> was_received);
   // Both callbacks run once, in their own thread, for one second at most. Their exceptions are ignored, so that the
   // process ends in any case.
-  // Runs on one rank of the job only: the one that reports why the job is ended. After a network cut, it does not run
-  // on the side with fewer ranks, or without rank 0 if both have the same number.
+  // Runs on one rank of the job only: the one that reports why the job is ended. After a network cut, it runs seconds
+  // later on the side with fewer ranks, or without rank 0 if both have the same number: the other side may be gone.
   void set_job_end_callback(std::function<void(const StallReport&)> callback);
   // Runs in every process that a watch ends, just before its end; empty: none. Returns when the previous callback is
   // not running and will not run any more.
