@@ -281,8 +281,9 @@ class SlurmJob(Jobs):
         self.assertEqual((143, "requeue 7\n"), self.train("kill -TERM $$", TUTTI_RESTARTS="3"), "to the ranks alone")
 
     def test_repeats_a_warning_that_the_launcher_has_lost(self):
-        self.assertEqual((75, "requeue 7\n"), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.04; "
-                                                         "trap 'exit 75' USR1; for i in {1..100}; do /bin/sleep 0.05; done"))
+        self.assertEqual((75, "requeue 7\n"),
+                         self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.04; trap 'exit 75' USR1; "
+                                    "for i in {1..100}; do /bin/sleep 0.05; done"))
 
     def test_goes_back_into_the_queue_when_the_warning_came_before_the_ranks(self):
         (self.root / "trainer").unlink()
