@@ -100,51 +100,29 @@ void fit_data(DataPair& data, RunConfig& config, const TrainedOn& trained) {
   }
 }
 
-std::vector<AgreedValue> values_to_agree_on(const PreparedRun& run) {
-  std::vector<AgreedValue> values = agreed_options(run.config);
-  const Dataset* test = run.data.test.get();
-  values.push_back(
-      {"network", digest_text(hash64(model_text(run.network->spec()))), "give all ranks the same --model"});
-  values.push_back({"training data", digest_text(run.data_digest), "give all ranks the same --data"});
-  values.push_back(
-      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
-  const std::string same_files = "copy the images again, so that all hosts have the same bytes";
-  for (const auto& [which, set] :
-       {std::pair<const char*, const Dataset*>{"training", run.data.train.get()}, {"test", test}}) {
-    const auto files = set == nullptr ? std::nullopt : set->info().contents;
-    if (!files) continue;
-    values.push_back({fmt::format("content of {} of the {} images", files->sampled_files, which),
-                      digest_text(files->sample_digest), same_files});
-    if (files->whole) {
-      values.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
-    }
-  }
-  return values;
-}
-
 // Data sets that the command line names are used whole. If they are the data of the run, at any path, they are split as
 // in the run.
 RunData open_named_data(World& world, const std::vector<std::string>& hosts, const TrainState& state,
                         RunConfig& config) {
   RunConfig whole = config;
   whole.data.validation_ratio = 0;
-  RunData data = open_run_data(world, hosts, whole);
+  RunData opened = open_run_data(world, hosts, whole);
   const bool is_of_run =
-      config.data.validation_ratio > 0 && matches_after_hold_out(state.data_digest, *data.pair.train, config.data);
+      config.data.validation_ratio > 0 && matches_after_hold_out(state.data_digest, *opened.data.train, config.data);
   if (world.all_true(is_of_run)) {
-    data = {};
+    opened = {};
     return open_run_data(world, hosts, config);
   }
   config.data.validation_ratio = 0;
-  return data;
+  return opened;
 }
 
 RunData open_data_of(World& world, const std::vector<std::string>& hosts, const Sources& sources, RunConfig& config) {
-  RunData data = sources.evaluates && !config.data.from_checkpoint
-                     ? open_named_data(world, hosts, *sources.checkpoint, config)
-                     : open_run_data(world, hosts, config);
-  if (sources.trained) run_or_throw_on_all(world, [&] { fit_data(data.pair, config, *sources.trained); });
-  return data;
+  RunData opened = sources.evaluates && !config.data.from_checkpoint
+                       ? open_named_data(world, hosts, *sources.checkpoint, config)
+                       : open_run_data(world, hosts, config);
+  if (sources.trained) run_or_throw_on_all(world, [&] { fit_data(opened.data, config, *sources.trained); });
+  return opened;
 }
 
 }  // namespace
@@ -208,20 +186,20 @@ RunData open_run_data(World& world, const std::vector<std::string>& hosts, const
   const CustomData* custom = nullptr;
   run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(config) : nullptr; });
   const bool is_custom = world.all_true(custom != nullptr);
-  RunData data;
+  RunData opened;
   if (!is_custom) {
     refuse_other_data_on_a_host(world, hosts, request);
     GrowingMemory memory = world.begin_node_memory();
     run_or_throw_on_all(world, [&] {
       if (world.local_rank() == 0) load_data(request, memory);
     });
-    data.block = world.share(std::move(memory));
+    opened.block = world.share(std::move(memory));
   }
   run_or_throw_on_all(world, [&] {
-    data.pair = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(data.block);
-    data.digest = data.pair.train->digest();
+    opened.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(opened.block);
+    opened.data_digest = opened.data.train->digest();
   });
-  return data;
+  return opened;
 }
 
 std::unique_ptr<Network> make_network(World& world, const Cores& cores, const ChosenProcessor& processor,
@@ -248,23 +226,30 @@ std::unique_ptr<Network> make_network(World& world, const Cores& cores, const Ch
   return network;
 }
 
-PreparedRun prepared(const RunConfig& config, const Cores& cores, ChosenProcessor processor, RunData data,
-                     std::unique_ptr<Network> network) {
-  return {.config = config,
-          .cores = cores,
-          .processor = std::move(processor),
-          .block = std::move(data.block),
-          .data = std::move(data.pair),
-          .data_digest = data.digest,
-          .network = std::move(network)};
-}
-
 std::int64_t PreparedRun::busy_cores(const World& world) const {
   return count_busy_cores(cores, config.trainer, world);
 }
 
 Findings check_agreement(World& world, const PreparedRun& run) {
-  return compare_across_ranks(world, values_to_agree_on(run));
+  std::vector<AgreedValue> values = agreed_options(run.config);
+  const Dataset* test = run.data.test.get();
+  values.push_back(
+      {"network", digest_text(hash64(model_text(run.network->spec()))), "give all ranks the same --model"});
+  values.push_back({"training data", digest_text(run.data_digest), "give all ranks the same --data"});
+  values.push_back(
+      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
+  const std::string same_files = "copy the images again, so that all hosts have the same bytes";
+  for (const auto& [which, set] :
+       {std::pair<const char*, const Dataset*>{"training", run.data.train.get()}, {"test", test}}) {
+    const auto files = set == nullptr ? std::nullopt : set->info().contents;
+    if (!files) continue;
+    values.push_back({fmt::format("content of {} of the {} images", files->sampled_files, which),
+                      digest_text(files->sample_digest), same_files});
+    if (files->whole) {
+      values.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
+    }
+  }
+  return compare_across_ranks(world, values);
 }
 
 Communicators connect(World& world, const PreparedRun& run, const Log& log) {
@@ -299,10 +284,10 @@ Assembly assemble(World& world, const JobFacts& facts, const RunConfig& given, c
   resolve_parallelism(world, cores, processor.all_on_gpus, config);
   adopt_known_choices(world, config.processor, sources.checkpoint == nullptr ? "" : sources.checkpoint->choices,
                       *processor.backend, log);
-  RunData data = open_data_of(world, facts.hosts, sources, config);
-  auto network = make_network(world, cores, processor, data.pair, sources, config);
-  for (const std::string& note : data.pair.notes) log.info(note);
-  PreparedRun run = prepared(config, cores, std::move(processor), std::move(data), std::move(network));
+  RunData opened = open_data_of(world, facts.hosts, sources, config);
+  auto network = make_network(world, cores, processor, opened.data, sources, config);
+  for (const std::string& note : opened.data.notes) log.info(note);
+  PreparedRun run{std::move(opened), config, cores, std::move(processor), std::move(network)};
   log_or_throw(world, check_agreement(world, run), log);
   Communicators communicators = connect(world, run, log);
   return {std::move(run), std::move(communicators)};

@@ -53,8 +53,8 @@ void resolve_parallelism(World& world, const Cores& cores, bool all_on_gpus, Run
 
 struct RunData {
   Buffer block;  // the bytes that the data sets refer to
-  DataPair pair;
-  std::uint64_t digest = 0;  // of the training set
+  DataPair data;
+  std::uint64_t data_digest = 0;  // of the training set
 };
 // Loads the data that --data names once per host, into memory that its ranks share. Throws an error also if the ranks
 // of a host request different data.
@@ -73,20 +73,15 @@ std::unique_ptr<Network> make_network(World& world, const Cores& cores, const Ch
                                       const DataPair& data, const Sources& sources, RunConfig& config);
 
 // A run whose ranks are not connected yet.
-struct PreparedRun {
+struct PreparedRun : RunData {
   RunConfig config;  // with parts, threads, exchange, precision and normalize filled in
   Cores cores;
   ChosenProcessor processor;
-  Buffer block;  // of RunData, as are data and data_digest
-  DataPair data;
-  std::uint64_t data_digest = 0;
   std::unique_ptr<Network> network;
 
   // The number of cores that the ranks of this host keep busy.
   std::int64_t busy_cores(const World& world) const;
 };
-PreparedRun prepared(const RunConfig& config, const Cores& cores, ChosenProcessor processor, RunData data,
-                     std::unique_ptr<Network> network);
 
 // Reports ranks that have other options, networks or data than rank 0.
 Findings check_agreement(World& world, const PreparedRun& run);

@@ -123,13 +123,13 @@ void Check::prepare(const Log& silent) {
   config_.data = data_request_of(config_, resumed());
   // A start takes no time to decode a sample of the images.
   if (config_.data.verification == Verification::start) config_.data.verification = Verification::sample;
-  auto data = findings_.attempt([&] { return open_run_data(world_, facts_.hosts, config_); });
-  if (!data) return;
-  DataDigests digests = digests_of(data->pair);
+  auto opened = findings_.attempt([&] { return open_run_data(world_, facts_.hosts, config_); });
+  if (!opened) return;
+  DataDigests digests = digests_of(opened->data);
   if (start_ && processor_ && is_resolved) {
     auto network = findings_.attempt(
-        [&] { return make_network(world_, cores, *processor_, data->pair, sources_of(*start_), config_); });
-    if (network) run_ = prepared(config_, cores, std::move(*processor_), std::move(*data), std::move(*network));
+        [&] { return make_network(world_, cores, *processor_, opened->data, sources_of(*start_), config_); });
+    if (network) run_ = PreparedRun{std::move(*opened), config_, cores, std::move(*processor_), std::move(*network)};
   }
   if (run_) {
     findings_.add(check_agreement(world_, *run_));
