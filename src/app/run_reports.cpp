@@ -175,26 +175,20 @@ RunOutput::RunOutput(World& world, const ReportedRun& run)
 }
 
 // A failing disk is reported once, not at every record.
-template <class Write>
-void RunOutput::record(Write write) {
+void RunOutput::record(const std::function<void()>& write) {
   try {
-    if (metrics_) write(*metrics_);
+    write();
   } catch (const Error& error) {
-    warn_of_lost_record(error);
+    if (error.source() != ErrorSource::save) throw;
+    if (!warned_of_.insert(error.what()).second) return;
+    if (bar_) bar_->clear();
+    log_.warn(fmt::format("a record is lost, and training continues: {}", error.what()));
   }
-}
-
-// Called from the handler of the error.
-void RunOutput::warn_of_lost_record(const Error& error) {
-  if (error.source() != ErrorSource::save) throw;
-  if (!warned_of_.insert(error.what()).second) return;
-  if (bar_) bar_->clear();
-  log_.warn(fmt::format("a record is lost, and training continues: {}", error.what()));
 }
 
 void RunOutput::record_line(const std::string& json) {
   if (bar_) bar_->clear();
-  record([&](MetricsLog& metrics) { metrics.on_line(json); });
+  if (metrics_) record([&] { metrics_->on_line(json); });
 }
 
 void RunOutput::finish(RunEnd end, const Trainer& trainer) {
@@ -247,11 +241,7 @@ BoundaryAction RunOutput::at_boundary(std::int64_t step) {
 void RunOutput::on_samples(const SampleReport& report) {
   if (!sample_log_) return;
   const nlohmann::ordered_json json{{"step", report.step}, {"epoch", report.epoch}, {"parts", report.parts}};
-  try {
-    sample_log_->append(json.dump());
-  } catch (const Error& error) {
-    warn_of_lost_record(error);
-  }
+  record([&] { sample_log_->append(json.dump()); });
 }
 
 void RunOutput::on_step(const StepProgress& progress) {
@@ -273,19 +263,19 @@ void RunOutput::on_note(const std::string& text) {
 // Further ones are only counted.
 void RunOutput::on_skipped(const SkippedReport& report) {
   constexpr std::int64_t kMaxNotes = 10;
-  record([&](MetricsLog& metrics) { metrics.on_skipped(report); });
+  if (metrics_) record([&] { metrics_->on_skipped(report); });
   if (report.in_all > kMaxNotes) return;
   on_note(fmt::format("{}: step skipped{}", report.finding,
                       report.in_all == kMaxNotes ? "; further ones will only be counted" : ""));
 }
 
 void RunOutput::on_interval(const IntervalReport& report) {
-  record([&](MetricsLog& metrics) { metrics.on_interval(report); });
+  if (metrics_) record([&] { metrics_->on_interval(report); });
   on_note(lines_.text(since_start_.seconds(), report.train));
 }
 
 void RunOutput::on_digest(const DigestReport& report) {
-  record([&](MetricsLog& metrics) { metrics.on_digest(report); });
+  if (metrics_) record([&] { metrics_->on_digest(report); });
 }
 
 void RunOutput::on_epoch(const EpochReport& report) {
@@ -293,25 +283,23 @@ void RunOutput::on_epoch(const EpochReport& report) {
   if (world_.rank() == 0) {
     fmt::print("{}\n", epoch_line(report));
     std::fflush(stdout);
-    const std::string guessing = has_warned_ ? ""
-                                             : not_learning_warning(report, run_.assembly.network->classes(),
-                                                                    run_.assembly.config.trainer.learning_rate);
-    if (!guessing.empty()) log_.warn(guessing);
-    has_warned_ = has_warned_ || !guessing.empty();
+    const std::string guessing =
+        not_learning_warning(report, run_.assembly.network->classes(), run_.assembly.config.trainer.learning_rate);
+    if (!guessing.empty() && warned_of_.insert("a network that does not learn").second) log_.warn(guessing);
     if (stdout_failure() != 0 && !stdout_is_abandoned() && warned_of_.insert("stdout").second) {
       log_.warn(fmt::format("cannot write to stdout: {}; training continues, and ends with status 73",
                             std::strerror(stdout_failure())));
     }
   }
-  record([&](MetricsLog& metrics) { metrics.on_epoch(report); });
+  if (metrics_) record([&] { metrics_->on_epoch(report); });
 }
 
 void RunOutput::on_divergence(const DivergenceReport& report) {
-  record([&](MetricsLog& metrics) { metrics.on_divergence(report); });
+  if (metrics_) record([&] { metrics_->on_divergence(report); });
 }
 
 void RunOutput::on_wrong_part(const WrongPartReport& report) {
-  record([&](MetricsLog& metrics) { metrics.on_wrong_part(report); });
+  if (metrics_) record([&] { metrics_->on_wrong_part(report); });
   if (run_.kept != nullptr) finish_kept();  // the states may be wrong, too
   if (world_.rank() != 0) return;
   const auto host_of = [&](int rank) { return run_.hosts.at(static_cast<std::size_t>(rank)); };
@@ -431,7 +419,7 @@ void RunOutput::on_epoch_end(const EpochEnd& end) {
   const InputRates input = rates_of(time, images_ - std::exchange(images_before_, images_));
   has_printed_time_ = is_notable(time);
   if (has_printed_time_) print_times(time, input);
-  record([&](MetricsLog& metrics) { metrics.on_time(end, time, input); });
+  if (metrics_) record([&] { metrics_->on_time(end, time, input); });
 }
 
 }  // namespace tutti

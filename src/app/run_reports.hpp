@@ -20,6 +20,7 @@
 #include "run_folder.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -71,9 +72,7 @@ class RunOutput : public RunObserver {
   const std::vector<EpochEnd>& epochs() const { return epochs_; }
 
  private:
-  template <class Write>
-  void record(Write write);
-  void warn_of_lost_record(const Error& error);
+  void record(const std::function<void()>& write);
   void record_line(const std::string& json);
   void print_time();
   InputRates rates_of(const TimeReport& time, std::int64_t images) const;
@@ -113,8 +112,7 @@ class RunOutput : public RunObserver {
   std::int64_t images_before_ = 0;  // at the last end of an epoch
   bool has_printed_time_ = false;   // of the last epoch
   std::vector<EpochEnd> epochs_;
-  bool has_warned_ = false;          // that the network does not learn
-  std::set<std::string> warned_of_;  // failures reported so far
+  std::set<std::string> warned_of_;  // what was warned of so far
 };
 
 }  // namespace tutti
