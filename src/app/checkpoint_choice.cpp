@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "option_table.hpp"
 #include "output.hpp"
@@ -17,7 +18,6 @@
 #include <functional>
 #include <iterator>
 #include <ranges>
-#include <system_error>
 
 namespace tutti {
 namespace {
@@ -84,15 +84,9 @@ void refuse_other_formats(const std::string& path) {
 
 }  // namespace
 
-bool is_folder(const std::string& path) {
-  std::error_code unknown;
-  return fs::is_directory(path, unknown);
-}
-
 std::string checkpoint_path(const std::string& reference) {
   const std::size_t at = reference.rfind('@');
-  std::error_code unknown;
-  if (at == std::string::npos || at == 0 || fs::exists(reference, unknown)) return reference;
+  if (at == std::string::npos || at == 0 || file_exists(reference)) return reference;
   const std::string folder = reference.substr(0, at);
   const std::string which = reference.substr(at + 1);
   const bool is_best = which == "best";
@@ -141,8 +135,7 @@ const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, co
 }
 
 void refuse_missing(const std::string& path) {
-  std::error_code unknown;
-  if (fs::exists(path, unknown)) return;
+  if (file_exists(path)) return;
   throw Error(ErrorSource::checkpoint,
               fmt::format("there is no '{}': give a folder that a training had as --out, one of its checkpoints as "
                           "RUN@best or RUN@STEP, or a checkpoint (.h5)",

@@ -20,7 +20,6 @@ struct CheckedCheckpoint {
   std::string problem;  // empty if it is good
 };
 
-bool is_folder(const std::string& path);
 // Throws a checkpoint error if there is neither a file nor a folder.
 void refuse_missing(const std::string& path);
 // Returns the file that RUN@best or RUN@STEP names; other names are returned as they are. Throws a checkpoint error if

@@ -26,7 +26,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <system_error>
 
 namespace tutti {
 namespace {
@@ -307,8 +306,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation, CommandConte
     refuse_other_options(invocation);
     const std::string& target = invocation.target;
     refuse_other_ending(target);
-    std::error_code unknown;
-    if (std::filesystem::exists(target, unknown)) {
+    if (file_exists(target)) {
       throw Error(ErrorSource::usage, fmt::format("'{}' exists: remove it, or choose another name", target));
     }
     DataRequest request = invocation.run.data;

@@ -22,7 +22,6 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -113,11 +112,6 @@ std::string facts_that_differ(const LoadedCheckpoint& loaded_a, const LoadedChec
   return text + difference("versions", a.versions, b.versions);
 }
 
-bool is_file(const std::string& path) {
-  std::error_code unknown;
-  return fs::exists(path, unknown);
-}
-
 bool is_checkpoint(const std::string& path) { return path.ends_with(".h5"); }
 
 std::string metrics_path(const std::string& path) { return is_folder(path) ? path + "/metrics.jsonl" : path; }
@@ -150,7 +144,7 @@ Comparison compare_options(const std::string& a, const std::string& b) {
   std::vector<RunConfig> configs;
   for (const std::string& run : {a, b}) {
     const std::string path = options_file(fs::absolute(metrics_path(run)).parent_path().string());
-    if (!is_file(path)) return {};
+    if (!file_exists(path)) return {};
     configs.push_back(read_config_text(read_file_text(path), path));
   }
   return {.text = options_that_differ(configs[0], configs[1])};
@@ -163,7 +157,7 @@ void add(Comparison& all, const Comparison& more) {
 }
 
 void refuse_no_run(const std::string& folder) {
-  if (!is_folder(folder) || is_file(metrics_path(folder)) || !store_of(folder).steps().empty()) return;
+  if (!is_folder(folder) || file_exists(metrics_path(folder)) || !store_of(folder).steps().empty()) return;
   throw Error(ErrorSource::input, fmt::format("'{}' is not a run: it holds neither metrics.jsonl nor checkpoints; "
                                               "give the --out folder of a training",
                                               folder));
@@ -173,7 +167,7 @@ Comparison compare_runs(const std::string& a, const std::string& b) {
   for (const std::string& folder : {a, b}) refuse_no_run(folder);
   const bool are_folders = is_folder(a) && is_folder(b);
   Comparison all = compare_options(a, b);
-  if (!are_folders || (is_file(metrics_path(a)) && is_file(metrics_path(b)))) {
+  if (!are_folders || (file_exists(metrics_path(a)) && file_exists(metrics_path(b)))) {
     const MetricsRecords records_a = read_metrics(metrics_path(a));
     const MetricsRecords records_b = read_metrics(metrics_path(b));
     add(all, compare_metrics(records_a, records_b));

@@ -2,6 +2,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include "checkpoint_choice.hpp"

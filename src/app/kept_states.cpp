@@ -56,10 +56,9 @@ struct Launch {
 };
 
 std::vector<Launch> launches_of(const std::string& out) {
-  std::error_code unseen;
   std::vector<Launch> launches;
   const std::string path = out + "/metrics.jsonl";
-  if (!fs::is_regular_file(path, unseen)) return launches;
+  if (!is_plain_file(path)) return launches;
   for (const std::string& line : lines_of(read_file_text(path))) {
     const bool is_audit = line.starts_with(R"({"event":"audit")") && !launches.empty();
     if (!is_audit && !line.starts_with(R"({"event":"run")")) continue;

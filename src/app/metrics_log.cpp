@@ -7,11 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
-#include <filesystem>
 #include <span>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -38,9 +36,8 @@ constexpr std::size_t kHashDigits = 64;
 
 // The hash of the last complete record in such a file; empty if there is none.
 std::string last_hash(const std::string& path) {
-  std::error_code unseen;
   std::string hash;
-  if (!std::filesystem::is_regular_file(path, unseen)) return hash;
+  if (!is_plain_file(path)) return hash;
   std::istringstream lines(read_file_text(path));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t field = line.rfind(kHashField);

@@ -15,7 +15,6 @@
 #include <map>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 namespace tutti {
@@ -51,10 +50,7 @@ bool is_trustworthy(const std::string& path) {
          status.st_size <= kMaxBytes;
 }
 
-std::string read_named(const std::string& path) {
-  std::error_code unseen;
-  return fs::is_regular_file(path, unseen) ? read_file_text(path) : "";
-}
+std::string read_named(const std::string& path) { return is_plain_file(path) ? read_file_text(path) : ""; }
 
 // A file that cannot be read is like one that is not there.
 std::string read_own(const std::string& path) {

@@ -65,8 +65,7 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log)
 void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   if (folder.path().empty() || !folder.loss_reason().empty()) return;
   // Options that are refused do not change how an earlier launch of the run ended.
-  std::error_code unknown;
-  const bool has_begun = std::filesystem::exists(folder.path() + "/metrics.jsonl", unknown);
+  const bool has_begun = file_exists(folder.path() + "/metrics.jsonl");
   if (record.status == ExitStatus::usage && has_begun) return;
   const std::string path = exit_record_file(folder.path());
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -88,11 +87,8 @@ void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
 }
 
 std::string other_run_text(const RunConfig& config) {
-  std::error_code unseen;
   const std::string path = options_file(config.output.folder);
-  if (!std::filesystem::exists(path, unseen) ||
-      !std::filesystem::exists(config.output.folder + "/metrics.jsonl", unseen))
-    return {};
+  if (!file_exists(path) || !file_exists(config.output.folder + "/metrics.jsonl")) return {};
   RunConfig other;
   try {
     other = read_config_text(read_file_text(path), path);

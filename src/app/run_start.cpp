@@ -84,9 +84,8 @@ void adopt_options_of_unsaved_run(World& world, RunConfig& config, const Log& lo
 // Throws an input error that names the first layer in which the model file of --model differs from the checkpoint's
 // network, for example because it was edited. The file may have been removed.
 void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, const std::string& checkpoint) {
-  std::error_code unseen;
   const bool is_asked_for = config.given.contains("model") && is_model_file(config.model);
-  if (!is_asked_for || !std::filesystem::exists(config.model, unseen)) return;
+  if (!is_asked_for || !file_exists(config.model)) return;
   NetworkSpec asked = read_model_file(config.model);
   asked.name = stored.name;
   if (asked == stored) return;
@@ -162,9 +161,8 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
 
 void refuse_absent_run(World& world, const RunConfig& config) {
   on_rank_0(world, [&] {
-    std::error_code unseen;
-    const bool is_there = std::filesystem::exists(options_file(config.output.folder), unseen) ||
-                          std::filesystem::exists(checkpoints_folder(config.output.folder), unseen);
+    const bool is_there =
+        file_exists(options_file(config.output.folder)) || file_exists(checkpoints_folder(config.output.folder));
     if (!config.output.resume || config.output.folder.empty() || is_there || chooses_training(config)) return;
     throw Error(ErrorSource::usage, fmt::format("--resume: there is no run in '{}': check the path; to start a run "
                                                 "there, give its options, such as --data, --model or --config",

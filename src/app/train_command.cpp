@@ -28,12 +28,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -289,8 +287,7 @@ void TrainRun::log_best() const {
   const BestTest& best = trainer_->best_test();
   if (world_.rank() != 0 || folder_ == nullptr || !assembly_.config.trainer.checkpoint_at_best || best.samples == 0)
     return;
-  std::error_code unseen;
-  if (!std::filesystem::exists(folder_->store.path_of(best.step), unseen)) return;
+  if (!file_exists(folder_->store.path_of(best.step))) return;
   log_.info(fmt::format("best test accuracy {:.4f} at epoch {}: {}@best", best.accuracy(),
                         trainer_->epoch_of(best.step), assembly_.config.output.folder));
 }

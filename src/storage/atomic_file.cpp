@@ -227,6 +227,21 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes)
   file.commit();
 }
 
+bool file_exists(const std::string& path) {
+  std::error_code unseen;
+  return std::filesystem::exists(path, unseen);
+}
+
+bool is_plain_file(const std::string& path) {
+  std::error_code unseen;
+  return std::filesystem::is_regular_file(path, unseen);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code unseen;
+  return std::filesystem::is_directory(path, unseen);
+}
+
 std::vector<std::byte> read_file_bytes(const std::string& path) {
   const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};

@@ -63,6 +63,11 @@ void rename_durably(std::string& temporary, const std::string& path);
 // Throws a save error with the path, the failed action, the system's error text and a remedy.
 [[noreturn]] void fail_saving(const std::string& path, std::string_view action, int error);
 
+// Whether there is a file of any kind, a plain file, or a folder. One that this user may not see is not there.
+bool file_exists(const std::string& path);
+bool is_plain_file(const std::string& path);
+bool is_folder(const std::string& path);
+
 // All bytes of a file. Throws an io error with path and errno text.
 std::vector<std::byte> read_file_bytes(const std::string& path);
 std::string read_file_text(const std::string& path);

@@ -15,10 +15,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -27,8 +25,7 @@ namespace {
 constexpr const char* kSame = "give all ranks the same";
 
 std::string content_of(const std::string& path) {
-  std::error_code absent;
-  if (!std::filesystem::exists(path, absent)) return "none";
+  if (!file_exists(path)) return "none";
   const auto bytes = read_file_bytes(path);
   return fmt::format("{} bytes {:08x}", bytes.size(), crc32c(bytes));
 }
@@ -139,8 +136,7 @@ Findings compare_programs(World& world) {
   std::vector<std::pair<const char*, std::string>> files{{"program file", "/proc/self/exe"},
                                                          {"libtutti.so", library_path()}};
   // Hosts without GPUs do not need it.
-  std::error_code absent;
-  const bool all_have_cuda = world.all_true(std::filesystem::exists(cuda_library_path(), absent));
+  const bool all_have_cuda = world.all_true(file_exists(cuda_library_path()));
   if (all_have_cuda) files.emplace_back("libtutti_cuda.so", cuda_library_path());
   std::string mine = world.host();
   for (const auto& [what, path] : files) mine += "\n" + file_identity(path);

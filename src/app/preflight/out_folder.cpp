@@ -113,9 +113,8 @@ bool is_stream(const std::string& path) {
 
 // For a file that is written whole and then renamed. An empty path names none.
 void refuse_unmakeable(const char* option, const std::string& path) {
-  std::error_code unseen;
   if (path.empty()) return;
-  if (fs::is_directory(path, unseen)) {
+  if (is_folder(path)) {
     throw Error(ErrorSource::save, fmt::format("--{} {}: this is a folder: give another name", option, path));
   }
   if (!is_stream(path)) AtomicFile{path};
@@ -123,8 +122,7 @@ void refuse_unmakeable(const char* option, const std::string& path) {
 
 // For a file to which lines are appended.
 void require_appendable(const char* option, const std::string& path) {
-  std::error_code unseen;
-  if (!fs::is_regular_file(path, unseen)) return refuse_unmakeable(option, path);
+  if (!is_plain_file(path)) return refuse_unmakeable(option, path);
   LineFile{path};
 }
 
@@ -141,8 +139,7 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
   if (!attempt_on_rank_0(world, findings, [&] { probe.emplace(folder); })) return findings;
   const std::string path = broadcast_text(world, probe ? probe->path() : "", 0);
   Findings mine;
-  std::error_code unseen;
-  if (!fs::exists(path, unseen)) {
+  if (!file_exists(path)) {
     const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
     if (saves_several_files) {
       mine.fail(ErrorSource::save, "{}, and more than one host saves there: choose a folder that all of them share",
@@ -159,9 +156,8 @@ Findings check_files(World& world, const RunConfig& config) {
   attempt_on_rank_0(world, findings, [&] { refuse_unmakeable("trace", config.output.trace); });
   attempt_on_rank_0(world, findings, [&] { require_appendable("sample-log", config.output.sample_log); });
   attempt_on_rank_0(world, findings, [&] {
-    std::error_code unseen;
     // An existing cache may be complete and read-only.
-    if (names_plan_cache(config.processor) && !fs::is_regular_file(config.processor.plan_cache, unseen))
+    if (names_plan_cache(config.processor) && !is_plain_file(config.processor.plan_cache))
       refuse_unmakeable("plan-cache", config.processor.plan_cache);
   });
   return findings;
