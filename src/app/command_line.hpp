@@ -1,6 +1,8 @@
 #pragma once
 // Parses the command line into an invocation. Nothing is opened, started or printed here.
 
+#include "tutti/data/data_file.hpp"
+
 #include "run_config.hpp"
 
 #include <array>
@@ -19,7 +21,6 @@ enum class EvalSet { test, train, any };
 constexpr std::array<std::string_view, 3> enum_names(EvalSet) { return {"test", "train", "any"}; }
 
 struct EvalRequest {
-  std::string checkpoint;     // a checkpoint file, or a folder of checkpoints
   std::optional<EvalSet> on;  // empty: test, or all images if other data have no test set
   bool classes = false;       // also by class
   std::string mistakes;       // folder for the pictures of the most confident mistakes; empty: none
@@ -33,7 +34,6 @@ enum class PredictSets { test, train, all };
 constexpr std::array<std::string_view, 3> enum_names(PredictSets) { return {"test", "train", "all"}; }
 
 struct PredictRequest {
-  std::string checkpoint;           // a checkpoint file, or a folder of checkpoints
   std::vector<std::string> images;  // files, and folders of files; empty: the images of a data set
   std::optional<PredictSets> on;    // empty: test if there is one, else train
   std::int64_t top = 1;             // number of classes to print for each image
@@ -43,9 +43,8 @@ struct PredictRequest {
 };
 
 struct InspectRequest {
-  std::string checkpoint;  // a checkpoint file, or a folder of checkpoints
-  std::string tensor;      // print its values; empty: print everything but values
-  std::string seal;        // write this sealed copy first
+  std::string tensor;  // print its values; empty: print everything but values
+  std::string seal;    // write this sealed copy first
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -84,10 +83,6 @@ struct ScalingBench {
   bool paced = false;       // sleeps instead of computing, for the time that the steps of one rank took
 };
 
-struct InputBench {
-  double seconds = 1;  // per measurement
-};
-
 struct TourRequest {
   std::string to;  // number or name of the last station; empty: all
   bool list_only = false;
@@ -105,11 +100,8 @@ struct ScreenRequest {
 
 struct EncodeRequest {
   bool encoded = false;  // keep image files as they are
-  std::int64_t short_side = 0;
-  std::int64_t long_side = 0;
-  std::int64_t quality = 90;
+  EncodedOptions options{};
   std::string shard_size;  // as given; empty: one file
-  std::int64_t shard_bytes = 0;
 };
 // Parses --shard-size, such as 4GiB. Throws a usage error.
 std::int64_t parse_shard_size(const std::string& text);
@@ -135,14 +127,15 @@ struct Invocation {
   std::int64_t threads = 0;  // data convert: decoding threads; 0: one per core of this process
   EncodeRequest encode;
   ShowRequest show;
+  std::string checkpoint;  // eval, inspect, predict: a checkpoint file, or a folder of checkpoints
   EvalRequest eval;
   std::optional<SavedWeights> weights;  // eval, predict; empty: the average if there is one
   InspectRequest inspect;
   PredictRequest predict;
   Compared compared;
   AllreduceBench allreduce;
-  CheckpointBench checkpoint;
-  InputBench input;
+  CheckpointBench checkpoint_bench;
+  double input_seconds = 1;  // bench input: of each measurement
   TimedSteps steps;
   ScalingBench scaling;
   TourRequest tour;

@@ -20,11 +20,11 @@ Option json_option(Invocation& invocation) {
   return own_option("json", kResults, "also write the results to this file", text(invocation.json));
 }
 
-Option checkpoint_option(const char* group, std::string& checkpoint) {
+Option checkpoint_option(const char* group, Invocation& invocation) {
   Option option = own_option(
       "checkpoint", group,
       "checkpoint with the trained weights: a file, a run's folder (its newest good one), RUN@best or RUN@STEP",
-      text(checkpoint));
+      text(invocation.checkpoint));
   option.is_required = true;
   return option;
 }
@@ -65,7 +65,7 @@ Options eval_options(Invocation& invocation) {
   EvalRequest& eval = invocation.eval;
   const char* const evaluation = "Evaluation";
   return {
-      checkpoint_option(evaluation, eval.checkpoint),
+      checkpoint_option(evaluation, invocation),
       weights_option(evaluation, invocation),
       own_option(
           "on", evaluation,
@@ -83,7 +83,7 @@ Options predict_options(Invocation& invocation) {
   PredictRequest& predict = invocation.predict;
   const char* const prediction = "Prediction";
   return {images_operand(predict.images),
-          checkpoint_option(prediction, predict.checkpoint),
+          checkpoint_option(prediction, invocation),
           weights_option(prediction, invocation),
           own_option("on", prediction, "data sets to classify: test, train or all; if omitted: test if there is one",
                      one_of("", predict.on)),
@@ -111,7 +111,7 @@ Options allreduce_options(Invocation& invocation) {
 }
 
 Options checkpoint_options(Invocation& invocation) {
-  CheckpointBench& bench = invocation.checkpoint;
+  CheckpointBench& bench = invocation.checkpoint_bench;
   return {
       own_option("folder", kBench, "folder on the disk to measure; files are removed at the end", text(bench.folder)),
       own_option("rounds", kBench, "rounds of all measurements", whole(bench.rounds, 1, kMany)),
@@ -119,7 +119,7 @@ Options checkpoint_options(Invocation& invocation) {
 }
 
 Options input_options(Invocation& invocation) {
-  return {own_option("seconds", kBench, "seconds per measurement", real(invocation.input.seconds, 0.01, 3600)),
+  return {own_option("seconds", kBench, "seconds per measurement", real(invocation.input_seconds, 0.01, 3600)),
           json_option(invocation)};
 }
 
@@ -157,13 +157,14 @@ Options diff_options(Invocation& invocation) {
 
 Options inspect_options(Invocation& invocation) {
   InspectRequest& inspect = invocation.inspect;
-  return {operand("checkpoint", "a checkpoint (.h5), RUN@best, RUN@STEP, or a run's folder", text(inspect.checkpoint)),
-          own_option("tensor", kResults, "print its values: parameters/conv1/weight, or conv1/weight",
-                     text(inspect.tensor)),
-          own_option("seal", kResults,
-                     "write the checkpoint as one file without a manifest; an unsealed checkpoint is trusted",
-                     text(inspect.seal)),
-          json_option(invocation)};
+  return {
+      operand("checkpoint", "a checkpoint (.h5), RUN@best, RUN@STEP, or a run's folder", text(invocation.checkpoint)),
+      own_option("tensor", kResults, "print its values: parameters/conv1/weight, or conv1/weight",
+                 text(inspect.tensor)),
+      own_option("seal", kResults,
+                 "write the checkpoint as one file without a manifest; an unsealed checkpoint is trusted",
+                 text(inspect.seal)),
+      json_option(invocation)};
 }
 
 Options tour_options(Invocation& invocation) {
@@ -206,12 +207,12 @@ Options convert_options(Invocation& invocation) {
                  "keep image files as they are; the source may also be tar archives (train-{000..146}.tar)",
                  flag(encode.encoded)),
       own_option("short-side", encoded, "resize larger images to this short side; 0: do not",
-                 whole(encode.short_side, 0, kMaxSide)),
+                 whole(encode.options.short_side, 0, kMaxSide)),
       own_option("long-side", encoded, "resize larger images to this long side; 0: do not",
-                 whole(encode.long_side, 0, kMaxSide)),
-      own_option("quality", encoded, "of JPEG images that are resized", whole(encode.quality, 1, 100)),
+                 whole(encode.options.long_side, 0, kMaxSide)),
+      own_option("quality", encoded, "of JPEG images that are resized", whole(encode.options.quality, 1, 100)),
       own_option("shard-size", encoded, "begin another HDF5 file before one has more than this, such as 4GiB",
-                 parsed(encode.shard_size, encode.shard_bytes, parse_shard_size))};
+                 parsed(encode.shard_size, encode.options.shard_bytes, parse_shard_size))};
 }
 
 Options show_options(Invocation& invocation) {

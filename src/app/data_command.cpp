@@ -172,20 +172,14 @@ void convert_pixels(const OwnedData& data, const Invocation& invocation, Convers
 
 void convert_encoded(const DataRequest& request, const Invocation& invocation, const Log& log,
                      ConversionProgress& progress, int threads) {
-  const EncodeRequest& encode = invocation.encode;
-  const EncodedReport report =
-      write_encoded_file(request, invocation.target,
-                         {.short_side = encode.short_side,
-                          .long_side = encode.long_side,
-                          .quality = static_cast<int>(encode.quality),
-                          .shard_bytes = encode.shard_bytes,
-                          .threads = threads,
-                          .at_start =
-                              [&](std::int64_t before, std::int64_t all) {
-                                if (before > 0) log.info(fmt::format("continuing after the first {} images", before));
-                                progress.begin(before, all);
-                              },
-                          .after_samples = [&](std::int64_t more) { progress.add(more); }});
+  EncodedOptions options = invocation.encode.options;
+  options.threads = threads;
+  options.at_start = [&](std::int64_t before, std::int64_t all) {
+    if (before > 0) log.info(fmt::format("continuing after the first {} images", before));
+    progress.begin(before, all);
+  };
+  options.after_samples = [&](std::int64_t more) { progress.add(more); };
+  const EncodedReport report = write_encoded_file(request, invocation.target, options);
   const double seconds = progress.end();
   for (const std::string& note : report.notes) log.info(note);
   if (report.skipped > 0) {
@@ -199,15 +193,15 @@ void convert_encoded(const DataRequest& request, const Invocation& invocation, c
 
 void refuse_other_options(const Invocation& invocation) {
   const EncodeRequest& encode = invocation.encode;
-  const bool resizes = encode.short_side > 0 || encode.long_side > 0;
+  const bool resizes = encode.options.short_side > 0 || encode.options.long_side > 0;
   const auto refuse = [](const char* text) { throw Error(ErrorSource::usage, text); };
   if (encode.encoded && invocation.run.recipe.image_size > 0) {
     refuse("--image-size crops images to one size, and --encoded keeps them whole: give --short-side");
   }
-  if (!encode.encoded && (resizes || encode.shard_bytes > 0)) {
+  if (!encode.encoded && (resizes || encode.options.shard_bytes > 0)) {
     refuse("--short-side, --long-side and --shard-size are for image files that are kept: give --encoded, too");
   }
-  if (!resizes && encode.quality != EncodeRequest().quality) {
+  if (!resizes && encode.options.quality != EncodedOptions().quality) {
     refuse("--quality is for images that are resized: give --encoded and --short-side or --long-side, too");
   }
 }

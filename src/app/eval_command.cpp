@@ -245,7 +245,7 @@ void add_mistakes(std::vector<Mistake>& mistakes, const ChunkScores& scores, std
 }
 
 ExitStatus eval_command(World& world, const Invocation& invocation, CommandContext& context) {
-  Scoring scoring(world, invocation, {.checkpoint = invocation.eval.checkpoint}, context);
+  Scoring scoring(world, invocation, /*needs_labels=*/true, context);
   const EvalRequest& request = invocation.eval;
   const std::string set = chosen_set(scoring, request.on);
   const Dataset& data = set == "test" ? *scoring.data().test : *scoring.data().train;

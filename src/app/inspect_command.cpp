@@ -265,7 +265,7 @@ std::string survey(const std::string& folder, Json& json) {
 }
 
 Json inspect(const Invocation& invocation) {
-  std::string path = checkpoint_path(invocation.inspect.checkpoint);
+  std::string path = checkpoint_path(invocation.checkpoint);
   refuse_missing(path);
   Json all = Json::array();
   if (is_folder(path)) {

@@ -338,8 +338,7 @@ std::string summary(const NamedSet& set, const LossSums& sums) {
 ExitStatus predict_command(World& world, const Invocation& invocation, CommandContext& context) {
   const PredictRequest& request = invocation.predict;
   run_or_throw_on_all(world, [&] { refuse_contradictions(invocation); });
-  Scoring scoring(world, invocation,
-                  {.checkpoint = request.checkpoint, .images = request.images, .needs_labels = false}, context);
+  Scoring scoring(world, invocation, /*needs_labels=*/false, context);
   const std::vector<NamedSet> sets = chosen_sets(scoring, request.on);
   std::optional<Predictions> predictions;
   on_rank_0(world, [&] { predictions.emplace(invocation, columns_for(request, scoring, sets)); });

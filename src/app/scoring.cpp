@@ -25,7 +25,7 @@ namespace tutti {
 namespace {
 
 // The checkpoint's configuration with this invocation's data, device and logging options.
-RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
+RunConfig config_for(const Invocation& invocation, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
   RunConfig config = read_stored_config(loaded.state.configuration, loaded.path);
   config.extensions = asked.extensions;
@@ -43,7 +43,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   if (other_data) config.data.train = asked.data.train;
   if (other_data || other_test_data) config.data.test = asked.data.test;
   if (other_test_data) config.data.validation_ratio = 0;
-  if (!request.images.empty()) {
+  if (!invocation.predict.images.empty()) {
     config.data.test.clear();
     config.data.validation_ratio = 0;
     config.data.skip_bad_images = false;
@@ -68,15 +68,15 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
 }
 
 // Throws an input error if labels are needed and the network has no such classes.
-Assembly assemble_scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
-                          const LoadedCheckpoint& loaded, const Log& log) {
+Assembly assemble_scoring(World& world, const Invocation& invocation, bool needs_labels, const LoadedCheckpoint& loaded,
+                          const Log& log) {
   RunConfig config;
   NetworkSpec model;
   Sources sources{.model = model, .checkpoint = &loaded.state, .evaluates = true};
   run_or_throw_on_all(world, [&] {
-    config = config_for(invocation, request, loaded);
+    config = config_for(invocation, loaded);
     sources.trained = trained_on(loaded);
-    if (!sources.trained && !request.needs_labels) {
+    if (!sources.trained && !needs_labels) {
       throw Error(ErrorSource::checkpoint,
                   fmt::format("'{}' was saved by an early version, without the image size and class names of its data: "
                               "train one more step with --resume to save a complete one",
@@ -85,17 +85,16 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
     model = parse_model(loaded.state.model, "the checkpoint's model");
   });
   config.recipe.keeps_short_side = sources.trained && sources.trained->keeps_short_side;
-  config.data.images = request.images;
-  config.data.allow_unlabelled = !request.needs_labels;
+  config.data.images = invocation.predict.images;
+  config.data.allow_unlabelled = !needs_labels;
   config.data.allow_untrained_labels = true;
   config.data.allow_non_utf8_names = true;
   config.data.from_checkpoint = !invocation.run.given.contains("data");
   return assemble(world, find_facts(world, config.processor.device), config, sources, log);
 }
 
-LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const ScoringRequest& request,
-                             const Log& log) {
-  LoadedCheckpoint loaded = load_named_checkpoint(world, request.checkpoint, log);
+LoadedCheckpoint load_chosen(World& world, const Invocation& invocation, const Log& log) {
+  LoadedCheckpoint loaded = load_named_checkpoint(world, invocation.checkpoint, log);
   const bool has_average = !loaded.state.averages.empty();
   if (invocation.weights == SavedWeights::ema && !has_average) {
     throw Error(
@@ -213,12 +212,11 @@ std::string known_images_text(const LoadedCheckpoint& loaded, const Dataset& dat
       found.size(), data.info().samples, printable(data.name_of(found.front().first)));
 }
 
-Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
-                 const CommandContext& context)
+Scoring::Scoring(World& world, const Invocation& invocation, bool needs_labels, const CommandContext& context)
     : world_(world),
       log_(world.rank(), world.host(), invocation.run.output.quiet),
-      loaded_(load_chosen(world, invocation, request, log_)),
-      assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
+      loaded_(load_chosen(world, invocation, log_)),
+      assembly_(assemble_scoring(world, invocation, needs_labels, loaded_, log_)),
       abort_on_exit_(context.watch, *assembly_.communicator) {
   if (context.watch != nullptr) rank_status_.publish_in(context.watch->status_slot());
 }

@@ -20,16 +20,10 @@
 
 namespace tutti {
 
-struct ScoringRequest {
-  std::string checkpoint;             // path of the file, or of a folder of such
-  std::vector<std::string> images{};  // image files and folders; empty: --data, or the checkpoint's data
-  bool needs_labels = true;
-};
-
 class Scoring {
  public:
-  // Collective, as is evaluate().
-  Scoring(World& world, const Invocation& invocation, const ScoringRequest& request, const CommandContext& context);
+  // The data are the images that the invocation names, --data, or the checkpoint's. Collective, as is evaluate().
+  Scoring(World& world, const Invocation& invocation, bool needs_labels, const CommandContext& context);
 
   const LoadedCheckpoint& checkpoint() const { return loaded_; }
   const DataPair& data() const { return assembly_.data; }

@@ -150,7 +150,7 @@ TEST(CommandLine, DistinguishesTheBenchmarks) {
   const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
   EXPECT_EQ(input.command_name, "bench input");
   EXPECT_EQ(input.run.recipe.augment.crop, Crop::crop_flip);
-  EXPECT_EQ(input.input.seconds, 0.5);
+  EXPECT_EQ(input.input_seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
   EXPECT_EQ(scaling.command_name, "bench scaling");
   EXPECT_EQ(scaling.run.model, "mlp");
@@ -176,7 +176,7 @@ TEST(CommandLine, ReadsWhatToEvaluate) {
   const Invocation eval =
       parse({"eval", "--checkpoint", "a.h5", "--data", "glyphs", "--on", "train", "--json", "b.json"});
   EXPECT_EQ(eval.command_name, "eval");
-  EXPECT_EQ(eval.eval.checkpoint, "a.h5");
+  EXPECT_EQ(eval.checkpoint, "a.h5");
   EXPECT_EQ(eval.eval.on, EvalSet::train);
   EXPECT_EQ(eval.json, "b.json");
   EXPECT_EQ(eval.run.given, std::set<std::string>{"data"});

@@ -220,8 +220,8 @@ ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandC
   RunConfig config = config_for_steps(invocation, 1'000'000'000);
   if (!invocation.run.given.contains("model")) config.model = "resnet18";
   PreparedTraining run(world, config);
-  SavedTraining training(world, *run.trainer, invocation.checkpoint.folder);
-  for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
+  SavedTraining training(world, *run.trainer, invocation.checkpoint_bench.folder);
+  for (std::int64_t round = 0; round < invocation.checkpoint_bench.rounds; ++round) training.round();
   const std::string libraries = versions_text(*run.assembly.processor.backend, world);
   Json json;
   if (world.rank() == 0) json = report(training.figures(), run.assembly.config, libraries, world.size());

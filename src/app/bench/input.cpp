@@ -85,7 +85,7 @@ std::pair<double, double> compute_rates(World& world, const Assembly& assembly, 
 }  // namespace
 
 ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& /*context*/) {
-  const double seconds = invocation.input.seconds;
+  const double seconds = invocation.input_seconds;
   const Log log(world.rank(), world.host(), invocation.run.output.quiet);
   const Assembly assembly = assemble(world, invocation.run, log);
   const Cores& cores = assembly.cores;
