@@ -7,7 +7,6 @@
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/data/adapted_dataset.hpp"
-#include "tutti/data/image_recipe.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"

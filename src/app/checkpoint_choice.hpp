@@ -4,12 +4,10 @@
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/nn/network.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
 #include "run_config.hpp"
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -4,12 +4,10 @@
 // renumber them, and those that NCCL cannot tell apart by their bus ID. Opens no library.
 
 #include "tutti/backend/cuda_library.hpp"
-#include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "run_config.hpp"
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

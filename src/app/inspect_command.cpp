@@ -1,6 +1,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
+#include "tutti/data/trained_on.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -9,7 +10,6 @@
 #include "commands.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
-#include "run_start.hpp"
 #include "state_dicts.hpp"
 
 #include <fmt/format.h>

@@ -60,7 +60,7 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
   const double deadline = (StallWatch::kSlowFactor + 1) * config.watch.timeout_seconds;
   return load_cuda_libraries().nccl.make_communicator(world, {.device = processor.device,
                                                               .deadline_seconds = deadline,
-                                                              .share_device = processor.shares_device,
+                                                              .share_device = config.processor.share_device,
                                                               .warn = processor.warn});
 }
 
@@ -155,7 +155,6 @@ ChosenProcessor choose_processor(World& world, const GpuFacts& facts, const Proc
   if (!choice.warning.empty() && world.rank() == 0) log.warn(choice.warning);
   ChosenProcessor chosen{.backend = nullptr,
                          .device = choice.device.value_or(-1),
-                         .shares_device = options.share_device,
                          .note = choice.note,
                          .warning = choice.warning,
                          .warn = [log](const std::string& text) { log.warn(text); }};

@@ -10,7 +10,6 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
-#include "device_choice.hpp"
 #include "machine.hpp"
 #include "run_config.hpp"
 
@@ -57,7 +56,6 @@ struct ChosenProcessor {
   int device = -1;                        // number of the GPU; negative: the CPU
   CudaDevice gpu{};                       // if it is not the CPU
   bool all_on_gpus = false;               // every rank of the world
-  bool shares_device = false;             // with other ranks, by --share-device
   Precision precision = Precision::fp32;  // of all ranks, with --precision auto resolved
   std::string note{};                     // why --device auto fell back to CPUs
   std::string warning{};                  // as in DeviceChoice

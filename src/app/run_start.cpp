@@ -2,7 +2,6 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/text.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/checkpoint_writer.hpp"
@@ -28,7 +27,6 @@
 #include <filesystem>
 #include <set>
 #include <string>
-#include <vector>
 
 namespace tutti {
 namespace {

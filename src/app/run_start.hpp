@@ -3,7 +3,6 @@
 // of what was prepared.
 
 #include "tutti/data/trained_on.hpp"
-#include "tutti/nn/network.hpp"
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 

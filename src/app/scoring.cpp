@@ -3,12 +3,12 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/data/open_data.hpp"
+#include "tutti/data/trained_on.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/train/evaluation.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
-#include "run_start.hpp"
 
 #include <fmt/format.h>
 
@@ -61,8 +61,7 @@ RunConfig config_for(const Invocation& invocation, const LoadedCheckpoint& loade
   config.exchange = Exchange::ring;
   config.trainer.exchange = {};
   config.trainer.safeguards.audit_every_steps = 0;  // of exact sums
-  constexpr std::int64_t kManyParts = 65536;        // at least the number of ranks; an evaluation uses no parts
-  config.trainer.num_parts = kManyParts;
+  config.trainer.num_parts = kMaxParts;             // at least the number of ranks; an evaluation uses no parts
   config.trainer.part_map = {};
   return config;
 }

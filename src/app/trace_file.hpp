@@ -17,7 +17,6 @@
 #include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
+#include "device_choice.hpp"
+
 #include "tutti/base/error.hpp"
 
-#include "processors.hpp"
 #include "support/mpi_world.hpp"
 #include "support/reports.hpp"
 #include "support/thrown.hpp"

@@ -2,7 +2,6 @@
 // Shared parts of the trainer bench commands: running on a subset of the ranks, preparing a training for its first
 // step, and timing that includes the slowest rank.
 
-#include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/comm/world.hpp"
