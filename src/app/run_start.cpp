@@ -12,7 +12,6 @@
 #include "kept_states.hpp"
 #include "option_table.hpp"
 #include "output.hpp"
-#include "preflight/agreement.hpp"
 #include "preflight/host.hpp"
 #include "preflight/options.hpp"
 #include "run_config.hpp"
@@ -98,13 +97,6 @@ void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, co
                           config.model, checkpoint, what, checkpoint));
 }
 
-// The processor in a line of versions, after the first "; ": "cpu: AVX2" of "tutti 1.0; cpu: AVX2; Open MPI 4.1.4".
-std::string processor_in(const std::string& versions) {
-  const std::size_t device = versions.find("; ");
-  if (device == std::string::npos) return {};
-  return versions.substr(device + 2, versions.find(';', device + 2) - device - 2);
-}
-
 // Throws an input error for weights of another network.
 void refuse_other_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network) {
   try {
@@ -155,6 +147,12 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
   return findings;
 }
 
+// Whether --model names another network than that of these weights.
+bool chooses_model(const RunConfig& config, const LoadedCheckpoint& weights) {
+  if (!config.is_adopted) return config.given.contains("model");
+  return config.model != read_config_text(weights.state.configuration, weights.path).model;
+}
+
 }  // namespace
 
 void refuse_absent_run(World& world, const RunConfig& config) {
@@ -192,12 +190,6 @@ std::optional<LoadedCheckpoint> find_resumed(World& world, RunConfig& config, Da
   });
   if (!note.empty()) log.info(note);
   return newest;
-}
-
-// Whether --model names another network than that of these weights.
-bool chooses_model(const RunConfig& config, const LoadedCheckpoint& weights) {
-  if (!config.is_adopted) return config.given.contains("model");
-  return config.model != read_config_text(weights.state.configuration, weights.path).model;
 }
 
 RunStart make_start(World& world, RunConfig& config, std::optional<LoadedCheckpoint> resumed, const Log& log) {
@@ -324,16 +316,6 @@ Findings check_run(World& world, const PreparedRun& run, const RunStart& start, 
   });
   all.add(of_weights);
   return all;
-}
-
-Findings check_processors(World& world, const RunConfig& config, const Backend& backend,
-                          const std::optional<LoadedCheckpoint>& resumed) {
-  ProcessorKinds kinds{.mine = processor_kind(backend.description())};
-  if (resumed) {
-    kinds.of_checkpoint = processor_in(resumed->state.versions);
-    kinds.checkpoint = resumed->path;
-  }
-  return check_processors(world, config, kinds);
 }
 
 }  // namespace tutti

@@ -59,8 +59,4 @@ RunNeeds check_needs(World& world, const PreparedRun& run, std::optional<std::in
 Findings check_run(World& world, const PreparedRun& run, const RunStart& start, const RunPlan& plan,
                    Severity of_one_class);
 
-// As check_processors(), for this backend and the checkpoint that the run resumes from, if any. Collective.
-Findings check_processors(World& world, const RunConfig& config, const Backend& backend,
-                          const std::optional<LoadedCheckpoint>& resumed);
-
 }  // namespace tutti

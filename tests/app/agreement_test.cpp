@@ -33,8 +33,11 @@ TEST(Agreement, FindsNothingWhereAllRanksRunTheSameProgram) {
 }
 
 TEST(Agreement, WarnsOfCheckpointsWhoseLayersOneDnnComputed) {
-  const auto found = [](const std::string& processor) {
-    return check_processors(test_world(), {}, {.mine = "cpu", .of_checkpoint = processor, .checkpoint = "a.h5"}).all();
+  const auto backend = make_cpu_backend();
+  const auto found = [&](const std::string& processor) {
+    LoadedCheckpoint resumed{.state = {}, .path = "a.h5"};
+    resumed.state.versions = "tutti 1.0; " + processor + "; Open MPI 4.1.4";
+    return check_processors(test_world(), {}, *backend, resumed).all();
   };
   EXPECT_THAT(found("cpu: AVX-512"), testing::IsEmpty());
   const auto findings = found("cpu: AVX2, oneDNN 2.6.3, OpenMP");

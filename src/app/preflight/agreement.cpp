@@ -1,6 +1,5 @@
 #include "agreement.hpp"
 
-#include "tutti/backend/backend.hpp"
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
@@ -66,6 +65,13 @@ Findings differences(const std::vector<AgreedValue>& values, const std::vector<s
   return findings;
 }
 
+// The processor in a line of versions, after the first "; ": "cpu: AVX2" of "tutti 1.0; cpu: AVX2; Open MPI 4.1.4".
+std::string processor_in(const std::string& versions) {
+  const std::size_t device = versions.find("; ");
+  if (device == std::string::npos) return {};
+  return versions.substr(device + 2, versions.find(';', device + 2) - device - 2);
+}
+
 // The values that decide which collectives a rank calls.
 std::vector<AgreedValue> agreed_control_flow(const RunConfig& config) {
   return {{"--out", fmt::format("'{}'", config.output.folder), kSame},
@@ -97,7 +103,8 @@ std::vector<AgreedValue> agreed_versions(const std::string& description) {
           {"HDF5", array_library_version(), remedy}};
 }
 
-Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds) {
+Findings check_processors(World& world, const RunConfig& config, const Backend& backend,
+                          const std::optional<LoadedCheckpoint>& resumed) {
   const bool promises_bits = config.exchange == Exchange::exact;
   const bool refuses = promises_bits && !config.allow_mixed_processors;
   const std::string remedy = std::string("use CPUs alone or one kind of GPU") +
@@ -108,22 +115,24 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
                   .source = ErrorSource::input,
                   .text = text + ": " + remedy});
   };
-  const auto by_rank = all_gather_text(world, kinds.mine);
+  const auto by_rank = all_gather_text(world, processor_kind(backend.description()));
   const std::string& first = by_rank.front();
   for (const auto& [kind, ranks] : others_than_rank_0(by_rank)) {
     add(fmt::format("{} {} with {}, and rank 0 with {}, so the bits depend on which rank computes which part",
                     ranks_text(ranks), ranks.size() == 1 ? "computes" : "compute", kind, first));
   }
-  const std::string stored = processor_kind(kinds.of_checkpoint);
+  if (!resumed) return findings;
+  const std::string of_checkpoint = processor_in(resumed->state.versions);
+  const std::string stored = processor_kind(of_checkpoint);
   if (!stored.empty() && stored != first) {
     add(fmt::format(
         "{} was computed with {}, and rank 0 has {}, so the result will not be bit-identical to an uninterrupted run",
-        kinds.checkpoint, stored, first));
-  } else if (kinds.of_checkpoint.find("oneDNN") != std::string::npos) {
+        resumed->path, stored, first));
+  } else if (of_checkpoint.find("oneDNN") != std::string::npos) {
     findings.warn(
         "{} was computed by an earlier version with oneDNN, so the result will not be bit-identical to an "
         "uninterrupted run: continue with that version if it has to be",
-        kinds.checkpoint);
+        resumed->path);
   }
   return findings;
 }

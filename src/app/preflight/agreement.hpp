@@ -1,11 +1,14 @@
 #pragma once
 // Compares what must be equal on all ranks: options, versions, programs, data and processors.
 
+#include "tutti/backend/backend.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "../findings.hpp"
 #include "../run_config.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,16 +26,11 @@ std::vector<AgreedValue> agreed_options(RunConfig config);
 // The libraries' versions; `description` is the world's.
 std::vector<AgreedValue> agreed_versions(const std::string& description);
 
-// The kind of processor of this rank, and the processor of the checkpoint that it resumes from; empty if unknown.
-struct ProcessorKinds {
-  std::string mine;
-  std::string of_checkpoint{};
-  std::string checkpoint{};  // its path
-};
 // CPUs and kinds of GPUs give different bits: a warning, or an error if the run promises bit-identical results
 // (--exchange exact) and --allow-mixed-processors is not given. Warns of checkpoints of versions that used oneDNN, too.
-// Collective.
-Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
+// `resumed`: the checkpoint from which the run resumes, if any. Collective.
+Findings check_processors(World& world, const RunConfig& config, const Backend& backend,
+                          const std::optional<LoadedCheckpoint>& resumed);
 
 // Reports every value in which a rank differs from rank 0. All ranks pass the same values. Collective.
 Findings compare_across_ranks(World& world, const std::vector<AgreedValue>& values);
