@@ -1,5 +1,6 @@
 #pragma once
 // The table of commands, with their arguments and exit statuses. All are collective and print to stdout on rank 0.
+// commands.cpp says what each does, as the help does.
 
 #include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
@@ -42,15 +43,11 @@ ExitStatus check_command(World& world, const Invocation& invocation, CommandCont
 // checks everything that a single rank can check. Returns the process's exit status.
 int check_alone(const Invocation& invocation, const Error& failure);
 
-// Evaluates a checkpoint on a data set, with the network, image size and normalization of the checkpoint.
 ExitStatus eval_command(World& world, const Invocation& invocation, CommandContext& context);
-// Classifies images with a checkpoint, with the same rows on any number of ranks.
 ExitStatus predict_command(World& world, const Invocation& invocation, CommandContext& context);
-// Verifies a checkpoint and prints its contents, or lists which checkpoints in a folder are good.
 ExitStatus inspect_command(World& world, const Invocation& invocation, CommandContext& context);
 // Compares two runs or checkpoints. Returns negative_result if they differ.
 ExitStatus diff_command(World& world, const Invocation& invocation, CommandContext& context);
-// Writes any data set as one HDF5 file, describes one, and draws images as the network gets them.
 ExitStatus data_convert(World& world, const Invocation& invocation, CommandContext& context);
 ExitStatus data_info(World& world, const Invocation& invocation, CommandContext& context);
 ExitStatus data_show(World& world, const Invocation& invocation, CommandContext& context);
@@ -61,17 +58,11 @@ ExitStatus tour_command(World& world, const Invocation& invocation, CommandConte
 // if it found any.
 ExitStatus screen_command(World& world, const Invocation& invocation, CommandContext& context);
 
-// Measures time and bus bandwidth of all-reduces by message size, with Tutti's algorithms and the MPI library's.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation, CommandContext& context);
-// Measures saving during training, saving alone, a plain write of the same bytes, and loading.
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation, CommandContext& context);
-// Measures time of exchange and update, bytes sent and memory used, by exchange and rank count.
 ExitStatus bench_exchange(World& world, const Invocation& invocation, CommandContext& context);
-// Measures the images/s of the input pipeline by number of readers, of the compute, and of both together.
 ExitStatus bench_input(World& world, const Invocation& invocation, CommandContext& context);
-// Measures time per step, images/s and efficiency, with strong and weak scaling, by rank count.
 ExitStatus bench_scaling(World& world, const Invocation& invocation, CommandContext& context);
-// Measures time per step, images/s, memory and start-up time of a training, on the slowest rank.
 ExitStatus bench_step(World& world, const Invocation& invocation, CommandContext& context);
 
 // Whether a stall watch ends the job if ranks stall: never for commands that read or write data, whose duration is

@@ -122,9 +122,7 @@ std::int64_t room(const std::string& folder) {
 
 KeptStates::KeptStates(World& world, const std::string& out) {
   std::string absolute;
-  run_or_throw_on_all(world, [&] {
-    if (world.rank() == 0) absolute = fs::weakly_canonical(fs::absolute(out)).string();
-  });
+  on_rank_0(world, [&] { absolute = fs::weakly_canonical(fs::absolute(out)).string(); });
   out_ = broadcast_text(world, absolute, 0);
   if (world.local_rank() != 0) return;
   folder_ = fmt::format("{}/{}{:016x}-{}", kMemory, stem(), hash64(out_), world.host());
@@ -132,8 +130,7 @@ KeptStates::KeptStates(World& world, const std::string& out) {
 
 std::optional<LoadedCheckpoint> KeptStates::newest(World& world, std::int64_t after, const Log& log) const {
   std::string text;
-  run_or_throw_on_all(world, [&] {
-    if (world.rank() != 0) return;
+  on_rank_0(world, [&] {
     for (const auto& [hash, step] : last_steps(launches_of(out_))) text += fmt::format("{} {}\n", hash, step);
   });
   std::map<std::string, std::int64_t> steps;

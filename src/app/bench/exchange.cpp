@@ -24,8 +24,7 @@ constexpr std::array kWays{ExchangeOptions{.kind = Exchange::ring},
 
 void set_exchange(RunConfig& config, const ExchangeOptions& exchange) {
   config.exchange = exchange.kind;
-  config.trainer.exchange.shard_optimizer = exchange.shard_optimizer;
-  config.trainer.exchange.wire = exchange.wire;
+  config.trainer.exchange = exchange;
 }
 
 Tensor host_tensor(std::vector<float>& values) {
