@@ -62,7 +62,9 @@ std::string verified_text(const DataPair& data) {
   for (const auto* const set : {data.train.get(), data.test.get()}) {
     if (set == nullptr || !set->info().contents) continue;
     files += set->info().samples;
-    decoded += set->info().contents->sampled_files;
+    // A set that was held out has the contents of all files.
+    const bool is_held_out = set == data.test.get() && set->info().contents == data.train->info().contents;
+    decoded += is_held_out ? 0 : set->info().contents->sampled_files;
     has_read_all = has_read_all && set->info().contents->whole;
   }
   if (files == 0) return "all bytes";

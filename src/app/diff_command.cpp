@@ -143,7 +143,8 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
 Comparison compare_options(const std::string& a, const std::string& b) {
   std::vector<RunConfig> configs;
   for (const std::string& run : {a, b}) {
-    const std::string path = options_file(fs::absolute(metrics_path(run)).parent_path().string());
+    const fs::path folder = fs::path(metrics_path(run)).parent_path();
+    const std::string path = options_file(folder.empty() ? "." : folder.string());
     if (!file_exists(path)) return {};
     configs.push_back(read_config_text(read_file_text(path), path));
   }

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
+#include <string>
 
 namespace tutti {
 namespace {
@@ -48,7 +50,7 @@ class WordReader {
       throw Error(ErrorSource::usage,
                   fmt::format("unknown option '{}': {}", unknown_, suggestion_for(unknown_, known, help_)));
     }
-    if (!unexpected_.empty()) refuse_unexpected();
+    if (unexpected_) refuse_unexpected();
     if (!without_value_.empty()) refuse(without_value_ + " needs a value", help_);
     for (const Option& option : options_) {
       if (option.is_required && !given_text(given_, option.name)) refuse_missing(option);
@@ -90,7 +92,7 @@ class WordReader {
     });
     if (found != options_.end()) {
       add(*found, word);
-    } else if (unexpected_.empty()) {
+    } else if (!unexpected_) {
       unexpected_ = word;
     }
   }
@@ -105,8 +107,10 @@ class WordReader {
       return option.is_required && !option.is_operand && !given_text(given_, option.name);
     });
     const std::string meant =
-        missing == options_.end() ? "see" : fmt::format("did you mean --{} {}? See", missing->name, unexpected_);
-    throw Error(ErrorSource::usage, fmt::format("unexpected argument '{}': {} {}", unexpected_, meant, help_));
+        missing == options_.end() || unexpected_->empty()
+            ? "see"
+            : fmt::format("did you mean --{} {}? See", missing->name, *unexpected_);
+    throw Error(ErrorSource::usage, fmt::format("unexpected argument '{}': {} {}", *unexpected_, meant, help_));
   }
 
   [[noreturn]] void refuse_missing(const Option& missing) const {
@@ -124,7 +128,7 @@ class WordReader {
   const std::string& help_;
   GivenWords given_;
   std::string unknown_;
-  std::string unexpected_;
+  std::optional<std::string> unexpected_;
   std::string without_value_;
 };
 

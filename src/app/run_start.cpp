@@ -97,19 +97,32 @@ void refuse_other_network(const RunConfig& config, const NetworkSpec& stored, co
                           config.model, checkpoint, what, checkpoint));
 }
 
+// How to make images as large as those that the weights were trained on; empty if they are, or if that is not known.
+std::string resizing_text(const LoadedCheckpoint& weights, const Shape& trained_on, const Shape& image) {
+  const bool same_size = trained_on[1] == image[1] && trained_on[2] == image[2];
+  if (same_size || is_of_state_dict(weights)) return {};  // which only assumes a size
+  return fmt::format("the images are {} x {} here, and {} on {} x {}: resize them with --image-size {}", image[1],
+                     image[2], training_text(weights), trained_on[1], trained_on[2], trained_on[1]);
+}
+
 // Throws an input error for weights of another network.
 void refuse_other_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network) {
   try {
     static_cast<void>(except_head(network.layout(), weights.state, config.new_head));
   } catch (const Error& error) {
     const auto trained = trained_on(weights);
-    const std::int64_t channels = network.sample()[0];
-    if (!trained || trained->image[0] == channels) throw;
-    throw Error(
-        ErrorSource::input,
-        fmt::format(
-            "--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
-            weights.path, plural(channels, "channel"), trained->image[0], error.what()));
+    const Shape image = network.sample();
+    if (!trained) throw;
+    if (trained->image[0] != image[0]) {
+      throw Error(
+          ErrorSource::input,
+          fmt::format(
+              "--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
+              weights.path, plural(image[0], "channel"), trained->image[0], error.what()));
+    }
+    const std::string resizing = resizing_text(weights, trained->image, image);
+    if (resizing.empty()) throw;
+    throw Error(ErrorSource::input, fmt::format("--init-from {}: {} ({})", weights.path, resizing, error.what()));
   }
 }
 
@@ -127,10 +140,8 @@ Findings check_weights(const LoadedCheckpoint& weights, const RunConfig& config,
   const auto trained = trained_on(weights);
   if (!trained) return findings;
   const Shape image = network.sample();
-  const bool same_size = trained->image[1] == image[1] && trained->image[2] == image[2];
-  if (!same_size && !is_of_state_dict(weights)) {  // which only assumes a size
-    findings.warn("the images are {} x {} here, and {} on {} x {}: resize them with --image-size {}", image[1],
-                  image[2], training_text(weights), trained->image[1], trained->image[2], trained->image[1]);
+  if (const std::string resizing = resizing_text(weights, trained->image, image); !resizing.empty()) {
+    findings.warn("{}", resizing);
   }
   if (config.new_head) return findings;
   // With another number of classes, the last layer is newly initialized.

@@ -156,6 +156,7 @@ TEST_F(Checkpoints, AreRequestedWhereAnotherFileOrFolderIsNamed) {
   fs::create_directory(folder_.file("other"));
   EXPECT_THAT(run_trainer({"diff", run(), folder_.file("other")}),
               ends(65, "other' is not a run: it holds neither metrics.jsonl nor checkpoints"));
+  EXPECT_THAT(run_trainer({"diff", run(), ""}), ends(74, "cannot read ''"));
 }
 
 TEST_F(Checkpoints, AreMadeByAnExportOfTheFilesOfOtherPrograms) {
@@ -319,6 +320,8 @@ TEST_F(Checkpoints, StartTheSameRunOnOtherClassesOnAnyRanksAndAreReadOnce) {
 TEST_F(Checkpoints, OfAnotherNetworkDoNotInitializeARun) {
   EXPECT_THAT(run_trainer(2, {"--model", "mlp", "--data", "synthetic:120x1x8x8:4", "--init-from", of_step(8)}),
               ends(65, "in the checkpoint, but"));
+  EXPECT_THAT(run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x16x16:4", "--init-from", of_step(8)})),
+              ends(65, "on 8 x 8: resize them with --image-size 8 (", "in the checkpoint, but"));
   EXPECT_EQ(run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--init-from", "none.h5"})).status, 66);
 }
 

@@ -68,6 +68,9 @@ TEST(CommandLine, NamesTheAllowedValuesAndOperands) {
   EXPECT_EQ(refusal({"data", "info", "--", "a", "b"}), "unexpected argument 'b': see trainer data info --help");
   EXPECT_EQ(refusal({"eval", "runs/a"}),
             "unexpected argument 'runs/a': did you mean --checkpoint runs/a? See trainer eval --help");
+  EXPECT_EQ(refusal({""}), "unexpected argument '': see trainer --help");
+  EXPECT_EQ(refusal({"--lr", "1", ""}), "unexpected argument '': see trainer --help");
+  EXPECT_EQ(refusal({"eval", ""}), "unexpected argument '': see trainer eval --help");
   EXPECT_EQ(refusal({"--lr", "fast"}), "--lr fast: must be a number");
   EXPECT_EQ(refusal({"data", "convert", "photos"}),
             "target is required: trainer data convert source target; see trainer data convert --help");
