@@ -26,12 +26,13 @@ void release(void* address) {
 
 }  // namespace
 
-void* CpuStream::scratch(std::size_t bytes) {
+float* CpuStream::scratch(std::int64_t floats) {
+  const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
   if (scratch_.bytes() < bytes) {
     scratch_ = Buffer();  // having both at once would raise the peak of memory
     scratch_ = allocate_host(bytes);
   }
-  return scratch_.data();
+  return static_cast<float*>(scratch_.data());
 }
 
 int CpuStream::workers() {

@@ -12,8 +12,8 @@ class CpuStream final : public Stream {
  public:
   void synchronize() override {}
 
-  // A workspace of at least `bytes`. Invalidates the memory of earlier calls.
-  void* scratch(std::size_t bytes);
+  // A workspace of at least `floats`. Invalidates the memory of earlier calls.
+  float* scratch(std::int64_t floats);
   // The number of threads that run the tasks of one pass, including the caller: the setting of the thread that calls
   // this first.
   int workers();

@@ -64,8 +64,7 @@ void FewChannelConvolution<T>::forward(CpuStream& stream, const TiledForward& pa
   const std::int64_t panel = output_.panel;
   const std::int64_t lanes = output_.lanes();
   const std::int64_t kept = lanes * (values() + 1);
-  float* const bias = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(kept + stream.workers() * padded_input()) * sizeof(float)));
+  float* const bias = stream.scratch(kept + stream.workers() * padded_input());
   float* const weights = bias + lanes;
   std::fill_n(bias, kept, 0.0f);
   if (pass.bias != nullptr) std::copy_n(pass.bias, output_.channels, bias);

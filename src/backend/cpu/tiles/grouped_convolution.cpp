@@ -178,8 +178,7 @@ void GroupedConvolution<T>::convolve(CpuStream& stream, const Convolution& what,
   const std::int64_t of_block = (what.groups.planes * taps_ + 1) * kBlockChannels;  // the bias first
   const std::int64_t own = what.axis.kept(what.groups.planes, what.groups.alike());
   const auto window = std::ssize(what.axis.order());
-  float* const weights = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(blocks * of_block + stream.workers() * own) * sizeof(float)));
+  float* const weights = stream.scratch(blocks * of_block + stream.workers() * own);
   parallel_for(stream, blocks, [&](int, std::int64_t block) {
     float* const bias = weights + block * of_block;
     std::fill_n(bias, of_block, 0.0f);
@@ -223,8 +222,7 @@ void GroupedConvolution<T>::backward_weights(CpuStream& stream, const TiledBackw
   const std::int64_t blocks = output_.panels();
   const std::int64_t of_block = (inputs_ * taps_ + 1) * kBlockChannels;  // the bias last
   const std::int64_t own = forward_.kept(inputs_, groups.alike());
-  float* const sums = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(chunks * blocks * of_block + stream.workers() * own) * sizeof(float)));
+  float* const sums = stream.scratch(chunks * blocks * of_block + stream.workers() * own);
   const bool has_bias = pass.bias_gradient != nullptr;
   parallel_for(stream, chunks * blocks, [&](int worker, std::int64_t item) {
     const std::int64_t first = item / blocks * each;

@@ -148,8 +148,7 @@ void Matrix<T>::convolve(CpuStream& stream, const Convolution& what, const Pack&
   const std::int64_t panels = ceil_div(what.to.channels, panel_);
   const std::int64_t of_panel = (what.steps + what.steps % kernels_.pack) * panel_ + 16;
   const std::int64_t own = kSlabRows * (a_stride() + panels * panel_);
-  float* const weights = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(panels * of_panel + stream.workers() * own) * sizeof(float)));
+  float* const weights = stream.scratch(panels * of_panel + stream.workers() * own);
   parallel_for(stream, panels, [&](int, std::int64_t panel) { pack(panel, weights + panel * of_panel); });
   const std::vector<Item> items = items_of(what, panels, stream.workers());
   parallel_for(stream, std::ssize(items), [&](int worker, std::int64_t index) {

@@ -32,8 +32,7 @@ void MatrixWeightGradient<T>::run(CpuStream& stream, const TiledBackwardWeights&
   const std::int64_t of_gradients = words(steps) * outputs + 16;
   const std::int64_t of_sums = outputs * panel_;
   const std::int64_t own = words(steps) * panel_;
-  float* const gradients = static_cast<float*>(stream.scratch(
-      static_cast<std::size_t>(of_gradients + panels * of_sums + stream.workers() * own) * sizeof(float)));
+  float* const gradients = stream.scratch(of_gradients + panels * of_sums + stream.workers() * own);
   float* const sums = gradients + of_gradients;
   for (std::int64_t first = 0; first < pixels; first += steps) {
     constexpr std::int64_t kEach = 32;  // even, as steps may come in pairs

@@ -94,8 +94,7 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
   const PointMatrices sums{kPatchPoints, each * tiles(), panel_};
   const std::int64_t image_sums = input_.rows * input_.columns * lanes_;
   const std::int64_t own = points.floats() + sums.floats() + image_sums;
-  float* const prepared = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.workers() * own) * sizeof(float)));
+  float* const prepared = stream.scratch(panels * panel.floats() + stream.workers() * own);
   prepare(stream, filters, prepared);
   parallel_for(stream, ceil_div(images_, each), [&](int worker, std::int64_t index) {
     const Images images = slab(index, each);
@@ -169,9 +168,7 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
   const PointMatrices inputs{kPatchPoints, each * tiles(), input_.lanes()};
   const PointMatrices gradients{kPatchPoints, each * tiles(), output_.lanes()};
   const PointMatrices sums{kPatchPoints, output_.channels, panel_};
-  float* const a = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(inputs.floats() + gradients.floats() + input_.panels() * sums.floats()) *
-                     sizeof(float)));
+  float* const a = stream.scratch(inputs.floats() + gradients.floats() + input_.panels() * sums.floats());
   float* const b = a + gradients.floats();
   float* const products = b + inputs.floats();
   for (std::int64_t first = 0; first < images_; first += each) {

@@ -66,8 +66,7 @@ struct ImageSums {
 template <class Work>
 std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Work& work) {
   const std::int64_t of_all = what.images * what.count;
-  float* const of_images = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(of_all + stream.workers() * what.own) * sizeof(float)));
+  float* const of_images = stream.scratch(of_all + stream.workers() * what.own);
   parallel_for(stream, what.images, [&](int worker, std::int64_t image) {
     work(image, of_images + image * what.count, of_images + of_all + worker * what.own);
   });

@@ -54,9 +54,6 @@ class Convolve : TilePass<T> {
  private:
   void slab_by_slab(std::int64_t kept_filters);
   void panel_by_panel();
-  float* scratch(std::int64_t floats) {
-    return static_cast<float*>(this->stream_.scratch(static_cast<std::size_t>(floats) * sizeof(float)));
-  }
 
   void transform(const TileRange& tiles, float* to, const PointMatrices& matrices) const {
     this->kernels_.inputs({image_of(what_.from, what_.values), this->seen_from(what_.from, grid_, what_.padding), tiles,
@@ -104,7 +101,7 @@ template <class T>
 void Convolve<T>::slab_by_slab(std::int64_t kept_filters) {
   const PointMatrices sums{slab_.points, slab_.rows, this->panel()};
   const std::int64_t own = slab_.floats() + sums.floats();
-  float* const filters = scratch(kept_filters + this->stream_.workers() * own);
+  float* const filters = this->stream_.scratch(kept_filters + this->stream_.workers() * own);
   parallel_for(this->stream_, panels_ * blocks_, [&](int, std::int64_t item) {
     prepare(item / blocks_, item % blocks_, filters + item * filters_.floats());
   });
@@ -127,7 +124,7 @@ template <class T>
 void Convolve<T>::panel_by_panel() {
   const PointMatrices sums{all_.points, tiles_, this->panel()};
   const std::int64_t own = filters_.floats() + sums.floats();
-  float* const points = scratch(all_.floats() + this->stream_.workers() * own);
+  float* const points = this->stream_.scratch(all_.floats() + this->stream_.workers() * own);
   parallel_for(this->stream_, ceil_div(tiles_, slab_.rows), [&](int, std::int64_t slab) {
     const std::int64_t first = slab * slab_.rows;
     transform({first, std::min(slab_.rows, tiles_ - first)}, points + first * all_.columns, all_);
@@ -174,8 +171,7 @@ class WindowGradient : TilePass<T> {
     const bool in_one = all.floats() <= panels_ * sums_.floats();
     const Slab slab = in_one ? all : slab_of(std::min(kMaxSlabSteps * this->kernels_.pack, tiles_));
     const int workers = this->stream_.workers();
-    points_ = static_cast<float*>(this->stream_.scratch(
-        static_cast<std::size_t>(slab.floats() + (in_one ? workers : panels_) * sums_.floats()) * sizeof(float)));
+    points_ = this->stream_.scratch(slab.floats() + (in_one ? workers : panels_) * sums_.floats());
     sums_at_ = points_ + slab.floats();
     if (in_one) {
       at_once(slab);
