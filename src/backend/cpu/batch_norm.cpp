@@ -302,7 +302,7 @@ class BatchNormLayer final : public PlannedLayer {
   ChannelLayout layout_;
   const LayerLoops<T>& loops_;
   const CpuWeights& weights_;  // scale, shift, mean, variance
-  std::optional<Residual> residual_;
+  std::optional<Staged> residual_;
   double count_;                        // the values of each channel in the statistics
   std::vector<Statistics> statistics_;  // of the last batch
   int slabs_;

@@ -41,7 +41,7 @@ class AddLayer final : public PlannedLayer {
  private:
   AddSpec spec_;
   std::int64_t elements_;
-  Residual residual_;
+  Staged residual_;
 };
 
 // The backward pass reads the mask of the forward pass: a factor per value, 0 or 1, in the order of memory.
