@@ -2,8 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
-#include "backend/cpu/conversion.hpp"
 #include "backend/cpu/layers.hpp"
+#include "backend/cpu/staged.hpp"
 #include "backend/cpu/weights.hpp"
 #include "backend/requests.hpp"
 

@@ -1,10 +1,20 @@
 #pragma once
-// Activations in the layout that a layer wants. If the caller's layout is that one, its memory is used without a copy.
+// Copies of activations between layouts and types.
 
-#include "backend/cpu/conversion.hpp"
+#include "backend/cpu/format.hpp"
+#include "backend/cpu/stream.hpp"
 
 namespace tutti::cpu {
 
+struct StoredActivation {
+  const Layout& layout;
+  void* values;
+};
+
+// Both have the same shape.
+void convert_activation(CpuStream& stream, const StoredActivation& from, const StoredActivation& to);
+
+// An activation in the layout that a layer wants. If the caller's layout is that one, it is used without a copy.
 class Staged {
  public:
   Staged(const Layout& given, const Layout& wanted);
