@@ -5,8 +5,6 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/tensor.hpp"
 
-#include "backend/cpu/processor.hpp"
-
 namespace tutti::cpu {
 
 class CpuBackend final : public Backend {
@@ -15,7 +13,9 @@ class CpuBackend final : public Backend {
 
   std::string description() const override { return description_; }
   MemorySpace memory_space() const override { return MemorySpace::host; }
-  void enter_compute_thread(int threads) override { set_thread_environment(threads); }
+  // Sets the number of threads that run the passes that the calling thread starts, and turns off flushing of denormal
+  // numbers.
+  void enter_compute_thread(int threads) override;
 
   Buffer allocate(std::size_t bytes) override { return allocate_host(bytes); }
   std::unique_ptr<Stream> make_stream() override;

@@ -1,5 +1,5 @@
 #pragma once
-// The processor: its instructions and its threads.
+// The instructions of the processor.
 
 #include <string>
 
@@ -9,9 +9,5 @@ namespace tutti::cpu {
 // error if that is set to something else.
 std::string instruction_set();
 int register_width();  // of the registers that they use, in floats
-
-// Sets the number of threads that run the passes that the calling thread starts, and turns off flushing of denormal
-// numbers.
-void set_thread_environment(int threads);
 
 }  // namespace tutti::cpu
