@@ -5,9 +5,7 @@
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
 #include "backend/requests.hpp"
-#include "norm_application.cuh"
-#include "norm_gradients.cuh"
-#include "norm_statistics.cuh"
+#include "norm_kernels.cuh"
 
 namespace tutti::cuda {
 namespace {
