@@ -63,12 +63,6 @@ __device__ inline Tile tile_at(const Tiles& tiles, int index) {
 __device__ inline int slot(int value) { return value + value / 32; }
 inline constexpr int kSlots = kTileValues + kTileValues / 32;
 
-// Channels that are read and written in one access.
-template <class T, int kSize>
-struct alignas(kSize * sizeof(T)) ChannelPack {
-  T values[kSize];
-};
-
 // Calls visit(position, channel) for the first channel of each pack of the tile.
 template <int kPack, class Visit>
 __device__ inline void for_each_channel_pack(const Tile& tile, Visit visit) {
@@ -84,8 +78,7 @@ template <class T, int kPack>
 __device__ inline void load_packed(const Tiles& tiles, const Tile& tile, const void* packed, float* values) {
   const T* const from = static_cast<const T*>(packed) + tile.packed;
   for_each_channel_pack<kPack>(tile, [&](int position, int channel) {
-    const auto pack =
-        *reinterpret_cast<const ChannelPack<T, kPack>*>(from + position * tiles.layout.padded_channels + channel);
+    const Vec<T, kPack> pack = load<kPack>(from, position * tiles.layout.padded_channels + channel);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) values[slot((channel + k) * tile.positions + position)] = to_float(pack.values[k]);
   });
@@ -96,13 +89,13 @@ template <class T, int kPack>
 __device__ inline void store_packed(const Tiles& tiles, const Tile& tile, void* packed, const float* values) {
   T* const to = static_cast<T*>(packed) + tile.packed;
   for_each_channel_pack<kPack>(tile, [&](int position, int channel) {
-    ChannelPack<T, kPack> pack;
+    Vec<T, kPack> pack;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
       const bool is_real = channel + k < tile.real_channels;
       set(pack.values[k], is_real ? values[slot((channel + k) * tile.positions + position)] : 0.0f);
     }
-    *reinterpret_cast<ChannelPack<T, kPack>*>(to + position * tiles.layout.padded_channels + channel) = pack;
+    store(to, position * tiles.layout.padded_channels + channel, pack);
   });
 }
 
