@@ -97,28 +97,12 @@ struct PointMatrices {
   std::int64_t floats() const { return points * stride(); }
 };
 
-// Flushes denormal numbers to zero, and treats those that it reads as zeros, as the products of bf16 of some processors
-// do.
-class FlushedDenormals {
- public:
-  explicit FlushedDenormals(bool flush) : flush_(flush), before_(flush ? denormal_mode() : 0) {
-    if (flush_) set_denormal_mode(flushing_modes().back());
-  }
-  ~FlushedDenormals() {
-    if (flush_) set_denormal_mode(before_);
-  }
-  FlushedDenormals(const FlushedDenormals&) = delete;
-  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
-
- private:
-  bool flush_;
-  std::uint64_t before_;
-};
-
-// Divides the rows evenly into as few groups as the kernel allows.
+// Divides the rows evenly into as few groups as the kernel allows. Some kernels need denormal numbers flushed to zero,
+// and those that they read treated as zeros, as the products of bf16 of some processors do.
 template <class T>
 void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, ProductPass product) {
-  const FlushedDenormals flushed(kernels.flushes);
+  const std::uint64_t mode = kernels.flushes ? denormal_mode() : 0;
+  if (kernels.flushes) set_denormal_mode(flushing_modes().back());
   const auto* const multiply_rows = apart ? kernels.rows_apart : kernels.rows_adjacent;
   const std::int64_t groups = ceil_div(rows, kernels.max_rows);
   for (std::int64_t group = 0, first = 0; group < groups; ++group) {
@@ -128,6 +112,7 @@ void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, Prod
     product.a += apart ? count * product.a_stride : count;
     product.sums += count * 2 * kernels.lanes;
   }
+  if (kernels.flushes) set_denormal_mode(mode);
 }
 
 // The base class of the passes of a Winograd convolution.
