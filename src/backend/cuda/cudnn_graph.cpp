@@ -83,14 +83,22 @@ const OperationNames& names_of(ConvolutionPass pass) {
 }
 
 CudnnDescriptor operation(ConvolutionPass pass, const ConvolutionShape& shape) {
-  return convolution_operation(
-      pass, shape,
-      {.input = tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision),
-       .filters =
-           tensor(kFilterTensor, {shape.outputs, shape.group_channels(), shape.kernel_height, shape.kernel_width},
-                  shape.precision),
-       .output = tensor(kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()},
-                        shape.precision)});
+  const CudnnDescriptor input =
+      tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision);
+  const CudnnDescriptor filters = tensor(
+      kFilterTensor, {shape.outputs, shape.group_channels(), shape.kernel_height, shape.kernel_width}, shape.precision);
+  const CudnnDescriptor output = tensor(
+      kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()}, shape.precision);
+  const OperationNames& names = names_of(pass);
+  CudnnDescriptor descriptor(names.type);
+  descriptor.set(names.input, input);
+  descriptor.set(names.filters, filters);
+  descriptor.set(names.output, output);
+  descriptor.set(names.window, window(shape));
+  descriptor.set(names.result_factor, 1.0f);
+  descriptor.set(names.former_factor, 0.0f);
+  descriptor.finalize();
+  return descriptor;
 }
 
 CudnnDescriptor graph_of(const CudnnTarget& target, const CudnnDescriptor& operation) {
@@ -106,6 +114,10 @@ bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
   return std::ranges::find(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes.end();
 }
 
+CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
+  return std::move(configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
+}
+
 EngineChoice choice_in(const CudnnDescriptor& configuration) {
   EngineChoice choice{engine_of(configuration).value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)};
   for (const CudnnDescriptor& knob :
@@ -117,24 +129,6 @@ EngineChoice choice_in(const CudnnDescriptor& configuration) {
 }
 
 }  // namespace
-
-CudnnDescriptor convolution_operation(ConvolutionPass pass, const ConvolutionShape& shape,
-                                      const ConvolutionOperands& tensors) {
-  const OperationNames& names = names_of(pass);
-  CudnnDescriptor descriptor(names.type);
-  descriptor.set(names.input, tensors.input);
-  descriptor.set(names.filters, tensors.filters);
-  descriptor.set(names.output, tensors.output);
-  descriptor.set(names.window, window(shape));
-  descriptor.set(names.result_factor, 1.0f);
-  descriptor.set(names.former_factor, 0.0f);
-  descriptor.finalize();
-  return descriptor;
-}
-
-CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
-  return std::move(configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
-}
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) : type_(type) {
   cudnnBackendDescriptor_t descriptor = nullptr;

@@ -94,17 +94,6 @@ class CudnnTarget {
   virtual void apply_to(CudnnDescriptor& descriptor) const = 0;
 };
 
-// The tensors of a convolution's operation; a pass writes one of them.
-struct ConvolutionOperands {
-  const CudnnDescriptor& input;
-  const CudnnDescriptor& filters;
-  const CudnnDescriptor& output;
-};
-CudnnDescriptor convolution_operation(ConvolutionPass pass, const ConvolutionShape& shape,
-                                      const ConvolutionOperands& tensors);
-
-CudnnDescriptor engine_of(const CudnnDescriptor& configuration);
-
 struct CudnnEngine {
   CudnnDescriptor configuration;
   CudnnDescriptor plan;
