@@ -189,10 +189,10 @@ std::vector<ConvolutionShape> shapes(Precision precision) {
 // Of an engine in two that is off by `error`, in one pass.
 std::int64_t engine_beside(const char* error, ConvolutionPass pass, const ConvolutionShape& shape, bool searches) {
   ::setenv("TUTTI_STANDIN_INEXACT", fmt::format("{} 1", error).c_str(), 1);
-  const auto planner = make_convolution_planner({.precision = shape.precision, .search_plans = searches});
-  const std::int64_t engine = planner->plan(pass, shape)->choice().engine;
+  ConvolutionPlanner planner({.precision = shape.precision, .search_plans = searches});
+  const std::int64_t engine = planner.plan(pass, shape)->choice().engine;
   const std::string dropped = "1 dropped as inexact";
-  EXPECT_EQ(planner->search_summary().find(dropped) != std::string::npos, engine == 1) << planner->search_summary();
+  EXPECT_EQ(planner.search_summary().find(dropped) != std::string::npos, engine == 1) << planner.search_summary();
   ::unsetenv("TUTTI_STANDIN_INEXACT");
   return engine;
 }
@@ -226,8 +226,8 @@ TEST_P(PlanChecks, RefuseAConvolutionThatNoEngineComputesRightly) {
   ::setenv("TUTTI_STANDIN_INEXACT", "1e-3 3", 1);
   ::setenv("TUTTI_STANDIN_ENGINES", "3", 1);
   for (const bool searches : {true, false}) {
-    const auto planner = make_convolution_planner({.precision = Precision::fp32, .search_plans = searches});
-    EXPECT_THAT(thrown_by([&] { planner->plan(GetParam(), kShape); }),
+    ConvolutionPlanner planner({.precision = Precision::fp32, .search_plans = searches});
+    EXPECT_THAT(thrown_by([&] { planner.plan(GetParam(), kShape); }),
                 reports(ErrorSource::usage,
                         fmt::format("computes the convolution {} fp32 2x3x3x4 to 4, 1x1 ", name_of(GetParam())),
                         "are off by at least 1.0e-03 of the result, where 1.0e-05 is allowed"));
@@ -237,8 +237,8 @@ TEST_P(PlanChecks, RefuseAConvolutionThatNoEngineComputesRightly) {
 }
 
 TEST_P(PlanChecks, AreNotMadeOfKnownChoices) {
-  const auto first = make_convolution_planner({.precision = Precision::fp32});
-  first->plan(GetParam(), kShape);
+  ConvolutionPlanner first({.precision = Precision::fp32});
+  first.plan(GetParam(), kShape);
   const auto launches_of_plan = [&](ConvolutionPlanner& planner) {
     const auto before = standin::enqueued_so_far();
     planner.plan(GetParam(), kShape);
@@ -248,10 +248,11 @@ TEST_P(PlanChecks, AreNotMadeOfKnownChoices) {
     for (const auto& [kind, count] : before.calls) calls -= count;
     return calls;
   };
-  const auto second = make_convolution_planner({.precision = Precision::fp32});
-  EXPECT_TRUE(second->load_algorithm_cache(first->algorithm_cache()));
-  EXPECT_EQ(launches_of_plan(*second), 0);
-  EXPECT_GT(launches_of_plan(*make_convolution_planner({.precision = Precision::fp32})), 0);
+  ConvolutionPlanner second({.precision = Precision::fp32});
+  EXPECT_TRUE(second.load_algorithm_cache(first.algorithm_cache()));
+  EXPECT_EQ(launches_of_plan(second), 0);
+  ConvolutionPlanner third({.precision = Precision::fp32});
+  EXPECT_GT(launches_of_plan(third), 0);
 }
 
 }  // namespace

@@ -45,11 +45,11 @@ CudaBackend::CudaBackend(const CudaOptions& options)
     : device_(device_at(options.device)),
       uses_graphs_(options.use_graphs),
       warn_(options.warn),
-      planner_(make_convolution_planner(options)),
+      planner_(options),
       processor_{.device = options.device,
                  .precision = options.precision,
                  .type = element_type(options.precision),
-                 .planner = *planner_} {}
+                 .planner = planner_} {}
 
 CudaBackend::~CudaBackend() {
   if (in_range_) static_cast<void>(nvtxRangePop());

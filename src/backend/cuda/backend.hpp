@@ -5,8 +5,8 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/cuda_library.hpp"
 
-#include "backend/cuda/convolution.hpp"
 #include "backend/cuda/layers.hpp"
+#include "backend/cuda/plan_search.hpp"
 
 #include <atomic>
 #include <functional>
@@ -36,9 +36,9 @@ class CudaBackend final : public Backend {
   void begin_range(const char* name) override;
   std::unique_ptr<ImageStore> upload_dataset(const ImageSet& images) override;
   std::unique_ptr<Graph> capture(Stream& stream, const std::function<void()>& enqueue) override;
-  std::string search_summary() const { return planner_->search_summary(); }
-  std::string algorithm_cache() const override { return planner_->algorithm_cache(); }
-  bool load_algorithm_cache(const std::string& lines) override { return planner_->load_algorithm_cache(lines); }
+  std::string search_summary() const { return planner_.search_summary(); }
+  std::string algorithm_cache() const override { return planner_.algorithm_cache(); }
+  bool load_algorithm_cache(const std::string& lines) override { return planner_.load_algorithm_cache(lines); }
 
   void copy(Stream& stream, const Tensor& to, const Tensor& from) override;
   void fill_zero(Stream& stream, const Tensor& tensor) override;
@@ -81,7 +81,7 @@ class CudaBackend final : public Backend {
   CudaDevice device_;
   std::atomic<bool> uses_graphs_;
   std::function<void(const std::string&)> warn_;
-  std::unique_ptr<ConvolutionPlanner> planner_;
+  ConvolutionPlanner planner_;
   Processor processor_;
   bool in_range_ = false;  // a profiler range is open
 };

@@ -1,8 +1,7 @@
 #pragma once
 // The three passes of a convolution between activations in the native layout, each planned once per shape. Only the
-// planner depends on cuDNN. Linear layers are convolutions over one pixel.
+// library depends on cuDNN. Linear layers are convolutions over one pixel.
 
-#include "tutti/backend/cuda_library.hpp"
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/backend/precision.hpp"
 
@@ -95,20 +94,5 @@ class ConvolutionLibrary {
 std::unique_ptr<ConvolutionLibrary> make_convolution_library(int device);
 // "cuDNN 9.19.0"
 std::string convolution_library();
-
-// Chooses one plan for each pass and shape.
-class ConvolutionPlanner {
- public:
-  virtual ~ConvolutionPlanner() = default;
-  // Runs plans, and waits for the device, unless the choice is known. Throws a usage error that names the shape if the
-  // library cannot compute it.
-  virtual std::shared_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
-  // See Backend.
-  virtual std::string algorithm_cache() const = 0;
-  virtual bool load_algorithm_cache(const std::string& lines) = 0;
-  virtual std::string search_summary() const = 0;
-};
-
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options);
 
 }  // namespace tutti::cuda

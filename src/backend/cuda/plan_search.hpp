@@ -1,14 +1,18 @@
 #pragma once
-// Chooses among the plans that a library proposes for a pass of a convolution, by running them.
+// Chooses among the plans that a library proposes for a pass of a convolution, by running them, and remembers the
+// choice.
 
+#include "tutti/backend/cuda_library.hpp"
 #include "tutti/base/timing.hpp"
 
-#include "backend/cuda/convolution.hpp"
+#include "backend/cuda/engine_table.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -77,6 +81,33 @@ class PlanSearch {
   std::int64_t unchecked_passes_ = 0;
   std::string reason_;
   std::set<std::int64_t> engines_{};
+};
+
+// Chooses one plan for each pass and shape. Thread-safe.
+class ConvolutionPlanner {
+ public:
+  explicit ConvolutionPlanner(const CudaOptions& options);
+
+  // Runs plans, and waits for the device, unless the choice is known. Throws a usage error that names the shape if the
+  // library cannot compute it.
+  std::shared_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape);
+  // See Backend.
+  std::string algorithm_cache() const;
+  bool load_algorithm_cache(const std::string& lines);
+  std::string search_summary() const;
+
+ private:
+  std::shared_ptr<ConvolutionPlan> choose(ConvolutionPass pass, const ConvolutionShape& shape);
+  ConvolutionPlans proposals(ConvolutionPass pass, const ConvolutionShape& shape, std::size_t most);
+  std::shared_ptr<ConvolutionPlan> fastest(ConvolutionPass pass, const ConvolutionShape& shape);
+  std::shared_ptr<ConvolutionPlan> first_exact(ConvolutionPass pass, const ConvolutionShape& shape);
+
+  bool searches_;
+  std::unique_ptr<ConvolutionLibrary> library_;
+  mutable std::mutex mutex_;
+  EngineTable table_;
+  PlanSearch search_;
+  std::map<std::string, std::shared_ptr<ConvolutionPlan>> plans_;  // by description
 };
 
 }  // namespace tutti::cuda

@@ -1,5 +1,6 @@
 #include "tutti/base/error.hpp"
 
+#include "backend/cuda/plan_search.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
 #include "floats.cuh"
