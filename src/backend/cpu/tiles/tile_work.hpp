@@ -115,30 +115,6 @@ void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, Prod
   if (kernels.flushes) set_denormal_mode(mode);
 }
 
-// The base class of the passes of a Winograd convolution.
-template <class T>
-class TilePass {
- public:
-  TilePass(const TileKernels<T>& kernels, CpuStream& stream) : kernels_(kernels), stream_(stream) {}
-
- protected:
-  TileGrid grid_of(const TileSide& outputs) const {
-    return {outputs.rows, outputs.columns, ceil_div(outputs.rows, kernels_.tile_down),
-            ceil_div(outputs.columns, kernels_.tile_across), 0};
-  }
-  TileGrid seen_from(const TileSide& inputs, TileGrid grid, std::int64_t padding) const {
-    return {inputs.rows, inputs.columns, grid.tiles_down, grid.tiles_across, padding};
-  }
-  void multiply(bool apart, std::int64_t rows, const ProductPass& product) const {
-    cpu::multiply(kernels_, apart, rows, product);
-  }
-  std::int64_t panel() const { return 2 * kernels_.lanes; }
-  std::int64_t words(std::int64_t numbers) const { return ceil_div(numbers, kernels_.pack); }
-
-  const TileKernels<T>& kernels_;
-  CpuStream& stream_;
-};
-
 // An activation over all images, for kernels that divide its channels into panels.
 struct LaneSide : TileSide {
   LaneSide(const Layout& layout, std::int64_t of_panel) : TileSide(side_of(layout)), panel(of_panel) {}

@@ -11,6 +11,16 @@ namespace {
 constexpr std::int64_t kSlabTiles = 56;    // processed at a time, so that their points stay in a core's cache
 constexpr std::int64_t kBlockSteps = 128;  // words of a product at a time
 
+// The tiles of an output.
+template <class T>
+TileGrid grid_of(const TileKernels<T>& kernels, const TileSide& outputs) {
+  return {outputs.rows, outputs.columns, ceil_div(outputs.rows, kernels.tile_down),
+          ceil_div(outputs.columns, kernels.tile_across), 0};
+}
+TileGrid seen_from(const TileSide& inputs, const TileGrid& grid, std::int64_t padding) {
+  return {inputs.rows, inputs.columns, grid.tiles_down, grid.tiles_across, padding};
+}
+
 // A Winograd convolution: the forward pass, or the input gradient, which is a convolution with rotated windows.
 template <class T>
 struct TileConvolution {
@@ -28,18 +38,19 @@ struct TileConvolution {
 // Stores either the points of all windows and processes tiles in slabs, or the points of all tiles and processes
 // windows in panels of outputs, whichever needs less memory.
 template <class T>
-class Convolve : TilePass<T> {
+class Convolve {
  public:
   Convolve(const TileKernels<T>& kernels, CpuStream& stream, const TileConvolution<T>& what)
-      : TilePass<T>(kernels, stream),
+      : kernels_(kernels),
+        stream_(stream),
         what_(what),
-        grid_(this->grid_of(what.to)),
+        grid_(grid_of(kernels, what.to)),
         tiles_(what.images * grid_.tiles_down * grid_.tiles_across),
         steps_(std::min(kBlockSteps * kernels.pack, what.from.channels)),
         blocks_(ceil_div(what.from.channels, steps_)),
-        panels_(what.to.channels / this->panel()),
-        filters_{kernels.points, this->words(steps_), this->panel()},
-        slab_{kernels.points, std::min(kSlabTiles, tiles_), this->words(what.from.channels)},
+        panels_(what.to.channels / panel_),
+        filters_{kernels.points, words(steps_), panel_},
+        slab_{kernels.points, std::min(kSlabTiles, tiles_), words(what.from.channels)},
         all_{kernels.points, tiles_, slab_.columns} {}
 
   void run() {
@@ -56,36 +67,40 @@ class Convolve : TilePass<T> {
   void panel_by_panel();
 
   void transform(const TileRange& tiles, float* to, const PointMatrices& matrices) const {
-    this->kernels_.inputs({image_of(what_.from, what_.values), this->seen_from(what_.from, grid_, what_.padding), tiles,
-                           what_.from.channels / this->kernels_.lanes, to, matrices.stride()});
+    kernels_.inputs({image_of(what_.from, what_.values), seen_from(what_.from, grid_, what_.padding), tiles,
+                     what_.from.channels / kernels_.lanes, to, matrices.stride()});
   }
   void prepare(std::int64_t panel, std::int64_t block, float* to) const {
     const std::int64_t outputs_stride = (what_.transposed ? what_.to : what_.from).channels * kTaps;
-    const std::int64_t lane = panel * this->panel();
+    const std::int64_t lane = panel * panel_;
     const std::int64_t step = block * steps_;
     const std::int64_t first =
         what_.transposed ? step * outputs_stride + lane * kTaps : lane * outputs_stride + step * kTaps;
     const std::int64_t steps = std::min(steps_, what_.from.channels - step);
-    this->kernels_.windows({what_.windows + first, outputs_stride, steps, what_.transposed, to, filters_.stride()});
+    kernels_.windows({what_.windows + first, outputs_stride, steps, what_.transposed, to, filters_.stride()});
   }
   // sums[point][row][lane] of the tiles of `points`.
   void multiply(const float* points, const PointMatrices& matrices, std::int64_t rows, std::int64_t block,
                 const float* filters, const PointMatrices& sums, float* to) const {
     const std::int64_t steps = std::min(steps_, what_.from.channels - block * steps_);
-    for (int point = 0; point < this->kernels_.points; ++point) {
-      TilePass<T>::multiply(true, rows,
-                            {points + point * matrices.stride() + this->words(block * steps_), matrices.columns,
-                             filters + point * filters_.stride(), this->panel(), this->words(steps),
-                             to + point * sums.stride(), block > 0});
+    for (int point = 0; point < kernels_.points; ++point) {
+      cpu::multiply(kernels_, true, rows,
+                    {points + point * matrices.stride() + words(block * steps_), matrices.columns,
+                     filters + point * filters_.stride(), panel_, words(steps), to + point * sums.stride(), block > 0});
     }
   }
   void deliver(const float* sums, const PointMatrices& matrices, std::int64_t panel, const TileRange& tiles) const {
     TileImage<T> to = image_of(what_.to, what_.results);
-    to.values += channel_offset(to, panel * this->panel());
-    this->kernels_.outputs({sums, matrices.stride(), to, grid_, tiles,
-                            what_.bias == nullptr ? nullptr : what_.bias + panel * this->panel(), what_.relu});
+    to.values += channel_offset(to, panel * panel_);
+    kernels_.outputs({sums, matrices.stride(), to, grid_, tiles,
+                      what_.bias == nullptr ? nullptr : what_.bias + panel * panel_, what_.relu});
   }
 
+  std::int64_t words(std::int64_t numbers) const { return ceil_div(numbers, kernels_.pack); }
+
+  const TileKernels<T>& kernels_;
+  CpuStream& stream_;
+  std::int64_t panel_ = 2 * kernels_.lanes;
   const TileConvolution<T> what_;
   TileGrid grid_;
   std::int64_t tiles_;
@@ -99,13 +114,13 @@ class Convolve : TilePass<T> {
 
 template <class T>
 void Convolve<T>::slab_by_slab(std::int64_t kept_filters) {
-  const PointMatrices sums{slab_.points, slab_.rows, this->panel()};
+  const PointMatrices sums{slab_.points, slab_.rows, panel_};
   const std::int64_t own = slab_.floats() + sums.floats();
-  float* const filters = this->stream_.scratch(kept_filters + this->stream_.workers() * own);
-  parallel_for(this->stream_, panels_ * blocks_, [&](int, std::int64_t item) {
+  float* const filters = stream_.scratch(kept_filters + stream_.workers() * own);
+  parallel_for(stream_, panels_ * blocks_, [&](int, std::int64_t item) {
     prepare(item / blocks_, item % blocks_, filters + item * filters_.floats());
   });
-  parallel_for(this->stream_, ceil_div(tiles_, slab_.rows), [&](int worker, std::int64_t slab) {
+  parallel_for(stream_, ceil_div(tiles_, slab_.rows), [&](int worker, std::int64_t slab) {
     float* const points = filters + kept_filters + worker * own;
     float* const products = points + slab_.floats();
     const TileRange tiles{slab * slab_.rows, std::min(slab_.rows, tiles_ - slab * slab_.rows)};
@@ -122,14 +137,14 @@ void Convolve<T>::slab_by_slab(std::int64_t kept_filters) {
 
 template <class T>
 void Convolve<T>::panel_by_panel() {
-  const PointMatrices sums{all_.points, tiles_, this->panel()};
+  const PointMatrices sums{all_.points, tiles_, panel_};
   const std::int64_t own = filters_.floats() + sums.floats();
-  float* const points = this->stream_.scratch(all_.floats() + this->stream_.workers() * own);
-  parallel_for(this->stream_, ceil_div(tiles_, slab_.rows), [&](int, std::int64_t slab) {
+  float* const points = stream_.scratch(all_.floats() + stream_.workers() * own);
+  parallel_for(stream_, ceil_div(tiles_, slab_.rows), [&](int, std::int64_t slab) {
     const std::int64_t first = slab * slab_.rows;
     transform({first, std::min(slab_.rows, tiles_ - first)}, points + first * all_.columns, all_);
   });
-  parallel_for(this->stream_, panels_, [&](int worker, std::int64_t panel) {
+  parallel_for(stream_, panels_, [&](int worker, std::int64_t panel) {
     float* const filters = points + all_.floats() + worker * own;
     float* const products = filters + filters_.floats();
     for (std::int64_t block = 0; block < blocks_; ++block) {
@@ -156,22 +171,23 @@ constexpr std::int64_t kMaxSlabSteps = 112;  // words; large, since each slab's 
 
 // Stores either all sums and processes tiles in slabs, or the points of all tiles.
 template <class T>
-class WindowGradient : TilePass<T> {
+class WindowGradient {
  public:
   WindowGradient(const TileKernels<T>& kernels, CpuStream& stream, const WindowGradientProblem<T>& what)
-      : TilePass<T>(kernels, stream),
+      : kernels_(kernels),
+        stream_(stream),
         what_(what),
-        grid_(this->grid_of(what.output)),
+        grid_(grid_of(kernels, what.output)),
         tiles_(what.images * grid_.tiles_down * grid_.tiles_across),
-        panels_(what.input.channels / this->panel()),
-        sums_{kernels.points, what.output.channels, this->panel()} {}
+        panels_(what.input.channels / panel_),
+        sums_{kernels.points, what.output.channels, panel_} {}
 
   void run() {
     const Slab all = slab_of(tiles_);
     const bool in_one = all.floats() <= panels_ * sums_.floats();
-    const Slab slab = in_one ? all : slab_of(std::min(kMaxSlabSteps * this->kernels_.pack, tiles_));
-    const int workers = this->stream_.workers();
-    points_ = this->stream_.scratch(slab.floats() + (in_one ? workers : panels_) * sums_.floats());
+    const Slab slab = in_one ? all : slab_of(std::min(kMaxSlabSteps * kernels_.pack, tiles_));
+    const int workers = stream_.workers();
+    points_ = stream_.scratch(slab.floats() + (in_one ? workers : panels_) * sums_.floats());
     sums_at_ = points_ + slab.floats();
     if (in_one) {
       at_once(slab);
@@ -187,19 +203,17 @@ class WindowGradient : TilePass<T> {
     std::int64_t floats() const { return inputs.floats() + gradients.floats(); }
   };
   Slab slab_of(std::int64_t tiles) const {
-    const std::int64_t words = this->words(tiles);
-    return {tiles,
-            {this->kernels_.points, words, what_.input.channels},
-            {this->kernels_.points, words, what_.output.channels}};
+    const std::int64_t steps = words(tiles);
+    return {tiles, {kernels_.points, steps, what_.input.channels}, {kernels_.points, steps, what_.output.channels}};
   }
   float* gradient_points(const Slab& slab) const { return points_ + slab.inputs.floats(); }
 
   void at_once(const Slab& all) const {
     const TileRange tiles{0, tiles_};
     transform(tiles, all);
-    parallel_for(this->stream_, panels_, [&](int worker, std::int64_t panel) {
+    parallel_for(stream_, panels_, [&](int worker, std::int64_t panel) {
       float* const sums = sums_at_ + worker * sums_.floats();
-      for (int point = 0; point < this->kernels_.points; ++point) multiply(tiles, all, {panel, point}, sums);
+      for (int point = 0; point < kernels_.points; ++point) multiply(tiles, all, {panel, point}, sums);
       collect(sums, panel);
     });
   }
@@ -208,43 +222,45 @@ class WindowGradient : TilePass<T> {
       const TileRange tiles{first, std::min(slab.tiles, tiles_ - first)};
       transform(tiles, slab);
       // All panels of a point in turn, as they share its gradients.
-      parallel_for(this->stream_, this->kernels_.points * panels_, [&](int, std::int64_t item) {
+      parallel_for(stream_, kernels_.points * panels_, [&](int, std::int64_t item) {
         const std::int64_t panel = item % panels_;
         multiply(tiles, slab, {panel, item / panels_}, sums_at_ + panel * sums_.floats());
       });
     }
-    parallel_for(this->stream_, panels_,
-                 [&](int, std::int64_t panel) { collect(sums_at_ + panel * sums_.floats(), panel); });
+    parallel_for(stream_, panels_, [&](int, std::int64_t panel) { collect(sums_at_ + panel * sums_.floats(), panel); });
   }
 
   void transform(const TileRange& tiles, const Slab& slab) const {
     constexpr std::int64_t kEach = 14;  // even, as tiles may come in pairs
-    const int lanes = this->kernels_.lanes;
-    parallel_for(this->stream_, ceil_div(tiles.count, kEach), [&](int, std::int64_t part) {
+    const int lanes = kernels_.lanes;
+    parallel_for(stream_, ceil_div(tiles.count, kEach), [&](int, std::int64_t part) {
       const TileRange mine{tiles.first + part * kEach, std::min(kEach, tiles.count - part * kEach)};
-      const std::int64_t row = this->words(part * kEach);
-      this->kernels_.paired_inputs(
-          {image_of(what_.input, what_.inputs), this->seen_from(what_.input, grid_, what_.padding), mine,
-           what_.input.channels / lanes, points_ + row * slab.inputs.columns, slab.inputs.stride()});
-      this->kernels_.paired_gradients({image_of(what_.output, what_.gradients), grid_, mine,
-                                       what_.output.channels / lanes,
-                                       gradient_points(slab) + row * slab.gradients.columns, slab.gradients.stride()});
+      const std::int64_t row = words(part * kEach);
+      kernels_.paired_inputs({image_of(what_.input, what_.inputs), seen_from(what_.input, grid_, what_.padding), mine,
+                              what_.input.channels / lanes, points_ + row * slab.inputs.columns, slab.inputs.stride()});
+      kernels_.paired_gradients({image_of(what_.output, what_.gradients), grid_, mine, what_.output.channels / lanes,
+                                 gradient_points(slab) + row * slab.gradients.columns, slab.gradients.stride()});
     });
   }
   struct PanelPoint {
     std::int64_t panel, point;
   };
   void multiply(const TileRange& tiles, const Slab& slab, const PanelPoint& at, float* sums) const {
-    TilePass<T>::multiply(false, what_.output.channels,
-                          {gradient_points(slab) + at.point * slab.gradients.stride(), slab.gradients.columns,
-                           points_ + at.point * slab.inputs.stride() + at.panel * this->panel(), slab.inputs.columns,
-                           this->words(tiles.count), sums + at.point * sums_.stride(), tiles.first > 0});
+    cpu::multiply(kernels_, false, what_.output.channels,
+                  {gradient_points(slab) + at.point * slab.gradients.stride(), slab.gradients.columns,
+                   points_ + at.point * slab.inputs.stride() + at.panel * panel_, slab.inputs.columns,
+                   words(tiles.count), sums + at.point * sums_.stride(), tiles.first > 0});
   }
   void collect(const float* sums, std::int64_t panel) const {
-    this->kernels_.collect({sums, sums_.stride(), what_.output.channels,
-                            what_.window_gradients + panel * this->panel() * kTaps, what_.input.channels * kTaps});
+    kernels_.collect({sums, sums_.stride(), what_.output.channels, what_.window_gradients + panel * panel_ * kTaps,
+                      what_.input.channels * kTaps});
   }
 
+  std::int64_t words(std::int64_t numbers) const { return ceil_div(numbers, kernels_.pack); }
+
+  const TileKernels<T>& kernels_;
+  CpuStream& stream_;
+  std::int64_t panel_ = 2 * kernels_.lanes;
   const WindowGradientProblem<T> what_;
   TileGrid grid_;
   std::int64_t tiles_;
@@ -260,8 +276,8 @@ template <class T>
 bool is_profitable(const TiledShape& shape, const TileKernels<T>& kernels) {
   const std::int64_t min_tiles = kernels.rounds ? 16 : 4;
   const TileSide outputs = side_of(shape.output);
-  const std::int64_t tiles = shape.output.shape()[0] * ceil_div(outputs.rows, kernels.tile_down) *
-                             ceil_div(outputs.columns, kernels.tile_across);
+  const TileGrid grid = grid_of(kernels, outputs);
+  const std::int64_t tiles = shape.output.shape()[0] * grid.tiles_down * grid.tiles_across;
   const std::int64_t direct = shape.output.shape()[0] * outputs.rows * outputs.columns * kTaps;
   return tiles >= min_tiles && 5 * tiles * kernels.points <= 4 * direct;
 }
