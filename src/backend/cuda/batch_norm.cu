@@ -36,14 +36,12 @@ __global__ void norm_propagation_from_totals(NormGradients work) {
   set_propagation(work, c, work.totals[2 * work.channels], {work.totals[2 * c], work.totals[2 * c + 1]});
 }
 
-auto norm_sums_of(ElementType type) {
-  return type == ElementType::bf16 ? norm_sums<Bf16, NormBlocks> : norm_sums<float, NormBlocks>;
-}
+auto norm_sums_of(ElementType type) { return type == ElementType::bf16 ? norm_sums<Bf16> : norm_sums<float>; }
 
 template <class T>
 auto norm_gradient_sums_of(const GradientSum& gradients) {
-  if (gradients.second == nullptr) return norm_gradient_sums<T, 1, NormBlocks>;
-  return gradients.third == nullptr ? norm_gradient_sums<T, 2, NormBlocks> : norm_gradient_sums<T, 3, NormBlocks>;
+  if (gradients.second == nullptr) return norm_gradient_sums<T, 1>;
+  return gradients.third == nullptr ? norm_gradient_sums<T, 2> : norm_gradient_sums<T, 3>;
 }
 
 auto norm_gradient_sums_of(ElementType type, const GradientSum& gradients) {

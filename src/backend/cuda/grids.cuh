@@ -114,15 +114,15 @@ struct PartialSums {
   unsigned* blocks_done = nullptr;  // by column of blocks; zero before and after a launch
 };
 
-// Stores the sums of a block, which the threads of its first row have. In the last block of each column, then calls
-// add(sums, partial sum, chunk) for every chunk in a fixed order, and finish(channel, sums) once for each channel of
-// the column. All threads of the block must call it.
-template <int kSums, int kSize, class Sum, class Add, class Finish>
-__device__ inline void finish_sums(const RowGrid& grid, const PartialSums<Sum>& partials, const RowShare& share,
-                                   const Sum (&of_block)[kSize], Add add, Finish finish) {
+// Stores the sums of a block, which the threads of its first row have. In the last block of each column, then adds
+// those of all chunks in a fixed order, and calls finish(channel, sum) once for each channel of the column. All threads
+// of the block must call it.
+template <int kSize, class Finish>
+__device__ inline void finish_sums(const RowGrid& grid, const PartialSums<float>& partials, const RowShare& share,
+                                   const float (&of_block)[kSize], Finish finish) {
   const int channels = grid.packs * kSize;
   if (share.row == 0 && share.begin < share.end) {
-    Sum* const to = partials.values + static_cast<std::int64_t>(share.chunk) * channels + share.pack * kSize;
+    float* const to = partials.values + static_cast<std::int64_t>(share.chunk) * channels + share.pack * kSize;
 #pragma unroll
     for (int k = 0; k < kSize; ++k) to[k] = of_block[k];
   }
@@ -132,14 +132,14 @@ __device__ inline void finish_sums(const RowGrid& grid, const PartialSums<Sum>& 
   const ThreadRows rows{width, RowGrid::kThreads / width};
   const int row = thread / width;
   const int channel = static_cast<int>(blockIdx.x) * width + thread % width;
-  double sums[kSums] = {};
+  double sum[1] = {};
   const int chunks = row < rows.height && channel < channels ? grid.chunks : 0;
 #pragma unroll 8
   for (int chunk = row; chunk < chunks; chunk += rows.height) {
-    add(sums, partials.values[static_cast<std::int64_t>(chunk) * channels + channel], chunk);
+    sum[0] += partials.values[static_cast<std::int64_t>(chunk) * channels + channel];
   }
-  add_rows(rows, sums);
-  if (row == 0 && channel < channels) finish(channel, sums);
+  add_rows(rows, sum);
+  if (row == 0 && channel < channels) finish(channel, sum[0]);
 }
 
 // The packs of an activation as runs of equal length: the rows of images, or whole samples. Indices within a run are

@@ -8,14 +8,17 @@
 
 namespace tutti::cuda {
 
-// Sums of two values for each channel over all rows of an activation: over the threads of large blocks, of which a GPU
-// runs few, then over the few blocks. The order of the additions depends on the grid alone.
-
-// Two sums for each channel of a block.
-template <int kThreads, int kSize>
-struct ChannelSums {
-  double2 values[kThreads / kWarpLanes * RowGrid::kWidestOfSums * kSize];
+// The blocks of the kernels that sum. These are the fastest on an H200: the partial sums of few blocks are finished
+// soonest.
+struct NormBlocks {
+  static constexpr int kThreads = 512;
+  static constexpr int kResident = 1;  // of a multiprocessor at once
+  static constexpr int kLoads = 8;     // packs that a thread loads before it uses them
 };
+
+// Sums of two values for each channel over all rows of an activation: over the threads of large blocks, of which a GPU
+// runs few, then over the few blocks. Sums are f32 within a thread and f64 across threads. The order of the additions
+// depends on the grid alone.
 
 // Adds the values of the rows of a warp, whose lanes `distance`, 2 * `distance`, ... apart have the same pack. Each
 // lane keeps a part of the sums and writes it.
@@ -60,20 +63,21 @@ __device__ inline double2 sum_of_rows(const double2* from, int rows, int step) {
 
 // Adds up the two values per channel of all threads of the grid: gives part(sums of the block) to the last block, which
 // calls add(sums, part, chunk) for every chunk in a fixed order, then finish(channel, sums). All threads must call it.
-template <int kThreads, int kSize, class Part, class Add, class Finish>
+template <int kSize, class Part, class Add, class Finish>
 __device__ inline void add_channels(const RowGrid& grid, const PartialSums<float2>& partials, const RowShare& share,
                                     const double (&values)[2 * kSize], Part part, Add add, Finish finish) {
-  __shared__ ChannelSums<kThreads, kSize> shared;
+  constexpr int kThreads = NormBlocks::kThreads;
+  __shared__ double2 shared[kThreads / kWarpLanes * RowGrid::kWidestOfSums * kSize];  // of each channel of the block
   const int thread = static_cast<int>(threadIdx.x);
   const int of_block = grid.width * kSize;
   const int channels = grid.packs * kSize;
   const int channel = static_cast<int>(blockIdx.x) * of_block + thread % of_block;
-  double2* const of_warp = shared.values + thread / kWarpLanes * of_block;
+  double2* const of_warp = shared + thread / kWarpLanes * of_block;
   add_lanes(values, grid.width, 0, reinterpret_cast<double*>(of_warp + thread % grid.width * kSize));
   __syncthreads();
   if (thread < of_block && channel < channels) {
     partials.values[static_cast<std::int64_t>(share.chunk) * channels + channel] =
-        part(sum_of_rows(shared.values + thread, kThreads / kWarpLanes, of_block));
+        part(sum_of_rows(shared + thread, kThreads / kWarpLanes, of_block));
   }
   if (!is_last_block(partials.blocks_done + blockIdx.x, gridDim.y)) return;
   const int rows = kThreads / of_block;
@@ -83,25 +87,12 @@ __device__ inline void add_channels(const RowGrid& grid, const PartialSums<float
   for (int chunk = thread / of_block; chunk < chunks; chunk += rows) {
     add(sums, partials.values[static_cast<std::int64_t>(chunk) * channels + channel], chunk);
   }
-  shared.values[thread] = {sums[0], sums[1]};
+  shared[thread] = {sums[0], sums[1]};
   __syncthreads();
   if (thread >= of_block || channel >= channels) return;
-  const double2 all = sum_of_rows(shared.values + thread, rows, of_block);
+  const double2 all = sum_of_rows(shared + thread, rows, of_block);
   finish(channel, {all.x, all.y});
 }
-
-// Sums are f32 within a thread and f64 across threads, in a fixed order.
-
-// The blocks of the kernels that sum: their threads, how many a multiprocessor has at once, and how many packs a thread
-// loads before it uses them.
-template <int kThreadsOfBlock, int kBlocks, int kPacks>
-struct SumBlocks {
-  static constexpr int kThreads = kThreadsOfBlock;
-  static constexpr int kResident = kBlocks;
-  static constexpr int kLoads = kPacks;
-};
-// The fastest on an H200: the partial sums of few blocks are finished soonest.
-using NormBlocks = SumBlocks<512, 1, 8>;
 
 // Per-channel values, including padding channels, which are zero.
 struct NormChannels {
@@ -188,14 +179,14 @@ __device__ inline void set_statistics_from_sums(const NormStatistics& work, int 
   set_statistics(work, c, mean, variance < 0 ? 0 : variance);
 }
 
-template <class T, class Blocks>
-__global__ void __launch_bounds__(Blocks::kThreads, Blocks::kResident) norm_sums(NormSums work) {
+template <class T>
+__global__ void __launch_bounds__(NormBlocks::kThreads, NormBlocks::kResident) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
   const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Moments<T> moments{};
   if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
   int rows = 0;
-  for_each_pack<Blocks::kLoads>(share, [&](auto count, std::int64_t i) {
+  for_each_pack<NormBlocks::kLoads>(share, [&](auto count, std::int64_t i) {
     constexpr int kCount = decltype(count)::value;
     Pack<T> packs[kCount];
 #pragma unroll
@@ -234,7 +225,7 @@ __global__ void __launch_bounds__(Blocks::kThreads, Blocks::kResident) norm_sums
       set_statistics_from_sums(work.statistics, channel, n, all[0], all[1]);
     }
   };
-  add_channels<Blocks::kThreads, kSize>(work.grid, work.partials, share, sums, part, add_chunk, finish);
+  add_channels<kSize>(work.grid, work.partials, share, sums, part, add_chunk, finish);
 }
 
 // The per-channel gradients of the backward pass.
@@ -288,10 +279,11 @@ __device__ inline void set_gradients(const NormGradients& work, int c, double ro
   work.variance[c] = static_cast<float>(work.of.variance[c] * unbiased * work.sample_fraction);
 }
 
-template <class T, int kGradients, class Blocks>
-__global__ void __launch_bounds__(Blocks::kThreads, Blocks::kResident) norm_gradient_sums(NormGradientSums work) {
+template <class T, int kGradients>
+__global__ void __launch_bounds__(NormBlocks::kThreads, NormBlocks::kResident)
+    norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
-  constexpr int kUnroll = Blocks::kLoads / (kGradients == 3 ? 4 : 2);
+  constexpr int kUnroll = NormBlocks::kLoads / (kGradients == 3 ? 4 : 2);
   const RowShare share = share_of_thread(work.grid, reversed_chunk());
   Floats<T> mean{};
   if (share.begin < share.end) mean = load_channels<T>(work.channels.of.rounded_mean, share.pack);
@@ -338,7 +330,7 @@ __global__ void __launch_bounds__(Blocks::kThreads, Blocks::kResident) norm_grad
   const auto finish = [&](int channel, const double(&all)[2]) {
     set_gradients(work.channels, channel, static_cast<double>(work.grid.rows), all);
   };
-  add_channels<Blocks::kThreads, kSize>(work.grid, work.partials, share, both, part, add_chunk, finish);
+  add_channels<kSize>(work.grid, work.partials, share, both, part, add_chunk, finish);
 }
 
 // The forward pass's application, and the backward pass's propagation.

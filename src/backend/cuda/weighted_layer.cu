@@ -92,11 +92,9 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
   float of_chunk[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) of_chunk[k] = static_cast<float>(values[k]);
-  const auto add_chunk = [](double(&sum)[1], float part, int) { sum[0] += part; };
-  const auto finish = [&](int channel, const double(&sum)[1]) {
-    if (channel < work.channels) work.bias[channel] = static_cast<float>(sum[0]);
-  };
-  finish_sums<1>(work.grid, work.partials, share, of_chunk, add_chunk, finish);
+  finish_sums(work.grid, work.partials, share, of_chunk, [&](int channel, double sum) {
+    if (channel < work.channels) work.bias[channel] = static_cast<float>(sum);
+  });
 }
 
 class WeightedLayer final : public CudaLayer {
