@@ -53,10 +53,8 @@ class WeightedLayer final : public PlannedLayer {
   WeightedLayer(const LayerSpec& spec, const LayerRequest& request, const WeightedPlan& plan)
       : PlannedLayer(request, activation_of(plan.output), backward_reads(spec)),
         weights_(weights_of(spec, request)),
-        bias_(plan.bias),
-        relu_(plan.relu),
+        plan_(plan),
         fuses_mask_(plan.passes.mask && !request.wants_input_gradient),
-        passes_(plan.passes),
         input_(layout_of(request.input), plan.input) {
     if (request.mode != LayerMode::training) return;
     output_gradient_.emplace(plan.output, plan.output.with_type(plan.input.type()));
@@ -67,40 +65,38 @@ class WeightedLayer final : public PlannedLayer {
   void forward(Stream& stream, const LayerForward& pass) override {
     CpuStream& ours = cpu_stream(stream);
     input_.load(ours, pass.input);
-    const float* const bias = bias_ ? weights_.canonical(1) : nullptr;
-    passes_.forward->forward(ours, {input_.address(), weights_.canonical(0), bias, pass.output, relu_});
+    const float* const bias = plan_.bias ? weights_.canonical(1) : nullptr;
+    plan_.passes.forward->forward(ours, {input_.address(), weights_.canonical(0), bias, pass.output, plan_.relu});
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     CpuStream& ours = cpu_stream(stream);
     require_training(pass);
     require_gradients(pass);
-    const void* const of_relu = relu_ ? pass.output : nullptr;
+    const void* const of_relu = plan_.relu ? pass.output : nullptr;
     sum_output_gradients(pass, layout_of(output_), fuses_mask_ ? nullptr : of_relu);
     output_gradient_->load(ours, pass.output_gradients[0]);
-    passes_.backward_weights->backward_weights(
+    plan_.passes.backward_weights->backward_weights(
         ours, {input_.address(), output_gradient_->address(), fuses_mask_ ? of_relu : nullptr,
-               host_f32(pass.gradients[0]).data(), bias_ ? host_f32(pass.gradients[1]).data() : nullptr});
+               host_f32(pass.gradients[0]).data(), plan_.bias ? host_f32(pass.gradients[1]).data() : nullptr});
     if (pass.input_gradient == nullptr) return;
     input_gradient_->bind(pass.input_gradient);
-    passes_.backward_data->backward_data(
+    plan_.passes.backward_data->backward_data(
         ours, {output_gradient_->address(), weights_.canonical(0), input_gradient_->address()});
     input_gradient_->deliver(ours);
   }
 
  private:
   void require_gradients(const LayerBackward& pass) const {
-    const std::size_t expected = bias_ ? 2 : 1;
+    const std::size_t expected = plan_.bias ? 2 : 1;
     if (pass.gradients.size() == expected) return;
     throw Error(ErrorSource::internal,
                 fmt::format("a layer with {} parameters got {} gradient tensors", expected, pass.gradients.size()));
   }
 
   const CpuWeights& weights_;
-  bool bias_;
-  bool relu_;
+  WeightedPlan plan_;
   bool fuses_mask_;
-  TiledPasses passes_;
   Staged input_;
   std::optional<Staged> output_gradient_;
   std::optional<Staged> input_gradient_;

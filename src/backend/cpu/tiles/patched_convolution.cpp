@@ -34,12 +34,6 @@ class Patched final : public TiledConvolution {
   std::int64_t images_of(std::int64_t slab_tiles) const {
     return std::clamp<std::int64_t>(slab_tiles / tiles(), 1, images_);
   }
-  Images slab(std::int64_t index, std::int64_t each) const {
-    return {index * each, std::min(each, images_ - index * each)};
-  }
-  std::int64_t input_window(std::int64_t output, std::int64_t input) const {
-    return (output * input_.channels + input) * kPatchTaps;
-  }
 
   struct Filters {
     const float* windows;
@@ -97,7 +91,7 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
   float* const prepared = stream.scratch(panels * panel.floats() + stream.workers() * own);
   prepare(stream, filters, prepared);
   parallel_for(stream, ceil_div(images_, each), [&](int worker, std::int64_t index) {
-    const Images images = slab(index, each);
+    const Images images{index * each, std::min(each, images_ - index * each)};
     float* const a = prepared + panels * panel.floats() + worker * own;
     float* const products = a + points.floats();
     transform(images, points, a);
@@ -204,14 +198,12 @@ void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatr
         const_cast<float*>(sums) + input / panel_ * matrices.floats() + output * panel_ + input % panel_;
     kernels_.window_gradients({taps.data(), points, matrices.stride()});
     for (std::int64_t i = 0; i < std::min(lanes_, input_.channels - input); ++i) {
-      float* const window = window_gradients + input_window(output, input + i);
+      float* const window = window_gradients + (output * input_.channels + input + i) * kPatchTaps;
       for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
         window[tap] = taps[static_cast<std::size_t>(tap * lanes_ + i)];
     }
   }
 }
-
-bool fits(const TiledShape& shape) { return shape.window == kPatchWindow && shape.stride == 1 && shape.dilation == 1; }
 
 // Compares the multiplications of patches, including padding lanes, with those of a direct convolution. The answer must
 // not depend on the width of registers.
@@ -229,7 +221,8 @@ bool is_profitable(const TiledShape& shape) {
 
 template <class T>
 std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape) {
-  if (!fits(shape) || !is_profitable(shape)) return nullptr;
+  const bool fits = shape.window == kPatchWindow && shape.stride == 1 && shape.dilation == 1;
+  if (!fits || !is_profitable(shape)) return nullptr;
   return std::make_shared<const Patched<T>>(shape);
 }
 template std::shared_ptr<const TiledConvolution> make_patched<float>(const TiledShape&);
