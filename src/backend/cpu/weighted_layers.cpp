@@ -1,6 +1,8 @@
 // Convolutions and linear layers: y = w * x + b, then an optional ReLU. The layouts of activations depend only on the
 // shapes, so that all processors give the same bits (tiles/tiled_convolution.hpp).
 
+#include "tutti/base/error.hpp"
+
 #include "backend/cpu/layer_loops.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/staged.hpp"
@@ -8,6 +10,8 @@
 #include "backend/cpu/weights.hpp"
 #include "backend/planned_layer.hpp"
 #include "backend/requests.hpp"
+
+#include <fmt/format.h>
 
 #include <optional>
 
