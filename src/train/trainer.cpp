@@ -117,13 +117,8 @@ TrainState Trainer::snapshot(const std::optional<FileShard>& shard) {
   refuse_not_finite(state.progress.epoch_sums);
   replica_.state().copy_to(state, shard);
   refuse_not_finite(state);
-  state.configuration = metadata_.configuration;
-  state.command_line = metadata_.command_line;
-  state.model = metadata_.model;
-  state.versions = metadata_.versions;
+  static_cast<RunMetadata&>(state) = metadata_;
   state.choices = context_.backend.algorithm_cache();
-  state.data = metadata_.data;
-  state.data_digest = metadata_.data_digest;
   return state;
 }
 

@@ -30,31 +30,33 @@ inline NamedArray unusual_array(std::string name) {
 
 // Arrays are in order of their names, as they are loaded.
 inline TrainState sample_state() {
-  return {.progress = {.epoch = 3,
-                       .step_in_epoch = 5,
-                       .step = 42,
-                       .samples_in_epoch = 80,
-                       .carried_over = 3,
-                       .planned_steps = 260,
-                       .learning_rate = 0.05,
-                       .seed = -7,
-                       .parts = 4,
-                       .epoch_sums = LossSums{.loss_quanta = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
-                       .epoch_seconds = 0.1,
-                       .best = {.step = 0, .correct = 90, .samples = 100}},
-          .parameters = {sample_array("conv1/bias", {2}, -1), sample_array("conv1/weight", {2, 1, 3, 3}, 0.5f),
-                         unusual_array("odd/weight"), sample_array("stage1.block1.norm1/scale", {4}, 1)},
-          .statistics = {sample_array("stage1.block1.norm1/mean", {4}, 0),
-                         sample_array("stage1.block1.norm1/variance", {4}, 2)},
-          .optimizer = {sample_array("velocity/conv1/bias", {2}, 0.25f),
-                        sample_array("velocity/conv1/weight", {2, 1, 3, 3}, -0.5f)},
-          .exchange = {sample_array("exact/levels", {6}, -7)},
-          .configuration = "model = \"sample\"\nbatch-size = 16\n",
-          .command_line = "trainer --model sample.toml",
-          .model = "name = \"sample\"\n\n[[layer]]\nname = \"conv1\"\n",
-          .versions = "tutti 0.2.0; déjà vu",
-          .choices = "conv 1x28x28 engine 4\n",
-          .data_digest = 0x0123456789ABCDEFu};
+  TrainState state;
+  state.progress = {.epoch = 3,
+                    .step_in_epoch = 5,
+                    .step = 42,
+                    .samples_in_epoch = 80,
+                    .carried_over = 3,
+                    .planned_steps = 260,
+                    .learning_rate = 0.05,
+                    .seed = -7,
+                    .parts = 4,
+                    .epoch_sums = LossSums{.loss_quanta = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
+                    .epoch_seconds = 0.1,
+                    .best = {.step = 0, .correct = 90, .samples = 100}};
+  state.parameters = {sample_array("conv1/bias", {2}, -1), sample_array("conv1/weight", {2, 1, 3, 3}, 0.5f),
+                      unusual_array("odd/weight"), sample_array("stage1.block1.norm1/scale", {4}, 1)};
+  state.statistics = {sample_array("stage1.block1.norm1/mean", {4}, 0),
+                      sample_array("stage1.block1.norm1/variance", {4}, 2)};
+  state.optimizer = {sample_array("velocity/conv1/bias", {2}, 0.25f),
+                     sample_array("velocity/conv1/weight", {2, 1, 3, 3}, -0.5f)};
+  state.exchange = {sample_array("exact/levels", {6}, -7)};
+  state.choices = "conv 1x28x28 engine 4\n";
+  static_cast<RunMetadata&>(state) = {.configuration = "model = \"sample\"\nbatch-size = 16\n",
+                                      .command_line = "trainer --model sample.toml",
+                                      .model = "name = \"sample\"\n\n[[layer]]\nname = \"conv1\"\n",
+                                      .versions = "tutti 0.2.0; déjà vu",
+                                      .data_digest = 0x0123456789ABCDEFu};
+  return state;
 }
 
 // The same state after another number of steps.

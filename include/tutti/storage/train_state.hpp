@@ -65,20 +65,24 @@ struct TrainProgress {
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };
 
-struct TrainState {
+// What describes the run of a state, in checkpoints.
+struct RunMetadata {
+  std::string configuration;      // resolved, TOML
+  std::string command_line{};     // of the process that saved it; informational
+  std::string model;              // the network, TOML
+  std::string versions;           // of the program and the libraries; informational
+  std::string data{};             // image shape and classes of the training data; empty: unknown
+  std::uint64_t data_digest = 0;  // of the training data
+};
+
+struct TrainState : RunMetadata {
   TrainProgress progress;
   std::vector<NamedArray> parameters;
   std::vector<NamedArray> statistics;
   std::vector<NamedArray> optimizer;
   std::vector<NamedArray> exchange{};  // the exchange's own state; empty if it has none
   std::vector<NamedArray> averages{};  // of parameters and statistics over time; empty if none are kept
-  std::string configuration;           // resolved, TOML
-  std::string command_line{};          // of the process that saved it; informational
-  std::string model;                   // the network, TOML
-  std::string versions;                // of the program and the libraries; informational
   std::string choices{};               // algorithms that devices chose by measuring; empty if none did
-  std::string data{};                  // image shape and classes of the training data; empty: unknown
-  std::uint64_t data_digest = 0;       // of the training data
   std::string metrics_hash{};          // of the last record of metrics.jsonl; saved in the manifest, never loaded
 };
 

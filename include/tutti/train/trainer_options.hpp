@@ -182,14 +182,4 @@ inline std::string processor_kind(const std::string& device) {
 // The ranks with the same kind of processor, itself included. `devices` as in TrainerContext.
 std::vector<int> peers_of(int rank, int ranks, const std::vector<std::string>& devices);
 
-// What goes into checkpoints besides the trainer's own state.
-struct RunMetadata {
-  std::string configuration;
-  std::string command_line{};
-  std::string model;
-  std::string versions;
-  std::string data{};             // as in TrainState
-  std::uint64_t data_digest = 0;  // of the training set
-};
-
 }  // namespace tutti
