@@ -1,7 +1,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
 
-#include "deflate.hpp"
+#include "image_codec.hpp"
 #include "sources.hpp"
 
 #include <fmt/format.h>

@@ -3,8 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include "deflate.hpp"
-#include "image_refusals.hpp"
 #include "tiff_decoder.hpp"
 
 #include <fmt/format.h>
@@ -19,8 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <source_location>
-#include <string_view>
 #include <utility>
 
 namespace tutti {

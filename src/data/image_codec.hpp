@@ -11,12 +11,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <source_location>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
 
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;  // of one image, with any number of channels
+// A byte of a gzip or PNG file expands to at most this many, by the deflate format.
+inline constexpr std::int64_t kMaxDeflateRatio = 1032;
 
 // Whether these are the first bytes of an image file; eight bytes suffice.
 bool has_image_signature(std::span<const std::uint8_t> bytes);
@@ -47,5 +51,11 @@ bool decodes_scaled(const ImageFile& file);
 // The EXIF orientation of a JPEG or TIFF file, 1 (upright) to 8; 1 if it is missing or invalid. Cameras do not rotate
 // pixels; they only record the orientation.
 int exif_orientation(std::span<const std::uint8_t> file);
+
+// For the decoders: throws an input error that names the file, the reason and its remedy.
+[[noreturn]] void refuse(const ImageFile& file, std::string_view reason,
+                         std::source_location where = std::source_location::current());
+// Refuses an image that is larger than kMaxPixels, or than a file of this length can contain.
+void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte);
 
 }  // namespace tutti

@@ -1,7 +1,6 @@
 #include "tiff_decoder.hpp"
 
 #include "image_codec.hpp"
-#include "image_refusals.hpp"
 
 #include <fmt/format.h>
 #include <tiffio.h>
