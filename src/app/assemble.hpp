@@ -6,8 +6,8 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/data/adapted_dataset.hpp"
 #include "tutti/data/open_data.hpp"
+#include "tutti/data/trained_on.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 

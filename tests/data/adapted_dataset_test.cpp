@@ -1,4 +1,4 @@
-#include "tutti/data/adapted_dataset.hpp"
+#include "tutti/data/trained_on.hpp"
 
 #include "tutti/base/error.hpp"
 
