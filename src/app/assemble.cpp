@@ -6,7 +6,6 @@
 #include "tutti/base/text.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
-#include "tutti/nn/models.hpp"
 
 #include "output.hpp"
 #include "plan_choices.hpp"

@@ -5,7 +5,7 @@
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/storage/array_file.hpp"
 
 #include "commands.hpp"

@@ -4,7 +4,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/nn/model_file.hpp"
-#include "tutti/nn/models.hpp"
 #include "tutti/nn/network_instance.hpp"
 #include "tutti/train/trainer_options.hpp"
 #include "tutti/watch/rehearsal.hpp"

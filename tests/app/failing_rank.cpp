@@ -3,7 +3,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include "commands.hpp"

@@ -1,6 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/open_data.hpp"
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 
 #include "findings.hpp"
 #include "preflight/host.hpp"

@@ -1,7 +1,7 @@
 // Asks cuDNN for the candidates of every pass of a convolution or linear layer that the built-in networks and the tests
 // have, on GPUs that are not present.
 
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/nn/network.hpp"
 
 #include "backend/absent_gpus.hpp"

@@ -1,6 +1,5 @@
-#include "tutti/data/trained_on.hpp"
-
 #include "tutti/base/error.hpp"
+#include "tutti/data/trained_on.hpp"
 
 #include "support/reports.hpp"
 #include "support/thrown.hpp"

@@ -1,5 +1,5 @@
 #include "tutti/base/digest.hpp"
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 #include "tutti/nn/network.hpp"
 
 #include "nn/fake_backend.hpp"

@@ -1,7 +1,6 @@
 #include "tutti/nn/model_file.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/nn/models.hpp"
 #include "tutti/nn/network.hpp"
 
 #include "nn/fake_backend.hpp"

@@ -1,6 +1,6 @@
 #include "tutti/nn/network.hpp"
 
-#include "tutti/nn/models.hpp"
+#include "tutti/nn/model_file.hpp"
 
 #include "support/thrown.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/model_file.hpp"
-#include "tutti/nn/models.hpp"
 #include "tutti/train/evaluation.hpp"
 #include "tutti/train/trainer.hpp"
 

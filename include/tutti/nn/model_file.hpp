@@ -23,6 +23,8 @@
 #include "tutti/nn/network_spec.hpp"
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tutti {
 
@@ -32,5 +34,10 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin);
 NetworkSpec read_model_file(const std::string& path);
 // The text from which parse_model gives the same network again.
 std::string model_text(const NetworkSpec& network);
+
+// The built-in networks: the model files in jobs/models, compiled in.
+std::vector<std::string> built_in_model_names();
+// Throws a usage error that lists the names.
+NetworkSpec built_in_model(std::string_view name);
 
 }  // namespace tutti
