@@ -136,19 +136,18 @@ ImageFiles::File file_at(const fs::path& path, std::string name) {
 
 FolderListing list_folder(const fs::path& folder) {
   FolderListing listing;
-  listing.images.folder = folder;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.')) continue;
     if (entry.is_directory()) {
       listing.folders.push_back(name);
     } else if (has_image_extension(entry.path()) && entry.is_regular_file()) {
-      listing.images.files.push_back(file_at(entry.path(), name));
+      listing.images.push_back(file_at(entry.path(), name));
     } else {
       listing.others.push_back(name);
     }
   }
-  std::ranges::sort(listing.images.files, {}, &ImageFiles::File::name);
+  std::ranges::sort(listing.images, {}, &ImageFiles::File::name);
   std::ranges::sort(listing.folders);
   std::ranges::sort(listing.others);
   return listing;

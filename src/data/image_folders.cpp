@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // `others`, as do links to folders, which may be circular.
 void add_listed(ImageFiles& files, const fs::path& inside, const FolderListing& listing,
                 std::vector<std::string>& others) {
-  for (const auto& [name, bytes, modified] : listing.images.files) {
+  for (const auto& [name, bytes, modified] : listing.images) {
     files.files.push_back({(inside / name).string(), bytes, modified});
   }
   for (const std::string& name : listing.others) others.push_back((inside / name).string());
@@ -39,27 +39,13 @@ void add_listed(ImageFiles& files, const fs::path& inside, const FolderListing& 
   }
 }
 
-// The images of a folder by name, with and without their extensions.
-class ImageIndex {
- public:
-  explicit ImageIndex(const ImageFiles& images) {
-    for (std::size_t i = 0; i < images.files.size(); ++i) {
-      by_name_[images.files[i].name].push_back(i);
-      by_stem_[fs::path(images.files[i].name).stem().string()].push_back(i);
-    }
-  }
-  // Zero or one image, or more if the name without extension is ambiguous.
-  std::vector<std::size_t> find(const std::string& name) const {
-    for (const auto* images : {&by_name_, &by_stem_}) {
-      if (const auto found = images->find(name); found != images->end()) return found->second;
-    }
-    return {};
-  }
-
- private:
-  std::unordered_map<std::string, std::vector<std::size_t>> by_name_;
-  std::unordered_map<std::string, std::vector<std::size_t>> by_stem_;
-};
+// The numbers of a folder's images by name, and by name without extension, which is ambiguous if there are more of it.
+std::unordered_map<std::string, std::vector<std::size_t>> index_by_name(const std::vector<ImageFiles::File>& images) {
+  std::unordered_map<std::string, std::vector<std::size_t>> index;
+  for (std::size_t i = 0; i < images.size(); ++i) index[fs::path(images[i].name).stem().string()].push_back(i);
+  for (std::size_t i = 0; i < images.size(); ++i) index[images[i].name] = {i};
+  return index;
+}
 
 LoadedSet labelled_set(ImageFiles files, const std::vector<std::string>& labels) {
   LoadedSet set;
@@ -100,28 +86,31 @@ std::string fault_of(const std::vector<std::string>& fields) {
 }
 
 struct LabelTable {
-  std::vector<std::size_t> images;  // indices
+  std::vector<ImageFiles::File> images;
   std::vector<std::string> labels;
 };
 
-LabelTable read_table(const std::string& path, const ImageIndex& index) {
+LabelTable read_table(const std::string& path, const std::vector<ImageFiles::File>& images) {
+  const auto index = index_by_name(images);
   const std::string text = read_file_text(path);
   CsvReader reader(text, path);
   LabelTable table;
   std::unordered_map<std::size_t, std::int64_t> line_of;
   bool is_first = true;
   for (CsvRow row = reader.next(); !row.fields.empty(); row = reader.next()) {
-    if (std::exchange(is_first, false) && is_header(row) && index.find(row.fields.front()).empty()) continue;
+    if (std::exchange(is_first, false) && is_header(row) && !index.contains(row.fields.front())) continue;
     if (row.fields.size() != 2) refuse_line(path, row.line, fault_of(row.fields));
     const auto found = index.find(row.fields[0]);
-    if (found.empty()) refuse_line(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
-    if (found.size() > 1)
+    if (found == index.end())
+      refuse_line(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
+    if (found->second.size() > 1)
       refuse_line(path, row.line, fmt::format("'{}' is the name of more than one image", row.fields[0]));
     if (row.fields[1].empty()) refuse_line(path, row.line, fmt::format("'{}' has no label", row.fields[0]));
-    const auto [entry, is_new] = line_of.emplace(found.front(), row.line);
+    const std::size_t image = found->second.front();
+    const auto [entry, is_new] = line_of.emplace(image, row.line);
     if (!is_new)
       refuse_line(path, row.line, fmt::format("'{}' has a label already, in line {}", row.fields[0], entry->second));
-    table.images.push_back(found.front());
+    table.images.push_back(images[image]);
     table.labels.push_back(std::move(row.fields[1]));
   }
   if (table.images.empty()) refuse_line(path, 1, "the table lists no images");
@@ -152,7 +141,7 @@ std::vector<fs::path> folders_below(const fs::path& folder, const fs::path& insi
 
 bool has_class_folders(const fs::path& folder, int depth) {
   return fs::is_directory(folder) && std::ranges::any_of(folders_below(folder, {}, depth), [&](const fs::path& inside) {
-           return !list_folder(folder / inside).images.files.empty();
+           return !list_folder(folder / inside).images.empty();
          });
 }
 
@@ -164,7 +153,7 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, int depth, s
     const FolderListing listing = list_folder(folder / name);
     const auto label = static_cast<std::int32_t>(set.info.class_names.size());
     set.info.class_names.push_back(name.string());
-    if (listing.images.files.empty()) {  // folders alone may be the classes themselves
+    if (listing.images.empty()) {  // folders alone may be the classes themselves
       set.empty_classes.push_back(empty_class_text(folder / name, listing, depth));
     } else {
       add_listed(files, name, listing, others);
@@ -210,17 +199,15 @@ LoadedPair list_images(const std::vector<std::string>& paths) {
 
 std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vector<std::string>& notes) {
   const FolderListing listing = list_folder(folder);
-  if (listing.images.files.empty()) return std::nullopt;
+  if (listing.images.empty()) return std::nullopt;
   const auto path = find_table(folder, listing.others);
   if (!path) return std::nullopt;
-  const LabelTable table = read_table(*path, ImageIndex(listing.images));
-  if (table.images.size() < listing.images.files.size()) {
+  LabelTable table = read_table(*path, listing.images);
+  if (table.images.size() < listing.images.size()) {
     notes.push_back(fmt::format("{} images of '{}' have no label in {} and are skipped",
-                                listing.images.files.size() - table.images.size(), folder.string(), *path));
+                                listing.images.size() - table.images.size(), folder.string(), *path));
   }
-  ImageFiles files{folder, {}};
-  for (const std::size_t image : table.images) files.files.push_back(listing.images.files[image]);
-  return labelled_set(std::move(files), table.labels);
+  return labelled_set({folder, std::move(table.images)}, table.labels);
 }
 
 std::vector<std::string> sorted_classes(const std::vector<std::string>& labels) {

@@ -106,7 +106,7 @@ std::vector<std::string> archives_of(const std::string& where) {
   std::vector<std::string> paths;
   if (fs::is_directory(where)) {
     const FolderListing listing = list_folder(where);
-    if (!listing.folders.empty() || !listing.images.files.empty()) return {};
+    if (!listing.folders.empty() || !listing.images.empty()) return {};
     for (const std::string& name : listing.others) {
       if (is_tar(name)) paths.push_back((fs::path(where) / name).string());
     }

@@ -34,10 +34,10 @@ std::string name_of_folder(const fs::path& folder) {
 // train/ and test/ are splits, not classes: images directly in train/ have no class.
 void refuse_sets_as_classes(const fs::path& folder) {
   constexpr std::array<std::string_view, 4> kSets{"train", "test", "valid", "val"};
-  if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.files.empty()) return;
+  if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.empty()) return;
   const FolderListing listing = list_folder(folder);
   const auto is_set = [&](const std::string& name) { return std::ranges::find(kSets, name) != kSets.end(); };
-  if (!listing.images.files.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
+  if (!listing.images.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
   throw Error(ErrorSource::input,
               fmt::format("'{}' contains images but no class folders: move each class into a folder of its name",
                           (folder / "train").string()));
@@ -142,7 +142,7 @@ std::string fetch_hint(const fs::path& folder) {
 // Reports what is in a folder in which no data set was found, and how to fix it.
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   const FolderListing listing = list_folder(folder);
-  const std::size_t images = listing.images.files.size();
+  const std::size_t images = listing.images.size();
   const std::string hint = fetch_hint(folder);
   if (images == 0 && listing.folders.empty() && listing.others.empty()) {
     refuse(fmt::format("'{}' is empty: {}", folder.string(),
@@ -183,7 +183,7 @@ LoadedPair load_sets(const DataRequest& request, GrowingMemory& block) {
   }
   if (!fs::is_directory(path)) return read_data_file(path.string(), request, DataFileSets::both, block);
   auto train = load_train(path, request.class_depth, block, pair.notes);
-  if (!train && request.allow_unlabelled && !list_folder(path).images.files.empty()) {
+  if (!train && request.allow_unlabelled && !list_folder(path).images.empty()) {
     pair = list_images({path.string()});
     pair.train.info.name = name_of_folder(path);
     return pair;

@@ -212,7 +212,7 @@ bool has_image_extension(const std::filesystem::path& file);
 
 // The entries of a folder, sorted, without hidden entries; not recursive.
 struct FolderListing {
-  ImageFiles images;
+  std::vector<ImageFiles::File> images;
   std::vector<std::string> folders;
   std::vector<std::string> others;
 };
