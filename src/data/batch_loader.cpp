@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <numeric>
@@ -54,16 +55,33 @@ void set_weights(StepBatches& step, std::span<const SplitBatchSampler> parts, co
   step.weight = sum;
 }
 
-}  // namespace
-
-struct PartReader::Pipeline {
+// What a PartReader reads with. Its samplers are not shared with the readers, which use theirs at the same time.
+struct PartPipeline {
   const Dataset& data;
   const LoaderPlan& plan;
   std::vector<SplitBatchSampler> samplers;  // by part
   BatchWriter writer;
   BatchFeed feed;
-  StepBatches step{};
+  StepBatches batches{};
+
+  const StepBatches& read(Stream& stream, int part, std::int64_t epoch, std::int64_t step) {
+    const SplitBatchSampler& sampler = samplers.at(static_cast<std::size_t>(part));
+    const auto samples = sampler.indices(epoch, step);
+    batches = {epoch, step, sampler.batch_samples(epoch, step), {}};
+    set_weights(batches, samplers, data, plan.class_weights, {part, part + 1});
+    Batch& batch = batches.batches.emplace_back();
+    batch.part = part;
+    batch.samples = std::ssize(samples);
+    batch.first_position = part_positions(batches.global_samples, plan.num_parts, part).begin;
+    feed.wait_until_copied(stream, 0);
+    const auto item = plan.item_of(step, batch.first_position);
+    feed.write(writer, {.samples = samples, .epoch = epoch, .step = step, .first_item = item}, 0, batch.samples);
+    feed.enqueue_copy(stream, 0, batch);
+    return batches;
+  }
 };
+
+}  // namespace
 
 class BatchLoader::Prefetcher {
   struct Position {
@@ -148,14 +166,13 @@ class BatchLoader::Prefetcher {
     return slot.step;
   }
 
-  // Its samplers are not shared with the readers, which use theirs at the same time.
-  std::unique_ptr<PartReader::Pipeline> part_pipeline() const {
-    return std::unique_ptr<PartReader::Pipeline>(
-        new PartReader::Pipeline{.data = data_,
-                                 .plan = plan_,
-                                 .samplers = samplers_of({0, plan_.num_parts}),
-                                 .writer = BatchWriter(data_, recipe_),
-                                 .feed = BatchFeed(context_, most_samples(), 1)});
+  PartReader part_reader() const {
+    const std::shared_ptr<PartPipeline> pipeline(new PartPipeline{.data = data_,
+                                                                  .plan = plan_,
+                                                                  .samplers = samplers_of({0, plan_.num_parts}),
+                                                                  .writer = BatchWriter(data_, recipe_),
+                                                                  .feed = BatchFeed(context_, most_samples(), 1)});
+    return std::bind_front(&PartPipeline::read, pipeline);
   }
 
  private:
@@ -349,33 +366,8 @@ std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return prefetc
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { prefetcher_->seek(epoch, step); }
 void BatchLoader::assign(IndexRange parts) { prefetcher_->assign(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return prefetcher_->next(stream); }
-
 PreparedImages BatchLoader::prepared() const { return prefetcher_->prepared(); }
-
-std::unique_ptr<PartReader> BatchLoader::make_part_reader() const {
-  return std::unique_ptr<PartReader>(new PartReader(prefetcher_->part_pipeline()));
-}
-
-PartReader::PartReader(std::unique_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}
-
-PartReader::~PartReader() = default;
-
-const StepBatches& PartReader::read(Stream& stream, int part, std::int64_t epoch, std::int64_t step) {
-  auto& [data, plan, samplers, writer, feed, read] = *pipeline_;
-  const SplitBatchSampler& sampler = samplers.at(static_cast<std::size_t>(part));
-  const auto samples = sampler.indices(epoch, step);
-  read = {epoch, step, sampler.batch_samples(epoch, step), {}};
-  set_weights(read, samplers, data, plan.class_weights, {part, part + 1});
-  Batch& batch = read.batches.emplace_back();
-  batch.part = part;
-  batch.samples = std::ssize(samples);
-  batch.first_position = part_positions(read.global_samples, plan.num_parts, part).begin;
-  feed.wait_until_copied(stream, 0);
-  const auto item = plan.item_of(step, batch.first_position);
-  feed.write(writer, {.samples = samples, .epoch = epoch, .step = step, .first_item = item}, 0, batch.samples);
-  feed.enqueue_copy(stream, 0, batch);
-  return read;
-}
+PartReader BatchLoader::make_part_reader() const { return prefetcher_->part_reader(); }
 
 struct ChunkReader::Pipeline {
   Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most)

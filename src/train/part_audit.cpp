@@ -137,7 +137,7 @@ PartAudit::PartAudit(const AuditedReplica& replica)
       hosts_(replica.trainer.hosts),
       devices_(replica.trainer.devices),
       norm_sums_(replica.norm_sums),
-      reader_(replica.loader.make_part_reader()),
+      read_part_(replica.loader.make_part_reader()),
       records_(rank_.backend, kRecords * (std::ssize(network_.layout().slices()) + 2 * LossSums::kFields),
                ElementType::i64),
       last_confirmed_steps_(static_cast<std::size_t>(rank_.communicator.size())) {
@@ -226,7 +226,7 @@ std::vector<PartAudit::Contribution> PartAudit::read_records() {
 }
 
 PartsOfStep PartAudit::audited_part(const PartsOfStep& parts) {
-  return {.batches = reader_->read(rank_.stream, draw_->part, parts.batches.epoch, parts.batches.step),
+  return {.batches = read_part_(rank_.stream, draw_->part, parts.batches.epoch, parts.batches.step),
           .seed = parts.seed,
           .step = parts.step,
           .first_layer = parts.first_layer,
@@ -254,7 +254,7 @@ std::vector<std::int64_t> PartAudit::trace_known_parts() {
   constexpr int kKnownParts = 4;
   std::vector<std::int64_t> digests;
   for (int part = std::max(0, num_parts_ - kKnownParts); part < num_parts_; ++part) {
-    const StepBatches& read = reader_->read(rank_.stream, part, 0, 0);
+    const StepBatches& read = read_part_(rank_.stream, part, 0, 0);
     if (read.batches.front().samples == 0) continue;
     if (norm_sums_ != nullptr) norm_sums_->begin(NormSums::Replay::isolated);
     std::ranges::copy(trace({.batches = read, .seed = seed_}, kAgain), std::back_inserter(digests));

@@ -100,7 +100,7 @@ class PartAudit final : public StepCheck, private PartObserver {
   std::vector<std::string> hosts_;
   std::vector<std::string> devices_;
   NormSums* norm_sums_;
-  std::unique_ptr<PartReader> reader_;
+  PartReader read_part_;
   OwnedTensor records_;  // i64 [kRecords, slices + twice the fields of LossSums]: digests, sums before, sums after
   Record recording_ = kOwn;
   std::array<std::vector<std::int64_t>, kRecords> norm_digests_{};

@@ -59,22 +59,9 @@ struct StepBatches {
   }
 };
 
-// Reads the batch of any part of any step in the calling thread, for a rank that computes a part of another.
-class PartReader {
- public:
-  ~PartReader();
-  PartReader(const PartReader&) = delete;
-  PartReader& operator=(const PartReader&) = delete;
-
-  // As BatchLoader::next; valid until the next call.
-  const StepBatches& read(Stream& stream, int part, std::int64_t epoch, std::int64_t step);
-
- private:
-  friend class BatchLoader;
-  struct Pipeline;
-  explicit PartReader(std::unique_ptr<Pipeline> pipeline);
-  std::unique_ptr<Pipeline> pipeline_;
-};
+// Reads the batch of any part of any step in the calling thread, for a rank that computes a part of another. As
+// BatchLoader::next; valid until the next call.
+using PartReader = std::function<const StepBatches&(Stream& stream, int part, std::int64_t epoch, std::int64_t step)>;
 
 // What it took to prepare images, the processor time of all threads together.
 struct PreparedImages {
@@ -107,7 +94,7 @@ class BatchLoader {
   PreparedImages prepared() const;
 
   // It borrows this loader's copy of the data on a GPU.
-  std::unique_ptr<PartReader> make_part_reader() const;
+  PartReader make_part_reader() const;
 
  private:
   class Prefetcher;
