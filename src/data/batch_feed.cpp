@@ -5,7 +5,6 @@
 #include "image_codec.hpp"
 #include "image_operations.hpp"
 #include "lazy_datasets.hpp"
-#include "mixing.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 // Operations on the bytes of an image: torchvision's RandomRotation, ColorJitter, TrivialAugmentWide and RandAugment,
-// with their ranges and Pillow's arithmetic.
+// with their ranges and Pillow's arithmetic. Mixup and cutmix work on the values of two images.
 
 #include "tutti/base/enum_names.hpp"
 #include "tutti/base/shape.hpp"
@@ -51,5 +51,18 @@ std::vector<ImageOperation> draw_operations(const Augment& augment, std::uint64_
 
 // `image` is C, H, W, with 1 or 3 channels.
 void apply(const ImageOperation& operation, const Shape& image, std::span<std::uint8_t> pixels);
+
+struct Mixing {
+  float share = 1;  // of a sample itself; the rest is its partner's
+  // The rectangle that cutmix takes from the partner; empty with mixup, which adds the two images.
+  IndexRange rows{};
+  IndexRange columns{};
+  bool cuts = false;
+};
+// The same for all samples of a step. `step` is within the epoch.
+Mixing draw_mixing(const ImageRecipe& recipe, std::int64_t epoch, std::int64_t step);
+
+// Mixes each of two images, C, H, W, with the other.
+void mix_images(const Mixing& mixing, const Shape& image, float* one, float* other);
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
-#include "data/mixing.hpp"
-
 #include "tutti/backend/backend.hpp"
 #include "tutti/data/batch_loader.hpp"
+
+#include "data/image_operations.hpp"
 
 #include <gtest/gtest.h>
 
