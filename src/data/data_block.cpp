@@ -141,8 +141,7 @@ std::unique_ptr<Dataset> open_set(BlockReader& block) {
               .names = {.letters = block.next<char>(), .ends = block.next<std::uint64_t>()},
               .digest = metadata.at("digest").get<std::uint64_t>()};
   if (metadata.contains("folder")) {
-    return make_image_folder(std::move(set), {.folder = metadata.at("folder").get<std::string>(),
-                                              .applies_exif = metadata.at("upright").get<bool>()});
+    return make_image_folder(std::move(set), metadata.at("folder").get<std::string>(), metadata.at("upright"));
   }
   if (metadata.contains("shards")) {
     return make_encoded_files(std::move(set), {.shards = metadata.at("shards").get<std::vector<EncodedShard>>(),

@@ -85,16 +85,12 @@ std::string fault_of(const std::vector<std::string>& fields) {
                      fields.size() == 1 ? "" : "s");
 }
 
-struct LabelTable {
-  std::vector<ImageFiles::File> images;
-  std::vector<std::string> labels;
-};
-
-LabelTable read_table(const std::string& path, const std::vector<ImageFiles::File>& images) {
+LoadedSet read_table(const std::string& path, const fs::path& folder, const std::vector<ImageFiles::File>& images) {
   const auto index = index_by_name(images);
   const std::string text = read_file_text(path);
   CsvReader reader(text, path);
-  LabelTable table;
+  ImageFiles files{folder, {}};
+  std::vector<std::string> labels;
   std::unordered_map<std::size_t, std::int64_t> line_of;
   bool is_first = true;
   for (CsvRow row = reader.next(); !row.fields.empty(); row = reader.next()) {
@@ -110,11 +106,11 @@ LabelTable read_table(const std::string& path, const std::vector<ImageFiles::Fil
     const auto [entry, is_new] = line_of.emplace(image, row.line);
     if (!is_new)
       refuse_line(path, row.line, fmt::format("'{}' has a label already, in line {}", row.fields[0], entry->second));
-    table.images.push_back(images[image]);
-    table.labels.push_back(std::move(row.fields[1]));
+    files.files.push_back(images[image]);
+    labels.push_back(std::move(row.fields[1]));
   }
-  if (table.images.empty()) refuse_line(path, 1, "the table lists no images");
-  return table;
+  if (labels.empty()) refuse_line(path, 1, "the table lists no images");
+  return labelled_set(std::move(files), labels);
 }
 
 std::string empty_class_text(const fs::path& folder, const FolderListing& listing, int depth) {
@@ -202,12 +198,12 @@ std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vecto
   if (listing.images.empty()) return std::nullopt;
   const auto path = find_table(folder, listing.others);
   if (!path) return std::nullopt;
-  LabelTable table = read_table(*path, listing.images);
-  if (table.images.size() < listing.images.size()) {
+  LoadedSet set = read_table(*path, folder, listing.images);
+  if (set.labels.size() < listing.images.size()) {
     notes.push_back(fmt::format("{} images of '{}' have no label in {} and are skipped",
-                                listing.images.size() - table.images.size(), folder.string(), *path));
+                                listing.images.size() - set.labels.size(), folder.string(), *path));
   }
-  return labelled_set({folder, std::move(table.images)}, table.labels);
+  return set;
 }
 
 std::vector<std::string> sorted_classes(const std::vector<std::string>& labels) {

@@ -21,20 +21,22 @@ namespace {
 
 class ImageFolder final : public EncodedDataset {
  public:
-  ImageFolder(LazySet set, PackedImageFiles files) : EncodedDataset(std::move(set)), files_(std::move(files)) {}
+  ImageFolder(LazySet set, std::filesystem::path folder, bool applies_exif)
+      : EncodedDataset(std::move(set)), folder_(std::move(folder)), applies_exif_(applies_exif) {}
 
   ImageFile image_file(std::int64_t sample, std::vector<std::byte>& buffer) const override {
     std::string path = file_of(sample);
     buffer = read_image_bytes(path);
     return {.bytes = {reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size()},
             .name = std::move(path),
-            .applies_exif = files_.applies_exif,
+            .applies_exif = applies_exif_,
             .remedy = "--skip-bad-images leaves such files out"};
   }
-  std::string file_of(std::int64_t sample) const override { return (files_.folder / name_of(sample)).string(); }
+  std::string file_of(std::int64_t sample) const override { return (folder_ / name_of(sample)).string(); }
 
  private:
-  PackedImageFiles files_;
+  std::filesystem::path folder_;
+  bool applies_exif_;
 };
 
 ArrayFile open_sealed(const std::string& path) {
@@ -124,8 +126,8 @@ void check_image_shape(const DatasetInfo& info, const ImageFile& file, const Sha
                                               file.name, found.text(), info.image.text()));
 }
 
-std::unique_ptr<Dataset> make_image_folder(LazySet set, PackedImageFiles files) {
-  return std::make_unique<ImageFolder>(std::move(set), std::move(files));
+std::unique_ptr<Dataset> make_image_folder(LazySet set, std::filesystem::path folder, bool applies_exif) {
+  return std::make_unique<ImageFolder>(std::move(set), std::move(folder), applies_exif);
 }
 
 std::unique_ptr<Dataset> make_stored_dataset(LazySet set, StoredRows stored) {

@@ -47,12 +47,8 @@ class EncodedDataset : public LazyDataset {
 // Throws an input error if all images of the set have one size, and this file has another.
 void check_image_shape(const DatasetInfo& info, const ImageFile& file, const Shape& found);
 
-// ImageFiles in a block, whose names are those of the set.
-struct PackedImageFiles {
-  std::filesystem::path folder;
-  bool applies_exif = true;
-};
-std::unique_ptr<Dataset> make_image_folder(LazySet set, PackedImageFiles files);
+// Image files in a folder, whose names are those of the set.
+std::unique_ptr<Dataset> make_image_folder(LazySet set, std::filesystem::path folder, bool applies_exif);
 
 // StoredImages in a block.
 struct StoredRows {
