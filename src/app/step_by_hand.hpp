@@ -12,11 +12,6 @@
 
 namespace tutti {
 
-// A view of these elements of an f32 block.
-inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
-  return {static_cast<float*>(block.data) + begin, Shape{end - begin}, block.type, block.space};
-}
-
 // Loads the slices of these parts from every batch.
 inline LoaderPlan plan_by_hand(const PreparedRun& run, IndexRange parts) {
   const TrainerOptions& options = run.config.trainer;
@@ -85,7 +80,7 @@ struct StepByHand {
     for (const std::int64_t end : arena.layout().slice_ends()) {
       const bool is_last = end == arena.layout().block_elements();
       if (!is_last && static_cast<std::size_t>(end - begin) * sizeof(float) < options.bucket_bytes) continue;
-      communicator.all_reduce(range_of(arena.gradients(), begin, end), *stream);
+      communicator.all_reduce(elements_of(arena.gradients(), {begin, end}), *stream);
       begin = end;
       ++buckets;
     }

@@ -52,6 +52,12 @@ Buffer allocate_pages(std::size_t bytes) {
 
 }  // namespace
 
+Tensor elements_of(const Tensor& block, IndexRange range) {
+  auto* const first =
+      static_cast<std::byte*>(block.data) + range.begin * static_cast<std::int64_t>(bytes_of(block.type));
+  return {first, Shape{range.size()}, block.type, block.space};
+}
+
 std::span<float> host_f32(const Tensor& tensor) { return host_values<float>(tensor, ElementType::f32); }
 std::span<double> host_f64(const Tensor& tensor) { return host_values<double>(tensor, ElementType::f64); }
 std::span<std::int32_t> host_i32(const Tensor& tensor) { return host_values<std::int32_t>(tensor, ElementType::i32); }

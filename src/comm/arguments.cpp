@@ -49,14 +49,6 @@ void require_valid_shards(const ReduceScatterGather& request, int ranks, MemoryS
   }
 }
 
-Tensor subtensor(const Tensor& values, const ElementRange& range) {
-  const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(values.type);
-  return {.data = static_cast<std::byte*>(values.data) + offset,
-          .shape = {range.elements()},
-          .type = values.type,
-          .space = values.space};
-}
-
 OperationMemory memory_of(const Tensor& values, const Tensor& more) {
   const auto memory = [](const Tensor& tensor) -> std::span<const std::byte> {
     if (is_empty(tensor)) return {};

@@ -19,23 +19,14 @@ void require_valid_shards(const ReduceScatterGather& request, int ranks, MemoryS
 
 inline bool is_empty(const Tensor& values) { return values.data == nullptr || values.elements() == 0; }
 
-struct ElementRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t elements() const { return end - begin; }
-};
-
-inline ElementRange shard_of(const ReduceScatterGather& request, int rank) {
+inline IndexRange shard_of(const ReduceScatterGather& request, int rank) {
   const auto at = static_cast<std::size_t>(rank);
   return {request.bounds[at], request.bounds[at + 1]};
 }
 
-// These elements as a one-dimensional tensor on the same memory.
-Tensor subtensor(const Tensor& values, const ElementRange& range);
-
 // Calls transform_shard on a piece of this rank's shard, unless the piece is empty.
-inline void transform_piece(const ReduceScatterGather& request, const ElementRange& piece, Stream& stream) {
-  if (request.transform_shard && piece.elements() > 0) request.transform_shard(stream, piece.begin, piece.end);
+inline void transform_piece(const ReduceScatterGather& request, IndexRange piece, Stream& stream) {
+  if (request.transform_shard && piece.size() > 0) request.transform_shard(stream, piece.begin, piece.end);
 }
 
 // The memory of up to two tensors that an operation uses; borrowed.

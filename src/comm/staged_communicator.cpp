@@ -134,7 +134,7 @@ class StagedCommunicator final : public Communicator {
   // Copies all values out, copies this rank's shard of the sum back, transforms it, copies its results out, and copies
   // the other ranks' results back.
   std::deque<Step> steps_of(const ReduceScatterGather& request, const ReduceScatterGather& staged) {
-    const ElementRange own = shard_of(request, rank());
+    const IndexRange own = shard_of(request, rank());
     const bool adds = !is_empty(request.values);
     const bool gathers = !is_empty(request.results);
     std::deque<Step> steps;
@@ -166,8 +166,8 @@ class StagedCommunicator final : public Communicator {
     return steps;
   }
 
-  void copy(Stream& stream, const Tensor& to, const Tensor& from, const ElementRange& range) {
-    if (range.elements() > 0) backend_.copy(stream, subtensor(to, range), subtensor(from, range));
+  void copy(Stream& stream, const Tensor& to, const Tensor& from, const IndexRange& range) {
+    if (range.size() > 0) backend_.copy(stream, elements_of(to, range), elements_of(from, range));
   }
 
   void enqueue(Operation operation, Stream& stream) {

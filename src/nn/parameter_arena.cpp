@@ -66,10 +66,8 @@ void update_statistics(Backend& backend, Stream& stream, const ParameterLayout& 
     const std::int64_t begin = std::max(update.begin, slice.offset);
     const std::int64_t end = std::min(update.end, i < slices.size() ? slices[i].offset : layout.block_elements());
     if (begin >= end) continue;
-    const auto within = [&](const Tensor& block) {
-      return Tensor{static_cast<float*>(block.data) + begin, Shape{end - begin}, ElementType::f32, block.space};
-    };
-    backend.blend(stream, within(update.running), within(update.of_step), static_cast<float>(slice.momentum));
+    backend.blend(stream, elements_of(update.running, {begin, end}), elements_of(update.of_step, {begin, end}),
+                  static_cast<float>(slice.momentum));
   }
 }
 

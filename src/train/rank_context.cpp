@@ -13,12 +13,6 @@ Tensor on_host(std::int64_t* values, std::int64_t count) {
 
 }  // namespace
 
-Tensor elements_of(const Tensor& block, IndexRange range) {
-  auto* const first =
-      static_cast<std::byte*>(block.data) + range.begin * static_cast<std::int64_t>(bytes_of(block.type));
-  return {first, Shape{range.size()}, block.type, block.space};
-}
-
 OwnedTensor upload(Backend& backend, std::vector<std::int64_t> values) {
   OwnedTensor uploaded(backend, std::ssize(values), ElementType::i64);
   const auto stream = backend.make_stream();

@@ -12,9 +12,6 @@
 
 namespace tutti {
 
-// A range of a flat block.
-Tensor elements_of(const Tensor& block, IndexRange range);
-
 // A flat tensor with its memory.
 struct OwnedTensor {
   OwnedTensor() = default;

@@ -152,7 +152,7 @@ void FaultInjector::falsify(Backend& backend, Stream& stream, const LayerResults
     std::int64_t element = fault.wrong.element % words;
     auto tensor = results.words.begin();
     while (element >= tensor->elements()) element -= (tensor++)->elements();
-    const Tensor place{static_cast<std::int32_t*>(tensor->data) + element, Shape{1}, ElementType::i32, tensor->space};
+    const Tensor place = elements_of(*tensor, {element, element + 1});
     std::uint32_t word = 0;
     const Tensor on_host{&word, Shape{1}, ElementType::i32, MemorySpace::host};
     backend.copy(stream, on_host, place);

@@ -45,6 +45,9 @@ struct Tensor {
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * bytes_of(type); }
 };
 
+// These elements of a tensor, as a one-dimensional tensor on the same memory.
+Tensor elements_of(const Tensor& block, IndexRange range);
+
 // The labels of a batch, i32 N. In a mixed batch, each sample has a second label, and the first one's share.
 struct Labels : Tensor {
   Tensor others{};  // i32 N; empty: not mixed

@@ -1,5 +1,6 @@
 #pragma once
-// The extents of an array, outermost first: N, C, H, W for images; O, I, H, W for convolution weights.
+// A range of indices, and the extents of an array, outermost first: N, C, H, W for images; O, I, H, W for convolution
+// weights.
 
 #include <array>
 #include <cstddef>
@@ -9,6 +10,14 @@
 #include <string>
 
 namespace tutti {
+
+// The integers begin .. end - 1.
+struct IndexRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+  friend bool operator==(const IndexRange&, const IndexRange&) = default;
+};
 
 class Shape {
  public:

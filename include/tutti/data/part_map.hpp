@@ -1,18 +1,12 @@
 #pragma once
 // Parts: how a global batch is divided into L fixed parts, and which rank computes which of them. Pure arithmetic.
 
+#include "tutti/base/shape.hpp"
+
 #include <cstdint>
 #include <vector>
 
 namespace tutti {
-
-// The integers begin .. end - 1.
-struct IndexRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t size() const { return end - begin; }
-  friend bool operator==(const IndexRange&, const IndexRange&) = default;
-};
 
 // The positions in a batch of n samples that belong to part `part` of `num_parts`:
 // floor(part * n / num_parts) .. floor((part + 1) * n / num_parts) - 1. May be empty.

@@ -65,9 +65,9 @@ void require_bytes(const RankBytes& other, std::size_t bytes, int rank) {
                           other.rank, other.bytes, rank, bytes));
 }
 
-void transform_chunk(const Reduction& reduction, const ElementRange& chunk) {
+void transform_chunk(const Reduction& reduction, const IndexRange& chunk) {
   IdleStream stream;
-  if (reduction.transform_shard && chunk.elements() > 0) reduction.transform_shard(stream, chunk.begin, chunk.end);
+  if (reduction.transform_shard && chunk.size() > 0) reduction.transform_shard(stream, chunk.begin, chunk.end);
 }
 
 // An operation in rounds of messages. A round begins when all messages of the previous one are complete.
@@ -147,7 +147,7 @@ class DirectOperation final : public MessageOperation {
       : MessageOperation(self, is_empty(reduction.values) ? 1 : 0),
         reduction_(std::move(reduction)),
         own_(reduction_.chunk_reduced_at(self.rank)),
-        own_bytes_(static_cast<std::size_t>(own_.elements()) * bytes_of(reduction_.values.type)) {}
+        own_bytes_(static_cast<std::size_t>(own_.size()) * bytes_of(reduction_.values.type)) {}
 
  private:
   bool begin_round(int round) override {
@@ -159,13 +159,13 @@ class DirectOperation final : public MessageOperation {
     const Tensor& tensor = round == 0 ? reduction_.values : reduction_.results;
     for (int distance = 1; distance < self_.size; ++distance) {
       const int rank = self_.rank_after(distance);
-      const Tensor theirs = subtensor(tensor, reduction_.chunk_reduced_at(rank));
+      const Tensor theirs = elements_of(tensor, reduction_.chunk_reduced_at(rank));
       if (round == 0) {
         post_receive(rank, received_from(distance), own_bytes_);
         post_send(rank, theirs);
       } else {
         post_receive(rank, theirs.data, theirs.bytes());
-        post_send(rank, subtensor(tensor, own_));
+        post_send(rank, elements_of(tensor, own_));
       }
     }
     return true;
@@ -174,7 +174,7 @@ class DirectOperation final : public MessageOperation {
   // Adds in rank order, from the next rank to this one.
   void on_received() override {
     if (!received_) return;
-    const Tensor own = subtensor(reduction_.values, own_);
+    const Tensor own = elements_of(reduction_.values, own_);
     for (int distance = 2; distance < self_.size; ++distance) {
       add(own.type, received_from(distance), received_from(distance - 1), own_bytes_);
     }
@@ -187,7 +187,7 @@ class DirectOperation final : public MessageOperation {
   }
 
   Reduction reduction_;
-  ElementRange own_;  // the chunk that this rank reduces
+  IndexRange own_;  // the chunk that this rank reduces
   std::size_t own_bytes_;
   std::unique_ptr<std::byte[]> received_;  // other ranks' values of this rank's chunk, beginning with the next rank
 };
@@ -207,12 +207,12 @@ class RingOperation final : public MessageOperation {
     if (round == 2 * steps || (round == steps && is_empty(reduction_.results))) return false;
     const bool adds = round < steps;
     if (adds && !scratch_) {
-      const auto longest = std::ranges::max(reduction_.chunks, {}, &ElementRange::elements);
-      scratch_ = std::make_unique_for_overwrite<std::byte[]>(subtensor(reduction_.values, longest).bytes());
+      const auto longest = std::ranges::max(reduction_.chunks, {}, &IndexRange::size);
+      scratch_ = std::make_unique_for_overwrite<std::byte[]>(elements_of(reduction_.values, longest).bytes());
     }
     const Tensor& tensor = adds ? reduction_.values : reduction_.results;
     const auto chunk = [&](int index) {
-      return subtensor(tensor, reduction_.chunks[static_cast<std::size_t>((index + 2 * self_.size) % self_.size)]);
+      return elements_of(tensor, reduction_.chunks[static_cast<std::size_t>((index + 2 * self_.size) % self_.size)]);
     };
     incoming_ = chunk(self_.rank - round - 1);
     post_receive(self_.rank_after(steps), adds ? scratch_.get() : incoming_.data, incoming_.bytes());
@@ -314,10 +314,10 @@ class WindowOperation final : public Operation {
   }
 
   void run_piece(const Reduction& piece) {
-    const ElementRange& own = piece.chunk_reduced_at(self_.rank);
+    const IndexRange& own = piece.chunk_reduced_at(self_.rank);
     const bool at_once = !piece.transform_shard;
     for (std::int64_t begin = own.begin; begin < own.end; begin += kBlockElements) {
-      const ElementRange block{begin, std::min(begin + kBlockElements, own.end)};
+      const IndexRange block{begin, std::min(begin + kBlockElements, own.end)};
       if (!is_empty(piece.values)) add_values(block);
       if (at_once) send_results(block);
     }
@@ -327,8 +327,8 @@ class WindowOperation final : public Operation {
   }
 
   // Adds in rank order, from the next rank to this one.
-  void add_values(const ElementRange& range) {
-    const Tensor own = subtensor(pieces_.front().values, range);
+  void add_values(const IndexRange& range) {
+    const Tensor own = elements_of(pieces_.front().values, range);
     const std::size_t bytes = own.bytes();
     const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
     const auto values_of = [&](int distance) {
@@ -343,9 +343,9 @@ class WindowOperation final : public Operation {
     add(own.type, own.data, sum, bytes);
   }
 
-  void send_results(const ElementRange& range) {
-    if (is_empty(pieces_.front().results) || range.elements() == 0) return;
-    const Tensor own = subtensor(pieces_.front().results, range);
+  void send_results(const IndexRange& range) {
+    if (is_empty(pieces_.front().results) || range.size() == 0) return;
+    const Tensor own = elements_of(pieces_.front().results, range);
     const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
     for (int distance = 1; distance < self_.size; ++distance) {
       std::memcpy(results_[static_cast<std::size_t>(self_.rank_after(distance))] + offset, own.data, own.bytes());
@@ -354,9 +354,9 @@ class WindowOperation final : public Operation {
 
   // Counts the bytes that others read from this rank's memory and those that it writes into theirs.
   void count_bytes(const Reduction& piece) {
-    const std::int64_t own = piece.chunk_reduced_at(self_.rank).elements();
+    const std::int64_t own = piece.chunk_reduced_at(self_.rank).size();
     std::int64_t all = 0;
-    for (const ElementRange& chunk : piece.chunks) all += chunk.elements();
+    for (const IndexRange& chunk : piece.chunks) all += chunk.size();
     std::size_t bytes = 0;
     if (!is_empty(piece.values)) bytes += static_cast<std::size_t>(all - own) * bytes_of(piece.values.type);
     if (!is_empty(piece.results)) {

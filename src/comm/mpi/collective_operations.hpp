@@ -42,9 +42,9 @@ struct Reduction {
   Tensor results;  // may be `values`; empty: no all_gather
   // As in ReduceScatterGather, for the chunk whose sum this rank gets.
   std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> transform_shard;
-  std::vector<ElementRange> chunks;  // of both tensors, one per rank
+  std::vector<IndexRange> chunks;  // of both tensors, one per rank
 
-  const ElementRange& chunk_reduced_at(int rank) const {
+  const IndexRange& chunk_reduced_at(int rank) const {
     return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()];
   }
 };

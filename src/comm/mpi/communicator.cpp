@@ -30,8 +30,8 @@ std::int64_t pieces_for(std::int64_t elements, ElementType type, std::int64_t me
   return (elements + longest - 1) / longest;
 }
 
-ElementRange split_range(const ElementRange& range, std::int64_t index, std::int64_t count) {
-  return {range.begin + range.elements() * index / count, range.begin + range.elements() * (index + 1) / count};
+IndexRange split_range(const IndexRange& range, std::int64_t index, std::int64_t count) {
+  return {range.begin + range.size() * index / count, range.begin + range.size() * (index + 1) / count};
 }
 
 // Collectives on host memory through MPI's point-to-point messages or shared memory, split into operations that a queue
@@ -123,7 +123,7 @@ class MpiCommunicator : public Communicator {
     const std::int64_t pieces = pieces_for(values.elements(), values.type, ranks);
     std::vector<Reduction> reductions;
     for (std::int64_t index = 0; index < pieces; ++index) {
-      const ElementRange piece = split_range({0, values.elements()}, index, pieces);
+      const IndexRange piece = split_range({0, values.elements()}, index, pieces);
       auto& chunks = reductions.emplace_back(Reduction{values, values, {}, {}}).chunks;
       for (std::int64_t chunk = 0; chunk < ranks; ++chunk) chunks.push_back(split_range(piece, chunk, ranks));
     }
@@ -135,7 +135,7 @@ class MpiCommunicator : public Communicator {
   void push_reduce_scatter_gather(const ReduceScatterGather& request) {
     const ElementType type = is_empty(request.values) ? request.results.type : request.values.type;
     std::int64_t pieces = 1;
-    for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_for(shard_of(request, r).elements(), type));
+    for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_for(shard_of(request, r).size(), type));
     std::vector<Reduction> reductions;
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
       auto& chunks =
@@ -175,7 +175,7 @@ class MpiCommunicator : public Communicator {
     const std::int64_t pieces = pieces_for(values.elements(), values.type);
     Operations operations;
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      const Tensor values_of_piece = subtensor(values, split_range({0, values.elements()}, piece, pieces));
+      const Tensor values_of_piece = elements_of(values, split_range({0, values.elements()}, piece, pieces));
       operations.push_back(make_root_operation(self_, values_of_piece, direction));
     }
     push(memory_of(values), std::move(operations));
@@ -233,7 +233,7 @@ class LibraryCommunicator final : public MpiCommunicator {
     self().bytes_sent += 2 * (ranks - 1) * values.bytes() / ranks;
     Operations operations;
     for (std::int64_t first = 0; first < values.elements(); first += kPieceElements) {
-      const Tensor piece = subtensor(values, {first, std::min(first + kPieceElements, values.elements())});
+      const Tensor piece = elements_of(values, {first, std::min(first + kPieceElements, values.elements())});
       operations.push_back(std::make_unique<LibraryOperation>(self().comm, piece, blocks_));
     }
     push(memory_of(values), std::move(operations));

@@ -31,8 +31,8 @@ ncclDataType_t type_of(const Tensor& values) {
   return ncclInt64;
 }
 
-std::uint64_t bytes_outside(const ElementRange& shard, const Tensor& values) {
-  return values.bytes() - subtensor(values, shard).bytes();
+std::uint64_t bytes_outside(const IndexRange& shard, const Tensor& values) {
+  return values.bytes() - elements_of(values, shard).bytes();
 }
 
 // The number of elements of each shard if one NCCL call can handle all shards, except a remainder of the last one; else
@@ -53,14 +53,14 @@ void NcclCalls::call_for_shards(const std::vector<std::int64_t>& bounds, const T
   Group group;
   const std::int64_t count = equal_count(bounds);
   if (count > 0) {
-    void* const mine = subtensor(tensor, {count * connection.rank(), tensor.elements()}).data;
+    void* const mine = elements_of(tensor, {count * connection.rank(), tensor.elements()}).data;
     group.add(call_for_all(tensor.data, mine, static_cast<std::size_t>(count)));
   }
   for (int rank = count > 0 ? connection.size() - 1 : 0; rank < connection.size(); ++rank) {
     const auto at = static_cast<std::size_t>(rank);
-    const ElementRange shard{count > 0 ? connection.size() * count : bounds[at], bounds[at + 1]};
-    if (shard.elements() == 0) continue;
-    group.add(call_for_one(subtensor(tensor, shard).data, static_cast<std::size_t>(shard.elements()), rank));
+    const IndexRange shard{count > 0 ? connection.size() * count : bounds[at], bounds[at + 1]};
+    if (shard.size() == 0) continue;
+    group.add(call_for_one(elements_of(tensor, shard).data, static_cast<std::size_t>(shard.size()), rank));
   }
   require(group.end());
 }
@@ -123,7 +123,7 @@ std::uint64_t NcclCalls::reduce_to_root(const Tensor& values) const {
   const std::int64_t elements = values.elements();
   const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / std::int64_t{sizeof(float)});
   for (std::int64_t begin = 0; begin < elements; begin += longest) {
-    const Tensor piece = subtensor(values, {begin, std::min(begin + longest, elements)});
+    const Tensor piece = elements_of(values, {begin, std::min(begin + longest, elements)});
     if (connection.rank() == 0) {
       add_other_ranks(piece);
     } else {
