@@ -15,38 +15,27 @@
 namespace tutti {
 namespace {
 
-// Where two computations of a part differ first, as far as what they left shows.
-struct LayerPass {
-  std::string layer;
-  Phase pass = Phase::forward;
-};
-
-// For the index of the first difference of two NetworkInstance::trace().
-LayerPass place_in_trace(const Network& network, std::size_t index) {
-  const TracedValue traced = NetworkInstance::traced_value(network, index);
-  return {traced.layer, traced.is_backward ? Phase::backward : Phase::forward};
-}
-
-// For two contributions. A wrong forward pass changes the batch statistics behind it, and the losses.
-LayerPass place_in_contribution(const Network& network, const std::vector<std::int64_t>& one,
-                                const std::vector<std::int64_t>& other) {
+// Where two computations of a part differ first, as far as their contributions show. A wrong forward pass changes the
+// batch statistics behind it, and the losses.
+TracedValue place_in_contribution(const Network& network, const std::vector<std::int64_t>& one,
+                                  const std::vector<std::int64_t>& other) {
   const auto differs = [&](std::size_t slice) { return one[slice] != other[slice]; };
   const std::size_t trained = network.layout().trained().size();
   const std::size_t slices = network.layout().slices().size();
   std::size_t norm = slices + LossSums::kFields;
   for (const NetworkLayer& layer : network.layers()) {
-    if (NormSums::needs_sums(layer) && norm < one.size() && differs(norm++)) return {layer.name, Phase::forward};
+    if (NormSums::needs_sums(layer) && norm < one.size() && differs(norm++)) return {layer.name};
     for (const int slice : layer.parameters) {
       const auto number = static_cast<std::size_t>(slice);
-      if (number >= trained && differs(number)) return {layer.name, Phase::forward};
+      if (number >= trained && differs(number)) return {layer.name};
     }
   }
   for (std::size_t field = slices; field < slices + LossSums::kFields; ++field) {
-    if (differs(field)) return {"loss", Phase::forward};
+    if (differs(field)) return {"loss"};
   }
   for (std::size_t slice = 0; slice < trained; ++slice) {
     const std::string& name = network.layout().slices()[slice].name;
-    if (differs(slice)) return {name.substr(0, name.rfind('/')), Phase::backward};
+    if (differs(slice)) return {name.substr(0, name.rfind('/')), true};
   }
   return {};
 }
@@ -318,11 +307,11 @@ WrongPartReport PartAudit::decide(const PartsOfStep& parts, const std::vector<Co
   const int other = others.empty() ? report.ranks.back() : others.front();
   const auto [difference, end] = std::ranges::mismatch(traces.at(one), traces.at(other));
   report.repeats = difference != traces.at(one).end();
-  const LayerPass place = report.repeats
-                              ? place_in_trace(network_, static_cast<std::size_t>(difference - traces.at(one).begin()))
-                              : place_in_contribution(network_, own[draw_->owner], audits[draw_->auditor]);
+  const auto index = static_cast<std::size_t>(difference - traces.at(one).begin());
+  const TracedValue place = report.repeats ? NetworkInstance::traced_value(network_, index)
+                                           : place_in_contribution(network_, own[draw_->owner], audits[draw_->auditor]);
   report.layer = place.layer;
-  report.pass = place.pass;
+  report.pass = place.is_backward ? Phase::backward : Phase::forward;
   report.last_confirmed_step = last_confirmed_steps_.at(static_cast<std::size_t>(one));
   report.text = text_of(report, others);
   return report;
