@@ -3,7 +3,6 @@
 #include "tutti/train/optimizer.hpp"
 
 #include "exchange.hpp"
-#include "slice_squares.hpp"
 
 #include <fmt/format.h>
 
@@ -12,6 +11,7 @@
 #include <bit>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +65,78 @@ std::vector<std::string> slot_names(const OptimizerOptions& options) {
   if (options.kind == OptimizerKind::sgd && options.momentum == 0) return {};
   return {"velocity"};
 }
+
+// The norms that optimizers need: the sums of squares of some slices of a block, in device memory. If ownership is
+// sharded, each rank sums the blocks that it owns and the sums are all-gathered, which gives the same bits as whole
+// slices.
+class SliceSquares {
+ public:
+  SliceSquares(const OptimizerContext& context, std::span<const ParameterSlice> slices)
+      : backend_(context.backend),
+        communicator_(context.communicator),
+        sharded_(context.ownership.owners() == Owners::sharded && !slices.empty()),
+        slices_(ranges_of(slices)),
+        sums_(backend_, std::ssize(slices), ElementType::f64) {
+    if (!sharded_) return;
+    std::vector<IndexRange> blocks;
+    std::vector<std::int64_t> ends;
+    for (const IndexRange& slice : slices_) {
+      for (std::int64_t begin = slice.begin; begin < slice.end; begin += kNormBlock) {
+        blocks.push_back({begin, std::min(begin + kNormBlock, slice.end)});
+      }
+      ends.push_back(std::ssize(blocks));
+    }
+    block_sums_ = OwnedTensor(communicator_, std::ssize(blocks), ElementType::f64);
+    block_ends_ = upload(backend_, std::move(ends));
+    for (const IndexRange& owned : context.ownership.owned()) {
+      const auto first = std::ranges::lower_bound(blocks, owned.begin, {}, &IndexRange::begin);
+      const auto last = std::ranges::lower_bound(blocks, owned.end, {}, &IndexRange::begin);
+      if (first == last) continue;
+      const IndexRange numbers{first - blocks.begin(), last - blocks.begin()};
+      owned_.push_back({{first, last}, elements_of(block_sums_.values, numbers)});
+    }
+  }
+
+  // f64 [slices], valid until the next call. Collective if ownership is sharded. Asynchronous.
+  Tensor compute(Stream& stream, const Tensor& block) {
+    if (!sharded_) {
+      sum(stream, block, slices_, sums_.values);
+      return sums_.values;
+    }
+    // The bits of each sum are added to zeros as an integer, so that the all_reduce gathers them.
+    backend_.fill_zero(stream, block_sums_.values);
+    for (const auto& [blocks, sums] : owned_) sum(stream, block, blocks, sums);
+    Tensor bits = block_sums_.values;
+    bits.type = ElementType::i64;
+    communicator_.all_reduce(bits, stream);
+    communicator_.finish(stream);
+    backend_.sum_runs(stream, block_sums_.values, block_ends_.values, sums_.values);
+    return sums_.values;
+  }
+
+ private:
+  struct OwnedBlocks {
+    std::vector<IndexRange> blocks;
+    Tensor sums;
+  };
+
+  void sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums) {
+    tensors_.clear();
+    for (const IndexRange& range : ranges) tensors_.push_back(elements_of(block, range));
+    backend_.sum_squares(stream, tensors_, sums);
+  }
+
+  Backend& backend_;
+  Communicator& communicator_;
+  bool sharded_;
+  std::vector<IndexRange> slices_;
+  OwnedTensor sums_;
+  // The rest is empty if each rank owns whole slices.
+  OwnedTensor block_sums_;
+  OwnedTensor block_ends_;  // by slice
+  std::vector<OwnedBlocks> owned_;
+  std::vector<Tensor> tensors_;
+};
 
 // The updates of flat blocks. A run is a range of adjacent trained elements that this rank owns and updates by one
 // rule, padding included.
