@@ -1,12 +1,21 @@
 #pragma once
-// What the checksums of checksums.cpp and those with a processor's own instructions share.
-
-#include "portable_checksums.hpp"
+// What the checksums of checksums.cpp and those with a processor's own instructions share, and the portable loops, with
+// which tests compare those that were chosen for this processor.
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace tutti {
+
+std::uint32_t portable_crc32c(std::span<const std::byte> bytes);
+
+// Updates the state of a SHA-256 with whole blocks of 64 bytes.
+using Sha256State = std::array<std::uint32_t, 8>;
+void sha256_update(Sha256State& state, std::span<const std::byte> blocks);
+void portable_sha256_update(Sha256State& state, std::span<const std::byte> blocks);
 
 // Polynomials over GF(2) modulo kGenerator; the highest bit is the constant term.
 constexpr std::uint32_t kGenerator = 0x82F63B78u;

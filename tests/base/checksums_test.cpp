@@ -2,7 +2,7 @@
 
 #include "tutti/base/random.hpp"
 
-#include "base/portable_checksums.hpp"
+#include "base/checksum_loops.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
