@@ -3,9 +3,11 @@
 
 #include "tutti/backend/backend.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -19,7 +21,15 @@ class RecordedWork {
   explicit RecordedWork(Backend& backend) : backend_(backend) {}
 
   // Enqueues the work by calling `enqueue`, from the second time with this key on as a graph. Asynchronous.
-  void run(Stream& stream, const Key& key, const std::function<void()>& enqueue);
+  void run(Stream& stream, const Key& key, const std::function<void()>& enqueue) {
+    const auto known = std::ranges::find(recordings_, key, &Recording::key);
+    if (known == recordings_.end()) {
+      if (recordings_.size() < kMostRecordings) recordings_.push_back({key});
+      return enqueue();
+    }
+    if (!std::exchange(known->was_captured, true)) known->graph = backend_.capture(stream, enqueue);
+    known->graph ? known->graph->launch(stream) : enqueue();
+  }
 
  private:
   struct Recording {
