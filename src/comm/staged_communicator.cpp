@@ -141,9 +141,7 @@ class StagedCommunicator final : public Communicator {
     if (adds) {
       steps.push_back({[=, this](Stream& out) { backend_.copy(out, staged.values, request.values); },
                        [=, this] {
-                         host_->reduce_scatter_gather(
-                             {.values = staged.values, .bounds = staged.bounds, .transform_shard = {}, .results = {}},
-                             host_stream_);
+                         host_->reduce_scatter_gather({.values = staged.values, .bounds = staged.bounds}, host_stream_);
                        }});
     }
     steps.push_back({[=, this](Stream& both) {
@@ -154,8 +152,7 @@ class StagedCommunicator final : public Communicator {
                      {}});
     if (gathers) {
       steps.back().collective = [=, this] {
-        host_->reduce_scatter_gather(
-            {.values = {}, .bounds = staged.bounds, .transform_shard = {}, .results = staged.results}, host_stream_);
+        host_->reduce_scatter_gather({.bounds = staged.bounds, .results = staged.results}, host_stream_);
       };
       steps.push_back({[=, this](Stream& back) {
                          copy(back, request.results, staged.results, {0, own.begin});

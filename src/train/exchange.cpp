@@ -17,8 +17,7 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
       communicator.broadcast(values, stream);
     } else {
       // Without values to reduce, this is an all_gather of shards of any sizes.
-      communicator.reduce_scatter_gather(
-          {.values = {}, .bounds = ownership.bounds(bucket), .transform_shard = {}, .results = values}, stream);
+      communicator.reduce_scatter_gather({.bounds = ownership.bounds(bucket), .results = values}, stream);
     }
   }
   communicator.finish(stream);
@@ -53,8 +52,7 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
   const Owners owners = ownership_.owners();
   if (exchanged_.exact == nullptr && owners == Owners::all) return start_all_reduce(range, stream);
   if (exchanged_.exact == nullptr && owners == Owners::root) return communicator_.reduce_to_root(gradients, stream);
-  ReduceScatterGather sum{
-      .values = gradients, .bounds = ownership_.bounds(bucket), .transform_shard = {}, .results = {}};
+  ReduceScatterGather sum{.values = gradients, .bounds = ownership_.bounds(bucket)};
   if (exchanged_.exact != nullptr) {
     sum.values = elements_of(exchanged_.exact->sums(), range);
     sum.transform_shard = [exact = exchanged_.exact, range](Stream& on, std::int64_t begin, std::int64_t end) {

@@ -70,8 +70,7 @@ void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& str
   const std::int64_t row = rows.elements() / communicator.size();
   for (int rank = 0; rank <= communicator.size(); ++rank) bounds.push_back(rank * row);
   // Without values to reduce, this is an all_gather.
-  communicator.reduce_scatter_gather(
-      {.values = {}, .bounds = std::move(bounds), .transform_shard = {}, .results = rows}, stream);
+  communicator.reduce_scatter_gather({.bounds = std::move(bounds), .results = rows}, stream);
 }
 
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {

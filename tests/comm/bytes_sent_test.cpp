@@ -23,7 +23,7 @@ class BytesSent : public testing::Test {
   const std::int64_t ranks_ = test_world().size();
   const std::int64_t rank_ = test_world().rank();
   std::unique_ptr<Communicator> ring_ = make_mpi_communicator(test_world(), {.algorithm = AllReduceAlgorithm::ring});
-  InlineStream stream_;
+  IdleStream stream_;
 };
 
 TEST_F(BytesSent, OfASharedSumAreThoseOfAReduceScatterAndAnAllGather) {
@@ -36,9 +36,8 @@ TEST_F(BytesSent, OfASharedSumAreThoseOfAReduceScatterAndAnAllGather) {
       for (std::int64_t r = 0; r <= ranks_; ++r) bounds.push_back((power == 1 ? r : r * r * r) * length / all);
       std::vector<std::int64_t> values(static_cast<std::size_t>(length));
       std::vector<float> results(values.size());
-      ring_->reduce_scatter_gather(
-          {.values = tensor_over(values), .bounds = bounds, .transform_shard = {}, .results = tensor_over(results)},
-          stream_);
+      ring_->reduce_scatter_gather({.values = tensor_over(values), .bounds = bounds, .results = tensor_over(results)},
+                                   stream_);
       ring_->finish(stream_);
       if (ranks_ > 1) {
         expected += 8 * (values.size() - length_of(bounds, rank_));

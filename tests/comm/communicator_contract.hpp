@@ -97,7 +97,7 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
   }
 
   Backend* backend_ = GetParam().backend == nullptr ? nullptr : &GetParam().backend();
-  std::unique_ptr<Stream> stream_ = backend_ == nullptr ? std::make_unique<InlineStream>() : backend_->make_stream();
+  std::unique_ptr<Stream> stream_ = backend_ == nullptr ? std::make_unique<IdleStream>() : backend_->make_stream();
 };
 
 TEST_P(CommunicatorContract, KnowsTheRanksOfItsWorld) {

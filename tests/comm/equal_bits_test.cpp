@@ -77,7 +77,7 @@ class EqualBits : public testing::TestWithParam<AllReduceAlgorithm> {
     return bits_of(all);
   }
 
-  InlineStream stream_;
+  IdleStream stream_;
 };
 
 TEST_P(EqualBits, AreThoseOfARingAtEverySizeInAllocatedAndOtherMemory) {

@@ -21,7 +21,7 @@ TEST_P(MismatchedSums, AreReportedByFinishWhicheverThreadDrives) {
   World& world = test_world();
   const auto [algorithm, helper_thread] = GetParam();
   const auto communicator = make_mpi_communicator(world, {.helper_thread = helper_thread, .algorithm = algorithm});
-  InlineStream stream;
+  IdleStream stream;
   const std::int64_t elements = world.rank() == 0 ? 8 : 16;
   const Buffer memory = communicator->allocate(64);
   communicator->all_reduce(memory.view(Shape{elements}, ElementType::f32), stream);

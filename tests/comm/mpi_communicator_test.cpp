@@ -20,7 +20,7 @@ std::vector<float> driven_by(Driver driver) {
   World& world = test_world();
   const auto communicator = make_mpi_communicator(
       world, {.helper_thread = driver == Driver::helper_thread, .algorithm = AllReduceAlgorithm::ring});
-  InlineStream stream;
+  IdleStream stream;
   std::vector<float> values = rough_values(900'001, world.rank());
   std::jthread other;
   if (driver == Driver::other_thread) {
@@ -62,7 +62,7 @@ TEST(MpiCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
     }
   }
   const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
-  InlineStream stream;
+  IdleStream stream;
   std::vector<float> values = rough_values(kLength, world.rank());
   communicator->all_reduce(tensor_over(values), stream);
   communicator->finish(stream);
@@ -72,7 +72,7 @@ TEST(MpiCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
 TEST(MpiCommunicator, KeepsDenormalsWhateverTheCallersMode) {
   World& world = test_world();
   const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
-  InlineStream stream;
+  IdleStream stream;
   const float tiny = std::bit_cast<float>(std::uint32_t{3});
   std::vector<float> values(100, tiny);
   set_denormal_mode(flushing_modes().back());
@@ -100,7 +100,7 @@ std::uint64_t elements_sent(std::int64_t length, std::int64_t rank, std::int64_t
 TEST(MpiCommunicator, CountsThePayloadThatItSends) {
   World& world = test_world();
   const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
-  InlineStream stream;
+  IdleStream stream;
   std::uint64_t expected = 0;
   EXPECT_EQ(communicator->bytes_sent(), 0U);
   for (const std::int64_t length : {0, 1, 2, 3, 1009, 65536}) {
@@ -118,7 +118,7 @@ TEST(MpiCommunicator, CountsThePayloadThatItSends) {
 TEST(MpiCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
   World& world = test_world();
   const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
-  InlineStream stream;
+  IdleStream stream;
   std::vector<float> values(2'345'677);
   communicator->all_reduce(tensor_over(values), stream);
   communicator->finish(stream);

@@ -70,8 +70,7 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksInTheirSharedSums) {
     std::vector<std::int64_t> bounds;
     for (int rank = 0; rank <= communicator.size(); ++rank)
       bounds.push_back(values.elements() * rank / communicator.size());
-    communicator.reduce_scatter_gather({.values = values, .bounds = bounds, .transform_shard = {}, .results = values},
-                                       stream);
+    communicator.reduce_scatter_gather({.values = values, .bounds = bounds, .results = values}, stream);
   });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);

@@ -83,12 +83,10 @@ TEST_P(SharedSumContract, ReducesSharesOnlyAndGathersThemLater) {
   for (const auto& bounds : bounds_of(length)) {
     auto values = put(*communicator, whole_numbers<float>(length, world().rank(), 9));
     const auto sums = sum_of_whole_numbers<float>(length, world().size(), 9);
-    communicator->reduce_scatter_gather(
-        {.values = values.tensor(), .bounds = bounds, .transform_shard = {}, .results = {}}, stream());
+    communicator->reduce_scatter_gather({.values = values.tensor(), .bounds = bounds}, stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(own_of(bounds, read(values)), own_of(bounds, sums)));
-    communicator->reduce_scatter_gather(
-        {.values = {}, .bounds = bounds, .transform_shard = {}, .results = values.tensor()}, stream());
+    communicator->reduce_scatter_gather({.bounds = bounds, .results = values.tensor()}, stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(read(values), sums));
   }
@@ -101,11 +99,8 @@ TEST_P(SharedSumContract, GathersSharesWithoutAReduction) {
     auto numbers = put(*communicator, whole_numbers<std::int64_t>(length, 0, 4));
     auto results = put(*communicator, std::vector<float>(static_cast<std::size_t>(length)));
     std::int64_t done = 0;
-    communicator->reduce_scatter_gather({.values = {},
-                                         .bounds = bounds,
-                                         .transform_shard = halving(numbers, results, done),
-                                         .results = results.tensor()},
-                                        stream());
+    communicator->reduce_scatter_gather(
+        {.bounds = bounds, .transform_shard = halving(numbers, results, done), .results = results.tensor()}, stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(read(results), halves_of(numbers.host)));
   }
@@ -153,8 +148,7 @@ TEST_P(SharedSumContract, GivesAllRanksTheSameBitsOfSharedSumsEachTime) {
   for (int time = 0; time < 2; ++time) {
     auto values = put(*communicator, rough_values(length, world().rank()));
     communicator->reduce_scatter_gather(
-        {.values = values.tensor(), .bounds = bounds_of(length)[1], .transform_shard = {}, .results = values.tensor()},
-        stream());
+        {.values = values.tensor(), .bounds = bounds_of(length)[1], .results = values.tensor()}, stream());
     communicator->finish(stream());
     for (std::string& text : all_gather_text(world(), digest_text(digest("values", read(values))))) {
       digests.push_back(std::move(text));
@@ -185,8 +179,7 @@ TEST_P(SharedSumContract, RefusesSharesThatDoNotFit) {
   std::vector<std::int64_t> bounds(ranks + 1, 4);
   bounds.front() = 0;
   const auto share = [&](const std::vector<std::int64_t>& wrong, const Tensor& tensor) {
-    communicator->reduce_scatter_gather({.values = tensor, .bounds = wrong, .transform_shard = {}, .results = {}},
-                                        stream());
+    communicator->reduce_scatter_gather({.values = tensor, .bounds = wrong}, stream());
   };
   EXPECT_THROW(share(std::vector<std::int64_t>(ranks, 0), values.tensor()), Error);
   EXPECT_THROW(share(std::vector<std::int64_t>(ranks + 1, 4), values.tensor()), Error);

@@ -41,7 +41,7 @@ TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManyPendingSums) {
 
   std::vector<float> expected = rough_values(kAll, world.rank());
   const auto ring = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
-  InlineStream inline_stream;
+  IdleStream inline_stream;
   std::int64_t first = 0;
   for (const std::int64_t length : lengths) {
     ring->all_reduce({.data = expected.data() + first, .shape = {length}}, inline_stream);

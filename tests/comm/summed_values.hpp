@@ -1,10 +1,11 @@
 #pragma once
 // Values that ranks add in tests, and the expected sums.
 
-#include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 #include "tutti/base/bf16.hpp"
 #include "tutti/base/random.hpp"
+
+#include "comm/arguments.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,11 +16,6 @@
 #include <vector>
 
 namespace tutti {
-
-class InlineStream final : public Stream {
- public:
-  void synchronize() override {}
-};
 
 template <class T>
 constexpr ElementType element_type() {

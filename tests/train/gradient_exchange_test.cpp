@@ -1,5 +1,6 @@
 #include "tutti/base/error.hpp"
 
+#include "comm/arguments.hpp"
 #include "train/exchange.hpp"
 
 #include <gtest/gtest.h>
@@ -12,11 +13,6 @@
 
 namespace tutti {
 namespace {
-
-class NoStream : public Stream {
- public:
-  void synchronize() override {}
-};
 
 // Records the element ranges of its calls in their order.
 class RecordingCommunicator : public Communicator {
@@ -67,7 +63,7 @@ class GradientExchangeTest : public testing::Test {
   std::vector<float> block;
   Tensor gradients;
   std::unique_ptr<RecordingCommunicator> communicator;
-  NoStream stream;
+  IdleStream stream;
 };
 
 using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;

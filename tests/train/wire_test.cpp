@@ -90,7 +90,7 @@ TEST(Bf16Gradients, AreSumsWithinTheirRoundingErrors) {
   GradientExchange exchange(
       *communicator, ownership,
       {.gradients = gradients.values, .in_bf16 = layout.trained_elements(), .backend = backend.get()});
-  InlineStream stream;
+  IdleStream stream;
   exchange.start_ready_buckets(layout.block_elements(), stream);
   exchange.finish(stream);
 

@@ -102,7 +102,7 @@ class Collectives : public testing::Test {
 
   std::vector<float> numbers_ = std::vector<float>(250);  // 8,000 bits
   Tensor values_{numbers_.data(), Shape{250}};
-  InlineStream stream_;
+  IdleStream stream_;
 };
 using CollectivesDeathTest = Collectives;
 

@@ -22,7 +22,7 @@ TEST(RehearsedCollectives, CompleteOverASlowLinkWithAndWithoutAHelperThread) {
         {{.kind = FaultKind::slow_link, .rank = world.size() - 1, .first_step = 1, .last_step = 9, .seconds = 0.01}},
         {});
     const Buffer memory = communicator->allocate(3 * 64);
-    InlineStream stream;
+    IdleStream stream;
     for (int step = 1; step < 10; ++step) {
       injector.on_begin({step, Phase::data});
       std::vector<Tensor> sums;
@@ -33,8 +33,7 @@ TEST(RehearsedCollectives, CompleteOverASlowLinkWithAndWithoutAHelperThread) {
       communicator->all_reduce(sums[0], stream);
       std::vector<std::int64_t> bounds(static_cast<std::size_t>(world.size()) + 1, 16);
       bounds.front() = 0;  // all of it is rank 0's
-      communicator->reduce_scatter_gather(
-          {.values = sums[1], .bounds = bounds, .transform_shard = {}, .results = sums[1]}, stream);
+      communicator->reduce_scatter_gather({.values = sums[1], .bounds = bounds, .results = sums[1]}, stream);
       communicator->reduce_to_root(sums[2], stream);
       communicator->broadcast(sums[2], stream);
       communicator->finish(stream);

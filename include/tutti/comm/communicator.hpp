@@ -26,14 +26,14 @@ class Backend;
 struct ReduceScatterGather {
   // f32, i32 or i64. After the reduce_scatter this rank's shard holds the sum; the rest is unspecified. Empty: no
   // reduce_scatter.
-  Tensor values;
+  Tensor values{};
   std::vector<std::int64_t> bounds;  // ranks + 1, ascending
   // Enqueues work on elements begin .. end - 1 of the shard, which hold the sum. Called for one piece of the shard at a
   // time, by the thread that makes progress. Null: no work.
-  std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> transform_shard;
+  std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> transform_shard{};
   // The same number of elements, of 4 or 8 bytes each. After transform_shard, this rank's shard of them is sent to all
   // ranks. Empty: no all_gather. May be `values`.
-  Tensor results;
+  Tensor results{};
 };
 
 // The algorithm of an all_reduce over MPI. All give the same bits.
