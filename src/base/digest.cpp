@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstddef>
 
 namespace tutti {
 namespace {

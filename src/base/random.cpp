@@ -5,7 +5,6 @@
 
 #include "wide_loops.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>

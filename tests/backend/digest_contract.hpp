@@ -55,8 +55,7 @@ TEST_P(DigestContract, IsThatOfBaseForTensorsOfAnyLengthTypeAndOffset) {
       longs.push_back(static_cast<std::int64_t>(value * 0x1p63));
     }
     for (const std::int64_t first : {0, 1, 3, 4, 5}) {
-      auto* const data = static_cast<float*>(whole.data) + first;
-      tensors.push_back({{data, {length}, ElementType::f32, whole.space}, digest_start(name)});
+      tensors.push_back({elements_of(whole, {first, first + length}), digest_start(name)});
       expected.push_back(
           digest(name, std::span(floats).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(length))));
     }
@@ -78,8 +77,7 @@ TEST_P(DigestContract, OfPiecesAddUpToThatOfTheTensor) {
   std::vector<DigestedTensor> pieces;
   for (std::int64_t at = 0, length = 1; at < std::ssize(values); at += length, length = length * 3 + 1) {
     const std::int64_t count = std::min(length, std::ssize(values) - at);
-    pieces.push_back({{static_cast<float*>(whole.data) + at, {count}, ElementType::f32, whole.space},
-                      digest_start("pieces", static_cast<std::uint64_t>(at))});
+    pieces.push_back({elements_of(whole, {at, at + count}), digest_start("pieces", static_cast<std::uint64_t>(at))});
   }
   add(pieces);
   const auto sums = digests();

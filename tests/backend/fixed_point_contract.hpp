@@ -53,14 +53,15 @@ class FixedPointBlock {
   // Elements begin .. end - 1 of the block's values.
   void add(const Floats& values, bool first, std::int64_t begin, std::int64_t end) {
     const Tensor all = hold(values, ElementType::f32);
-    device_.backend().to_fixed_point(device_.stream(), grid_,
-                                     {cut(all, begin, end), cut(sums_, begin, end), begin, first, largest_});
+    device_.backend().to_fixed_point(
+        device_.stream(), grid_,
+        {elements_of(all, {begin, end}), elements_of(sums_, {begin, end}), begin, first, largest_});
     device_.stream().synchronize();
     memory_.pop_back();
   }
   void read(const Tensor& values, std::int64_t begin, std::int64_t end) {
     device_.backend().from_fixed_point(device_.stream(), grid_,
-                                       {cut(sums_, begin, end), cut(values, begin, end), begin});
+                                       {elements_of(sums_, {begin, end}), elements_of(values, {begin, end}), begin});
   }
   Floats values() {
     const Tensor values = room();
@@ -83,10 +84,6 @@ class FixedPointBlock {
     const Tensor tensor = memory_.back().view({static_cast<std::int64_t>(values.size())}, type);
     device_.upload(tensor, values);
     return tensor;
-  }
-  static Tensor cut(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
-    auto* const data = static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(begin) * bytes_of(tensor.type);
-    return {data, {end - begin}, tensor.type, tensor.space};
   }
 
   Device& device_;
