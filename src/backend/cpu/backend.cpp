@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <exception>
 #include <latch>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -39,13 +39,13 @@ void require_startable(int threads) {
   std::vector<std::jthread> others;
   try {
     for (int i = 1; i < threads; ++i) others.emplace_back([&] { all_started.wait(); });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // no thread, or no memory for one
     all_started.count_down();
     throw Error(
         ErrorSource::input,
         fmt::format("cannot start {} threads, only {}: {}; lower --threads, or raise the limits of memory and of "
                     "processes (ulimit -v, ulimit -u)",
-                    threads, others.size() + 1, error.code().message()));
+                    threads, others.size() + 1, error.what()));
   }
   all_started.count_down();
 }
