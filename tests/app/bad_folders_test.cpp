@@ -3,6 +3,7 @@
 #include "data/written_images.hpp"
 #include "support/child_process.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
@@ -19,14 +20,13 @@ namespace {
 using tutti::testing_support::Bytes;
 using tutti::testing_support::gradient;
 using tutti::testing_support::png_of;
-using tutti::testing_support::TemporaryFolder;
 
 class BadFolders : public ::testing::Test {
  protected:
-  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
   static ChildResult data(const Words& words) { return run_trainer(with({"data"}, words)); }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(BadFolders, HaveTheirBrokenImagesNamedBeforeAnythingIsTrained) {

@@ -61,12 +61,9 @@ TEST(CheckBetweenHosts, NamesAnotherProgramAndAFolderThatIsNotShared) {
 TEST(TrainingBetweenHosts, NoticesImagesThatDiffer) {
   const ScratchFolder one;
   const ScratchFolder other;
-  for (const auto& [folder, brightness] : {std::pair{one.path(), 40}, std::pair{other.path(), 215}}) {
-    for (const char* name : {"cat", "dog"}) {
-      std::filesystem::create_directories(folder + "/" + name);
-      const Bytes image = png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))});
-      std::ofstream(folder + "/" + name + "/1.png", std::ios::binary)
-          .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+  for (const auto& [folder, brightness] : {std::pair{&one, 40}, std::pair{&other, 215}}) {
+    for (const char* name : {"cat/1.png", "dog/1.png"}) {
+      folder->write(name, png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))}));
     }
   }
   TwoHosts hosts;

@@ -7,6 +7,7 @@
 #include "data/written_tars.hpp"
 #include "support/child_process.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
@@ -32,11 +33,10 @@ using tutti::testing_support::idx_file;
 using tutti::testing_support::idx_labels;
 using tutti::testing_support::open_named;
 using tutti::testing_support::png_of;
-using tutti::testing_support::TemporaryFolder;
 
 class DataCommands : public ::testing::Test {
  protected:
-  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
   // The digest of the weights after a short training.
   static std::string weights(const std::string& data, const Words& more) {
     const ChildResult run =
@@ -46,7 +46,7 @@ class DataCommands : public ::testing::Test {
   }
   static ChildResult data(const Words& words) { return run_trainer(with({"data"}, words)); }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(DataCommands, TrainToTheSameBitsOnASourceAndOnItsFile) {

@@ -26,7 +26,6 @@ using tutti::testing_support::Bytes;
 using tutti::testing_support::gradient;
 using tutti::testing_support::Picture;
 using tutti::testing_support::png_of;
-using tutti::testing_support::TemporaryFolder;
 
 TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
   const ScratchFolder folder;
@@ -115,9 +114,9 @@ TEST(EvaluationByClass, OfManyClassesIsWrittenWithoutZeros) {
 
 class GivenData : public ::testing::Test {
  protected:
-  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(GivenData, AreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {

@@ -17,7 +17,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -81,10 +80,7 @@ class Predict : public ::testing::Test {
 
   static std::string run() { return trained_->file("run"); }
   static Words predict(const Words& more) { return with({"predict", "--checkpoint", run(), "--quiet"}, more); }
-  void write(const std::string& name, const Bytes& bytes) const {
-    fs::create_directories(fs::path(file(name)).parent_path());
-    std::ofstream(file(name), std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-  }
+  void write(const std::string& name, const Bytes& bytes) const { folder_.write(name, bytes); }
   std::string file(const std::string& name) const { return folder_.file(name); }
   static std::string label(std::size_t picture) { return std::to_string(labels_[picture]); }
 

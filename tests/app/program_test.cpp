@@ -198,24 +198,24 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
 
   const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:30"});
   EXPECT_THAT(other, ends(65, "has 30 classes, and the network has "));
-  const tutti::testing_support::TemporaryFolder untested_data;
+  const ScratchFolder untested_data;
   untested_data.write("train-images-idx3-ubyte", tutti::testing_support::idx_file({0x803, 5, 12, 12}, 5 * 144));
   untested_data.write("train-labels-idx1-ubyte", tutti::testing_support::idx_labels({0, 1, 2, 3, 0}));
-  const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.text()});
+  const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.path()});
   EXPECT_EQ(untested.status, 0) << untested.err;  // other data without a test set are evaluated whole
   EXPECT_THAT(untested.out, mentions(", 5 images"));
 }
 
 TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
   const ScratchFolder folder;
-  const tutti::testing_support::TemporaryFolder dark;
+  const ScratchFolder dark;
   tutti::testing_support::Bytes pixels = tutti::testing_support::idx_file({0x803, 4, 12, 12}, 0);
   for (int i = 0; i < 4 * 144; ++i) pixels.push_back(i & 1);
   dark.write("train-images-idx3-ubyte", pixels);
   dark.write("train-labels-idx1-ubyte", tutti::testing_support::idx_labels({0, 1, 0, 1}));
   // Trains, resumes, and evaluates on other data.
   const auto evaluated = [&](const std::string& normalize, const std::string& out) {
-    const Words words{"--data", dark.text(), "--model", "mlp",         "--epochs", "1",
+    const Words words{"--data", dark.path(), "--model", "mlp",         "--epochs", "1",
                       "--out",  out,         "--quiet", "--normalize", normalize,  "--resume"};
     for (int start = 0; start < 2; ++start) EXPECT_EQ(run_trainer(1, words).status, 0) << normalize;
     return run_trainer({"eval", "--checkpoint", out + "/checkpoints/step-00000001.h5", "--data",

@@ -26,11 +26,11 @@ class SlowInput : public testing::Test {
     for (int i = 0; i < 8; ++i) images_.write(fmt::format("{}/{}.png", i % 2, i), large);
   }
   ChildResult run(const std::string& words, int ranks = 1) const {
-    const std::string options = " --batch-size 4 --threads 1 --data " + images_.text();
+    const std::string options = " --batch-size 4 --threads 1 --data " + images_.path();
     return run_trainer(ranks, words_of(words + options));
   }
 
-  const testing_support::TemporaryFolder images_;
+  const ScratchFolder images_;
 };
 
 TEST_F(SlowInput, IsForeseenByCheck) {

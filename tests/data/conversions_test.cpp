@@ -7,6 +7,7 @@
 
 #include "data/written_images.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -27,11 +28,10 @@ using testing_support::gzipped;
 using testing_support::idx_file;
 using testing_support::idx_labels;
 using testing_support::png_of;
-using testing_support::TemporaryFolder;
 
 class Conversions : public ::testing::Test {
  protected:
-  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
   static OwnedData open(const std::string& train, double validation_ratio = 0) {
     DataRequest request;
     request.train = train;
@@ -55,7 +55,7 @@ class Conversions : public ::testing::Test {
     write_text("flat/labels.csv", table);
   }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 void expect_equal_images(const Dataset& one, const Dataset& other) {

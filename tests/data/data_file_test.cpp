@@ -8,6 +8,7 @@
 
 #include "data/written_images.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -32,11 +33,10 @@ using testing_support::contents_of;
 using testing_support::gradient;
 using testing_support::open_named;
 using testing_support::png_of;
-using testing_support::TemporaryFolder;
 
 class DataFile : public ::testing::Test {
  protected:
-  std::string path() const { return folder_.text() + "/set.h5"; }
+  std::string path() const { return folder_.file("set.h5"); }
   OwnedData open(std::size_t most_resident_bytes, double validation_ratio = 0) const {
     DataRequest request;
     request.train = path();
@@ -54,7 +54,7 @@ class DataFile : public ::testing::Test {
     *(found + 77) ^= std::byte{1};
     write_atomically(path(), bytes);
   }
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 void expect_equal(const Dataset& one, const Dataset& other) {
@@ -73,7 +73,7 @@ TEST_F(DataFile, HasTheContentOfItsSource) {
   folder_.write("cifar/data_batch_1.bin", cifar_file({4, 7, 1}));
   folder_.write("cifar/test_batch.bin", cifar_file({4, 1}, 60));
   for (const std::string& source :
-       {std::string("glyphs"), std::string("synthetic:300x2x5x7:3"), folder_.text() + "/cifar"}) {
+       {std::string("glyphs"), std::string("synthetic:300x2x5x7:3"), folder_.file("cifar")}) {
     const OwnedData data = open_named(source);
     write_data_file(data.pair, path());
     const OwnedData resident = open(0);
@@ -91,7 +91,7 @@ TEST_F(DataFile, HasTheImagesOfAFolderAndTheirStatistics) {
   for (const char* name : {"in/cat/1.png", "in/dog/1.png", "in/dog/2.png"}) {
     folder_.write(name, png_of(gradient(3, 6, 5, name[3] + name[7])));
   }
-  const OwnedData folder = open_named(folder_.text() + "/in");
+  const OwnedData folder = open_named(folder_.file("in"));
   write_data_file(folder.pair, path());
   const OwnedData data = open(0);
   EXPECT_EQ(contents_of(*data.pair.train).images, contents_of(*folder.pair.train).images);
@@ -100,7 +100,7 @@ TEST_F(DataFile, HasTheImagesOfAFolderAndTheirStatistics) {
   EXPECT_EQ(data.pair.test, nullptr);
 
   folder_.write("in/dog/3.png", png_of(gradient(3, 7, 5)));
-  EXPECT_THAT(thrown_by([&] { write_data_file(open_named(folder_.text() + "/in").pair, path()); }),
+  EXPECT_THAT(thrown_by([&] { write_data_file(open_named(folder_.file("in")).pair, path()); }),
               reports(ErrorSource::usage, "images of in ", "give --image-size N"));
 }
 
@@ -115,7 +115,7 @@ TEST_F(DataFile, HasTheNamesOfTheFilesOfAFolder) {
        {"train/cat/1.png", "train/cat/\xff.png", "train/dog/2.png", "train/dog/3.png", "test/dog/4.png"}) {
     folder_.write(std::string("in/") + name, png_of(gradient(1, 6, 5)));
   }
-  write_data_file(open_named(folder_.text() + "/in").pair, path());
+  write_data_file(open_named(folder_.file("in")).pair, path());
   for (const std::size_t most_resident_bytes : {std::size_t{0}, std::size_t{1}}) {
     const OwnedData data = open(most_resident_bytes);
     EXPECT_THAT(names_of(*data.pair.train), ElementsAre("cat/1.png", "cat/\\xff.png", "dog/2.png", "dog/3.png"));
@@ -125,7 +125,7 @@ TEST_F(DataFile, HasTheNamesOfTheFilesOfAFolder) {
     std::ranges::copy(names_of(*split.pair.test), std::back_inserter(names));
     EXPECT_EQ(names_of(*split.pair.test).size(), 2u);
     EXPECT_THAT(names, UnorderedElementsAreArray(names_of(*data.pair.train)));
-    const std::string copy = folder_.text() + "/copy.h5";
+    const std::string copy = folder_.file("copy.h5");
     write_data_file(data.pair, copy);
     EXPECT_EQ(read_file_bytes(copy), read_file_bytes(path()));
   }
@@ -140,7 +140,7 @@ TEST_F(DataFile, FitsImagesToOneSize) {
   for (int i = 0; i < 14 * 28; ++i)
     wide.pixels.push_back(static_cast<std::uint8_t>(i % 28 == 6 || i % 28 == 19 ? 99 : 1));
   folder_.write("in/b/4.png", png_of(wide));
-  const OwnedData folder = open_named(folder_.text() + "/in");
+  const OwnedData folder = open_named(folder_.file("in"));
   write_data_file(folder.pair, path(), {.image_size = 7});
   const OwnedData data = open(0);
   EXPECT_EQ(data.pair.train->info().image, (Shape{1, 7, 7}));

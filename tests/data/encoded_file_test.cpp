@@ -12,6 +12,7 @@
 #include "support/lone_child.hpp"
 #include "support/overwrite.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -41,14 +42,13 @@ using testing_support::LongNames;
 using testing_support::png_of;
 using testing_support::tar_of;
 using testing_support::TarEntry;
-using testing_support::TemporaryFolder;
 using testing_support::turned;
 
 namespace fs = std::filesystem;
 
 class EncodedFile : public ::testing::Test {
  protected:
-  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
 
   // Photos of different sizes in class folders, some turned, gray or PNG.
   void write_photos(int train, int test = 5) const {
@@ -95,7 +95,7 @@ class EncodedFile : public ::testing::Test {
     EXPECT_THROW(encode(source, target, options), Stop);
   }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 void expect_equal_sets(const Dataset& one, const Dataset& other) {

@@ -6,6 +6,7 @@
 #include "data/written_images.hpp"
 #include "support/late_device.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,6 @@ using testing_support::MemoryBackend;
 using testing_support::noise;
 using testing_support::open_named;
 using testing_support::png_of;
-using testing_support::TemporaryFolder;
 using testing_support::turned;
 
 // Passes on one of the two ways to read a set of image files, and fails in the other.
@@ -69,7 +69,7 @@ class EncodedImages : public ::testing::Test {
   }
 
   LoaderPlan plan(const std::string& augment, std::int64_t size = 32) const {
-    const OwnedData data = open_named(folder.text());
+    const OwnedData data = open_named(folder.path());
     LoaderPlan plan;
     plan.batch_size = 48;
     plan.num_parts = 2;
@@ -98,11 +98,11 @@ class EncodedImages : public ::testing::Test {
     return all;
   }
 
-  TemporaryFolder folder;
+  ScratchFolder folder;
 };
 
 TEST_F(EncodedImages, GiveTheBatchesThatWholeImagesGive) {
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   const Dataset& files = *data.pair.train;
   ASSERT_TRUE(files.is_encoded());
   for (const std::string augment : {"none", "none,flip", "crop-flip", "pad-crop-flip", "resized-crop", "shift:3",
@@ -113,7 +113,7 @@ TEST_F(EncodedImages, GiveTheBatchesThatWholeImagesGive) {
 }
 
 TEST_F(EncodedImages, GiveTheSameBatchesToAnyNumberOfReaders) {
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   LoaderPlan of = plan("resized-crop,erase:0.3");
   const std::vector<float> expected = read_all(*data.pair.train, of);
   for (const int readers : {1, 2, 5}) {
@@ -124,7 +124,7 @@ TEST_F(EncodedImages, GiveTheSameBatchesToAnyNumberOfReaders) {
 }
 
 TEST_F(EncodedImages, AreRefusedByNameAndRemedyIfTheyChange) {
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   folder.write("class1/7a.jpg", Bytes(100, 3));
   EXPECT_THAT(thrown_by([&] { read_all(*data.pair.train, plan("none")); }),
               reports(ErrorSource::input, "class1/7a.jpg' cannot be decoded: it is neither ", "--skip-bad-images"));
@@ -145,10 +145,10 @@ testing_support::Picture waves(int height, int width) {
 // The values at the edges of a crop differ most, since the filter of a scaled image reaches beyond the crop. A crop
 // that begins a decoded pixel beside its place would differ by up to 50 of 255 levels where the waves are steepest.
 TEST(ScaledDecode, GivesNearlyTheValuesOfWholeImages) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (int i = 0; i < 8; ++i)
     folder.write("a/" + std::to_string(i) + ".jpg", jpeg_of(waves(301 + 43 * i, 800 - 37 * i)));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   int differing = 0;
   for (const std::string augment : {"none", "crop-flip", "resized-crop", "pad-crop-flip", "shift:5"}) {
     LoaderPlan plan;
@@ -175,15 +175,15 @@ TEST(ScaledDecode, GivesNearlyTheValuesOfWholeImages) {
 }
 
 TEST_F(EncodedImages, KeepTheirBitsUnderScaledDecodeIfTheyAreSmallOrTurnedOrPngs) {
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   EXPECT_EQ(read_all(*data.pair.train, plan("resized-crop,scaled-decode", 64)),
             read_all(*data.pair.train, plan("resized-crop", 64)));
 }
 
 TEST(EncodedImagesOfOneSize, AreRefusedIfOneHasAnotherSizeNow) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const std::string name : {"a/1.jpg", "a/2.jpg", "b/3.jpg"}) folder.write(name, jpeg_of(noise(3, 16, 16)));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   folder.write("a/2.jpg", jpeg_of(noise(3, 16, 17)));
   LoaderPlan plan;
   plan.batch_size = 3;

@@ -5,6 +5,7 @@
 
 #include "data/written_images.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -28,10 +29,9 @@ using testing_support::contents_of;
 using testing_support::idx_file;
 using testing_support::idx_labels;
 using testing_support::open_named;
-using testing_support::TemporaryFolder;
 
 // `count` images of one pixel, whose value and label are the sample's number.
-void write_numbered(const TemporaryFolder& folder, std::uint8_t count) {
+void write_numbered(const ScratchFolder& folder, std::uint8_t count) {
   folder.write("train-images-idx3-ubyte", idx_file({0x803, count, 1, 1}, count));
   testing_support::Bytes labels(count);
   std::iota(labels.begin(), labels.end(), std::uint8_t{0});
@@ -47,9 +47,9 @@ OwnedData hold_out(const std::string& train, double ratio, std::uint64_t seed = 
 }
 
 TEST(HeldOut, SamplesAreAShareOfTheTrainingSetInOrder) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_numbered(folder, 50);
-  const OwnedData data = hold_out(folder.text(), 0.3);
+  const OwnedData data = hold_out(folder.path(), 0.3);
   const Contents train = contents_of(*data.pair.train);
   const Contents test = contents_of(*data.pair.test);
   EXPECT_EQ(train.labels.size(), 35u);
@@ -66,19 +66,18 @@ TEST(HeldOut, SamplesAreAShareOfTheTrainingSetInOrder) {
 }
 
 TEST(HeldOut, SamplesDependOnTheSeedAlone) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_numbered(folder, 50);
   const auto labels = [&](std::uint64_t seed) {
-    return contents_of(*hold_out(folder.text(), 0.3, seed).pair.test).labels;
+    return contents_of(*hold_out(folder.path(), 0.3, seed).pair.test).labels;
   };
   EXPECT_EQ(labels(1), labels(1));
   EXPECT_NE(labels(1), labels(2));
 }
 
-std::vector<std::int64_t> classes_held_out(const TemporaryFolder& folder, double ratio, std::uint64_t seed,
-                                           Split split) {
+std::vector<std::int64_t> classes_held_out(const ScratchFolder& folder, double ratio, std::uint64_t seed, Split split) {
   DataRequest request;
-  request.train = folder.text();
+  request.train = folder.path();
   request.validation_ratio = ratio;
   request.seed = seed;
   request.split = split;
@@ -87,7 +86,7 @@ std::vector<std::int64_t> classes_held_out(const TemporaryFolder& folder, double
 
 // 60, 25, 10, 4 and 1 images of five classes, in any order.
 TEST(HeldOut, SamplesAreTheSameShareOfEveryClass) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 100, 1, 1}, 100));
   testing_support::Bytes labels(100);
   for (std::size_t i = 0; i < 100; ++i) {
@@ -106,13 +105,13 @@ TEST(HeldOut, SamplesAreTheSameShareOfEveryClass) {
 }
 
 TEST(HeldOut, IsAtLeastOneSampleAndNeverAll) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_numbered(folder, 50);
-  EXPECT_EQ(hold_out(folder.text(), 0.001).pair.test->info().samples, 1);
-  EXPECT_THAT(thrown_by([&] { hold_out(folder.text(), 0.999); }),
+  EXPECT_EQ(hold_out(folder.path(), 0.001).pair.test->info().samples, 1);
+  EXPECT_THAT(thrown_by([&] { hold_out(folder.path(), 0.999); }),
               reports(ErrorSource::usage, "--validation-ratio 0.999 ", "50 of 50 samples", "give a smaller one"));
   for (const double wrong : {1.0, -0.1, std::nan("")}) {
-    EXPECT_EQ(thrown_by([&] { hold_out(folder.text(), wrong); }).source(), ErrorSource::usage);
+    EXPECT_EQ(thrown_by([&] { hold_out(folder.path(), wrong); }).source(), ErrorSource::usage);
   }
 }
 
@@ -129,7 +128,7 @@ class Groups : public ::testing::Test {
       }
     }
   }
-  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
   OwnedData hold_out(const std::string& groups, double ratio = 0.3, std::uint64_t seed = 0) const {
     DataRequest request;
     request.train = path("in");
@@ -154,7 +153,7 @@ class Groups : public ::testing::Test {
     return patients;
   }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
   std::vector<std::string> rows_;
 };
 
@@ -231,12 +230,12 @@ TEST(HeldOut, ReplacesTheFoldersTestSetAndExcludesASeparateOne) {
 }
 
 TEST(Statistics, AreThoseOfTheTrainingSetAndCarriedByTheTestSet) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train-images-idx4-ubyte", idx_file({0x804, 2, 2, 1, 2}, 8));  // planes 0 1, 2 3; 4 5, 6 7
   folder.write("train-labels-idx1-ubyte", idx_labels({0, 1}));
   folder.write("t10k-images-idx4-ubyte", idx_file({0x804, 1, 2, 1, 2}, 4, 200));
   folder.write("t10k-labels-idx1-ubyte", idx_labels({0}));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   const ChannelStatistics& found = data.pair.train->info().statistics;
   ASSERT_EQ(found.mean.size(), 2u);
   EXPECT_DOUBLE_EQ(found.mean[0], 2.5 / 255);
@@ -246,9 +245,9 @@ TEST(Statistics, AreThoseOfTheTrainingSetAndCarriedByTheTestSet) {
 }
 
 TEST(Statistics, OfAFolderInCifarFormatAreThoseOfItsImages) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("data_batch_1.bin", cifar_file({1, 2}, 10));  // an image of 10s, and one of 11s
-  const ChannelStatistics found = open_named(folder.text()).pair.train->info().statistics;
+  const ChannelStatistics found = open_named(folder.path()).pair.train->info().statistics;
   EXPECT_EQ(found.mean, std::vector<double>(3, 10.5 / 255));
   EXPECT_EQ(found.deviation, std::vector<double>(3, 0.5 / 255));
 }

@@ -8,6 +8,7 @@
 #include "data/mutator.hpp"
 #include "data/written_sets.hpp"
 #include "support/allocation_watch.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,6 @@ using testing_support::idx_labels;
 using testing_support::mutants;
 using testing_support::Mutator;
 using testing_support::open_named;
-using testing_support::TemporaryFolder;
 using testing_support::word_at;
 
 // Labels need four bytes each in memory, and growing memory is copied once; the rest is for buffers of fixed size.
@@ -41,11 +41,11 @@ struct Outcome {
   std::size_t largest = 0;
 };
 
-Outcome open_hostile(const TemporaryFolder& folder) {
+Outcome open_hostile(const ScratchFolder& folder) {
   Outcome outcome;
   largest_allocation = 0;
   try {
-    outcome.samples = open_named(folder.text()).pair.train->info().samples;
+    outcome.samples = open_named(folder.path()).pair.train->info().samples;
   } catch (const Error& error) {
     outcome.message = error.what();
   }
@@ -60,14 +60,14 @@ struct Hostile {
 };
 
 // Opens the folder; returns whether it was read.
-bool survives(const TemporaryFolder& folder, const Hostile& hostile) {
+bool survives(const ScratchFolder& folder, const Hostile& hostile) {
   const Outcome outcome = open_hostile(folder);
   const bool was_read = outcome.samples.has_value();
   if (hostile.is_whole) {
     EXPECT_EQ(was_read, hostile.is_good) << outcome.message;
   }
   if (!was_read) {
-    EXPECT_NE(outcome.message.find(folder.text()), std::string::npos) << outcome.message;
+    EXPECT_NE(outcome.message.find(folder.path()), std::string::npos) << outcome.message;
   }
   EXPECT_LE(outcome.largest, allocation_bound(hostile.content_bytes)) << outcome.message;
   return was_read;
@@ -119,7 +119,7 @@ TEST(HostileFiles, OfIdxAreRefusedOrReadWithBoundedMemory) {
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
     Mutator mutator(number);
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     Bytes images = mutator.once_in(2) ? idx_file({0x803, 20, 6, 5}, 600) : idx_file({0x804, 10, 3, 4, 5}, 600);
     Bytes labels = idx_labels(Bytes(word_at(images, 4), 3));
     damage_content(mutator, images, 4);
@@ -141,7 +141,7 @@ TEST(HostileFiles, OfCifarAreRefusedOrReadWithBoundedMemory) {
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
     Mutator mutator(10'000 + number);
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     Bytes labels(1 + mutator.below(4), 7);
     if (mutator.once_in(4)) labels[mutator.below(labels.size())] = static_cast<std::uint8_t>(10 + mutator.below(246));
     Bytes batch = cifar_file(labels);
@@ -157,7 +157,7 @@ TEST(HostileFiles, OfCifarAreRefusedOrReadWithBoundedMemory) {
 }
 
 TEST(HostileFiles, MayContainMuchMoreThanTheirHeaderAnnounces) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 2}, std::size_t{32} << 20)));
   folder.write("train-labels-idx1-ubyte", idx_labels({0, 1}));
   const Outcome outcome = open_hostile(folder);
@@ -166,7 +166,7 @@ TEST(HostileFiles, MayContainMuchMoreThanTheirHeaderAnnounces) {
 }
 
 TEST(HostileFiles, MayAnnounceSizesOnlyPossibleWithTheBestCompression) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   Bytes images = idx_file({0x803, 60'000, 28, 28}, 50'000);
   folder.write("train-images-idx3-ubyte.gz", gzipped(images));
   folder.write("train-labels-idx1-ubyte", idx_labels({0}));

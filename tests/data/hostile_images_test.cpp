@@ -11,6 +11,7 @@
 #include "data/written_tiffs.hpp"
 #include "support/allocation_watch.hpp"
 #include "support/lone_child.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,6 @@ using testing_support::mutants;
 using testing_support::Mutator;
 using testing_support::open_named;
 using testing_support::png_of;
-using testing_support::TemporaryFolder;
 using testing_support::tiff_of;
 using testing_support::word_at;
 
@@ -196,7 +196,7 @@ TEST(HostileImages, OfPngWithManyCompressedTextsTakeNoMemoryForThem) {
 }
 
 TEST(HostileTables, AreRefusedOrRead) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"a.png", "b.png", "c.png"}) folder.write(name, png_of(gradient(1, 2, 2)));
   const std::string table = "file,label\r\na.png,\"x, \"\"y\"\"\"\r\nb,2\nc.png,x\n";
   const std::uint32_t files = mutants(1500);
@@ -207,15 +207,15 @@ TEST(HostileTables, AreRefusedOrRead) {
     mutator.damage(bytes);
     folder.write("labels.csv", bytes);
     SCOPED_TRACE(number);
-    read += survives([&] { open_named(folder.text()); }, folder.text(), 4 * bytes.size()) ? 1 : 0;
+    read += survives([&] { open_named(folder.path()); }, folder.path(), 4 * bytes.size()) ? 1 : 0;
   }
   EXPECT_GT(read, static_cast<int>(files) / 20);
   EXPECT_LT(read, static_cast<int>(files) * 19 / 20);
 }
 
 TEST(HostileDataFiles, AreRefusedOrRead) {
-  const TemporaryFolder folder;
-  const std::string path = folder.text() + "/set.h5";
+  const ScratchFolder folder;
+  const std::string path = folder.file("set.h5");
   write_data_file(open_named("synthetic:30x1x6x5:4").pair, path);
   const auto whole = read_file_bytes(path);
   const Bytes good(reinterpret_cast<const std::uint8_t*>(whole.data()),

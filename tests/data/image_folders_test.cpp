@@ -5,6 +5,7 @@
 #include "data/written_images.hpp"
 #include "data/written_sets.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +25,6 @@ using testing_support::gradient;
 using testing_support::jpeg_of;
 using testing_support::open_named;
 using testing_support::png_of;
-using testing_support::TemporaryFolder;
 
 Bytes text(const std::string& words) { return {words.begin(), words.end()}; }
 
@@ -43,18 +43,18 @@ std::vector<int> first_pixels(const Dataset& data) {
   return values;
 }
 
-void write_pets(const TemporaryFolder& folder, const std::string& inside = "") {
+void write_pets(const ScratchFolder& folder, const std::string& inside = "") {
   folder.write(inside + "dog/b.PNG", dot(2));
   folder.write(inside + "dog/a.png", dot(1));
   folder.write(inside + "cat/z.png", dot(3));
 }
 
 TEST(ClassFolders, AreReadInTheOrderOfTheirNames) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder);
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   const DatasetInfo& info = data.pair.train->info();
-  EXPECT_EQ(info.name, folder.path().filename().string());
+  EXPECT_EQ(info.name, std::filesystem::path(folder.path()).filename().string());
   EXPECT_EQ(info.image, (Shape{1, 2, 2}));
   EXPECT_EQ(info.classes, 2);
   EXPECT_THAT(info.class_names, ElementsAre("cat", "dog"));
@@ -68,15 +68,15 @@ TEST(ClassFolders, AreReadInTheOrderOfTheirNames) {
 
 TEST(ClassFolders, MayBeInFoldersOfTrainingAndTestSet) {
   for (const std::string test : {"test/", "valid/", "val/"}) {
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     write_pets(folder, "train/");
     folder.write(test + "dog/x.png", dot(9));
     folder.write("test/unlabelled.png", dot(8));
-    const OwnedData data = open_named(folder.text());
+    const OwnedData data = open_named(folder.path());
     EXPECT_EQ(data.pair.train->info().samples, 3);
     ASSERT_NE(data.pair.test, nullptr);
     EXPECT_THAT(data.pair.notes, ::testing::IsEmpty());
-    EXPECT_EQ(data.pair.test->info().name, folder.path().filename().string() + " (test)");
+    EXPECT_EQ(data.pair.test->info().name, std::filesystem::path(folder.path()).filename().string() + " (test)");
     EXPECT_THAT(data.pair.test->info().class_names, ElementsAre("cat", "dog"));
     EXPECT_THAT(contents_of(*data.pair.test).labels, ElementsAre(1));
     EXPECT_THAT(first_pixels(*data.pair.test), ElementsAre(9));
@@ -84,12 +84,12 @@ TEST(ClassFolders, MayBeInFoldersOfTrainingAndTestSet) {
 }
 
 TEST(ClassFolders, MayBeBelowOthers) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"train/pets/dog/1", "train/pets/dog/old/2", "train/farm/cow/3", "test/pets/dog/4"}) {
     folder.write(std::string(name) + ".png", png_of(gradient(1, 4, 4)));
   }
   DataRequest request;
-  request.train = folder.text();
+  request.train = folder.path();
   request.class_depth = 2;
   const OwnedData data = open_data(request);
   EXPECT_EQ(data.pair.train->info().class_names, (std::vector<std::string>{"farm/cow", "pets/dog"}));
@@ -99,47 +99,47 @@ TEST(ClassFolders, MayBeBelowOthers) {
 }
 
 TEST(ClassFolders, NoteWhichOfTwoTestSetsIsRead) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder, "train/");
   folder.write("test/dog/x.png", dot(9));
   folder.write("val/dog/x.png", dot(8));
-  const std::string other = folder.text() + "/val";
-  const OwnedData data = open_named(folder.text());
+  const std::string other = folder.file("val");
+  const OwnedData data = open_named(folder.path());
   EXPECT_THAT(first_pixels(*data.pair.test), ElementsAre(9));
   EXPECT_THAT(data.pair.notes, ElementsAre(fmt::format(
                                    "the test set is '{}/test', and '{}' is not read: --test-data {} uses that instead",
-                                   folder.text(), other, other)));
-  const OwnedData chosen = open_named(folder.text(), other);
+                                   folder.path(), other, other)));
+  const OwnedData chosen = open_named(folder.path(), other);
   EXPECT_THAT(first_pixels(*chosen.pair.test), ElementsAre(8));
   EXPECT_THAT(chosen.pair.notes, ::testing::IsEmpty());
 }
 
 TEST(ClassFolders, OfTheTestSetMustBeClassesOfTheTrainingSet) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder, "train/");
   folder.write("test/fox/x.png", dot(9));
-  EXPECT_THAT(refusal(folder.text()), mentions("'" + folder.text() + "/test' has the class 'fox'",
-                                               "'" + folder.text() + "/train' lacks", "rename or move it"));
+  EXPECT_THAT(refusal(folder.path()), mentions("'" + folder.file("test' has the class 'fox'"),
+                                               "'" + folder.file("train' lacks"), "rename or move it"));
 }
 
 TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train/cat/1.png", dot(1));
-  const std::string file = folder.text() + "/set.h5";
-  write_data_file(open_named(folder.text()).pair, file);
+  const std::string file = folder.file("set.h5");
+  write_data_file(open_named(folder.path()).pair, file);
   EXPECT_EQ(open_named(file).pair.train->info().classes, 1);
   folder.write("t10k-images-idx3-ubyte", testing_support::idx_file({0x803, 1, 2, 2}, 4));
   folder.write("t10k-labels-idx1-ubyte", testing_support::idx_labels({1}));
-  EXPECT_THAT(refusal(folder.text()), mentions("the test label is 1, ", "the training set ", "add training samples"));
+  EXPECT_THAT(refusal(folder.path()), mentions("the test label is 1, ", "the training set ", "add training samples"));
 }
 
 TEST(ClassFolders, HoldImagesOfDifferentSizesAndColors) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("a/1.jpg", jpeg_of(gradient(1, 8, 8)));
   folder.write("a/2.jpeg", jpeg_of(gradient(3, 8, 8)));
-  EXPECT_EQ(open_named(folder.text()).pair.train->info().image, (Shape{3, 8, 8}));
+  EXPECT_EQ(open_named(folder.path()).pair.train->info().image, (Shape{3, 8, 8}));
   folder.write("b/3.png", png_of(gradient(3, 4, 6)));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   EXPECT_TRUE(data.pair.train->info().sizes_differ());
   EXPECT_EQ(data.pair.train->info().image, (Shape{3, 0, 0}));
   SampleBatch batch;
@@ -152,11 +152,11 @@ TEST(ClassFolders, HoldImagesOfDifferentSizesAndColors) {
 }
 
 TEST(ClassFolders, ApplyTheExifOrientationUnlessDisabled) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("a/1.jpg", testing_support::turned(jpeg_of(gradient(1, 8, 16)), 6));
   folder.write("b/1.jpg", testing_support::turned(jpeg_of(gradient(1, 8, 16)), 8));
   for (const bool upright : {true, false}) {
-    const OwnedData data = open_data({.train = folder.text(), .test = {}, .applies_exif = upright});
+    const OwnedData data = open_data({.train = folder.path(), .test = {}, .applies_exif = upright});
     const DataPair& pair = data.pair;
     const Shape expected = upright ? Shape{1, 16, 8} : Shape{1, 8, 16};
     EXPECT_EQ(pair.train->info().image, expected);
@@ -167,74 +167,74 @@ TEST(ClassFolders, ApplyTheExifOrientationUnlessDisabled) {
 }
 
 TEST(ClassFolders, AgreeOnColorAndSizeOverBothSets) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train/a/1.png", png_of(gradient(1, 4, 4)));
   folder.write("test/a/1.png", png_of(gradient(3, 4, 4)));
-  const OwnedData colored = open_named(folder.text());
+  const OwnedData colored = open_named(folder.path());
   EXPECT_EQ(colored.pair.train->info().image, (Shape{3, 4, 4}));
   EXPECT_EQ(colored.pair.test->info().image, (Shape{3, 4, 4}));
   folder.write("test/a/1.png", png_of(gradient(3, 4, 5)));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   EXPECT_EQ(data.pair.train->info().image, (Shape{3, 0, 0}));
   EXPECT_EQ(data.pair.test->info().image, (Shape{3, 0, 0}));
 }
 
 TEST(ClassFolders, ReportWhatTheyLeaveOutAndNeedImages) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder);
   folder.write("dog/readme.txt", text("dogs"));
   folder.write("dog/.hidden", text(""));
   folder.write("dog/more/c.png", dot(4));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   EXPECT_EQ(data.pair.train->info().samples, 4) << "with dog/more/c.png";
   EXPECT_EQ(data.pair.train->name_of(3), "dog/more/c.png");
   ASSERT_EQ(data.pair.notes.size(), 1u);
-  EXPECT_THAT(data.pair.notes[0], mentions("1 entries of '" + folder.text() + "' ", "are skipped"));
-  std::filesystem::create_directory(folder.path() / "eel");
-  EXPECT_THAT(refusal(folder.text()), mentions("/eel' ", "no .jpg, .jpeg, .png, .tif or .tiff files"));
+  EXPECT_THAT(data.pair.notes[0], mentions("1 entries of '" + folder.path() + "' ", "are skipped"));
+  std::filesystem::create_directory(folder.file("eel"));
+  EXPECT_THAT(refusal(folder.path()), mentions("/eel' ", "no .jpg, .jpeg, .png, .tif or .tiff files"));
 }
 
 TEST(ClassFolders, NameABadImageWhenItIsRead) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder);
   folder.write("cat/bad.png", text("no image"));
-  EXPECT_THAT(refusal(folder.text()), mentions("/cat/bad.png' cannot be decoded: it is neither", "--skip-bad-images"));
+  EXPECT_THAT(refusal(folder.path()), mentions("/cat/bad.png' cannot be decoded: it is neither", "--skip-bad-images"));
 
   Bytes torn = dot(5);
   torn[torn.size() - 20] ^= 1;  // its header is good
   folder.write("cat/bad.png", torn);
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   SampleBatch batch;
   EXPECT_THAT(thrown_by([&] { data.pair.train->read(std::array<std::int64_t, 1>{0}, batch); }),
               reports(ErrorSource::input, "/cat/bad.png' cannot be decoded: ", "--skip-bad-images"));
 }
 
 TEST(ClassFolders, LeaveOutAndCountBadImagesOnRequest) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder);
   Bytes torn = dot(5);
   torn[torn.size() - 20] ^= 1;
   folder.write("dog/aa.png", torn);
   folder.write("dog/c.jpg", text(""));
   DataRequest request;
-  request.train = folder.text();
+  request.train = folder.path();
   request.skip_bad_images = true;
   const OwnedData data = open_data(request);
   EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre(3, 1, 2));
   EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(0, 1, 1));
   ASSERT_EQ(data.pair.notes.size(), 1u);
-  EXPECT_THAT(data.pair.notes[0], mentions("2 of 5 images of ", "first the image '" + folder.text() + "/dog/aa.png'"));
+  EXPECT_THAT(data.pair.notes[0], mentions("2 of 5 images of ", "first the image '" + folder.file("dog/aa.png'")));
 
-  const TemporaryFolder all_bad;
+  const ScratchFolder all_bad;
   all_bad.write("a/1.png", text("x"));
-  request.train = all_bad.text();
+  request.train = all_bad.path();
   EXPECT_THAT(thrown_by([&] { open_data(request); }), reports(ErrorSource::input, "all 1 images of "));
 }
 
 TEST(ClassFolders, StandForTheirNamesLengthsAndLabels) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_pets(folder);
-  const auto digest = [&] { return open_named(folder.text()).pair.train->digest(); };
+  const auto digest = [&] { return open_named(folder.path()).pair.train->digest(); };
   const std::uint64_t before = digest();
   EXPECT_EQ(digest(), before);
   Bytes longer = dot(1);
@@ -243,18 +243,18 @@ TEST(ClassFolders, StandForTheirNamesLengthsAndLabels) {
   EXPECT_NE(digest(), before);
   folder.write("dog/a.png", dot(1));
   EXPECT_EQ(digest(), before);
-  std::filesystem::rename(folder.path() / "cat/z.png", folder.path() / "dog/z.png");
+  std::filesystem::rename(folder.file("cat/z.png"), folder.file("dog/z.png"));
   folder.write("cat/y.png", dot(3));
   EXPECT_NE(digest(), before);
 }
 
 TEST(ClassFolders, CanHoldOutAShareForValidation) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (int i = 0; i < 10; ++i) {
     folder.write((i < 5 ? "a/" : "b/") + std::to_string(i) + ".png", dot(static_cast<std::uint8_t>(i)));
   }
   DataRequest request;
-  request.train = folder.text();
+  request.train = folder.path();
   request.validation_ratio = 0.3;
   const OwnedData data = open_data(request);
   std::vector<int> all = first_pixels(*data.pair.train);
@@ -275,13 +275,13 @@ class LabelCsv : public ::testing::Test {
   }
   OwnedData open(const std::string& table) {
     folder_.write("labels.csv", text(table));
-    return open_named(folder_.text());
+    return open_named(folder_.path());
   }
   std::string refuse(const std::string& table) {
     folder_.write("labels.csv", text(table));
-    return refusal(folder_.text());
+    return refusal(folder_.path());
   }
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(LabelCsv, NamesImagesAndLabelsInItsOrder) {
@@ -324,35 +324,35 @@ TEST_F(LabelCsv, IsRefusedWithTheLineThatIsWrong) {
 
 TEST_F(LabelCsv, MayHaveAnotherNameWhenItIsTheOnlyOne) {
   folder_.write("train.csv", text("a,x\nb,y\n"));
-  EXPECT_EQ(open_named(folder_.text()).pair.train->info().samples, 2);
+  EXPECT_EQ(open_named(folder_.path()).pair.train->info().samples, 2);
   folder_.write("other.csv", text("a,x\n"));
-  EXPECT_THAT(refusal(folder_.text()), mentions("2 tables", "other.csv and train.csv", "to labels.csv"));
+  EXPECT_THAT(refusal(folder_.path()), mentions("2 tables", "other.csv and train.csv", "to labels.csv"));
   EXPECT_EQ(open("a,x\nb,y\n10,z\n").pair.train->info().samples, 3);
 }
 
 TEST(FlatFolder, WithoutATableIsRefused) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("a.png", dot(1));
-  EXPECT_THAT(refusal(folder.text()), mentions("'" + folder.text() + "' contains 1 image file ",
+  EXPECT_THAT(refusal(folder.path()), mentions("'" + folder.path() + "' contains 1 image file ",
                                                "move each class into a folder", "add labels.csv"));
   folder.write("b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), mentions("contains 2 image files "));
+  EXPECT_THAT(refusal(folder.path()), mentions("contains 2 image files "));
 }
 
 TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("cat/a.png", dot(1));
   folder.write("cat/b", jpeg_of(gradient(1, 2, 2)));
   for (const char* name : {"/cat/a.png", "/cat/b"}) {
-    EXPECT_THAT(refusal(folder.text() + name), mentions(std::string(name) + "' is an image", "give --data the folder"));
+    EXPECT_THAT(refusal(folder.path() + name), mentions(std::string(name) + "' is an image", "give --data the folder"));
   }
 }
 
 TEST(ClassFolders, AreRequiredInTheFoldersOfTrainingAndTestSet) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train/a.png", dot(1));
   folder.write("test/b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), mentions("/train' contains images ", "move each class into a folder"));
+  EXPECT_THAT(refusal(folder.path()), mentions("/train' contains images ", "move each class into a folder"));
 }
 
 }  // namespace

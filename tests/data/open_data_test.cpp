@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "data/written_sets.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,6 @@ using testing_support::gzipped;
 using testing_support::idx_file;
 using testing_support::idx_labels;
 using testing_support::open_named;
-using testing_support::TemporaryFolder;
 
 std::string refusal(ErrorSource source, const std::string& where, const std::string& test = "") {
   try {
@@ -41,7 +41,7 @@ void expect_in(const std::string& text, const std::string& part) {
 }
 
 // Two images of 2x3 in the training set, one in the test set.
-void write_small_idx(const TemporaryFolder& folder) {
+void write_small_idx(const ScratchFolder& folder) {
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 2, 2, 3}, 12));
   folder.write("train-labels-idx1-ubyte", idx_labels({1, 0}));
   folder.write("t10k-images-idx3-ubyte", idx_file({0x803, 1, 2, 3}, 6, 100));
@@ -49,10 +49,10 @@ void write_small_idx(const TemporaryFolder& folder) {
 }
 
 TEST(OpenData, ReadsAFolderOfIdxFiles) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_small_idx(folder);
-  const OwnedData data = open_named(folder.text());
-  EXPECT_EQ(data.pair.train->info().name, folder.path().filename().string());
+  const OwnedData data = open_named(folder.path());
+  EXPECT_EQ(data.pair.train->info().name, std::filesystem::path(folder.path()).filename().string());
   EXPECT_EQ(data.pair.train->info().image, (Shape{1, 2, 3}));
   EXPECT_EQ(data.pair.train->info().samples, 2);
   const Contents train = contents_of(*data.pair.train);
@@ -63,49 +63,49 @@ TEST(OpenData, ReadsAFolderOfIdxFiles) {
 }
 
 TEST(OpenData, CountsTheClassesOfIdxFilesForBothSets) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_small_idx(folder);
   folder.write("train-labels-idx1-ubyte", idx_labels({1, 4}));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   EXPECT_EQ(data.pair.train->info().classes, 5);
   EXPECT_EQ(data.pair.test->info().classes, 5);
 
-  const TemporaryFolder uniform;
+  const ScratchFolder uniform;
   uniform.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
   uniform.write("train-labels-idx1-ubyte", idx_labels({0}));
-  EXPECT_EQ(open_named(uniform.text()).pair.train->info().classes, 2);
+  EXPECT_EQ(open_named(uniform.path()).pair.train->info().classes, 2);
 }
 
 TEST(OpenData, HasNoTestSetWhereTheFolderHasNone) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
   folder.write("train-labels-idx1-ubyte", idx_labels({0}));
-  EXPECT_EQ(open_named(folder.text()).pair.test, nullptr);
+  EXPECT_EQ(open_named(folder.path()).pair.test, nullptr);
 }
 
 TEST(OpenData, ReadsCompressedAndDottedNamesToTheSameDigest) {
-  const TemporaryFolder plain;
+  const ScratchFolder plain;
   write_small_idx(plain);
-  const TemporaryFolder packed;
+  const ScratchFolder packed;
   packed.write("train-images.idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
   packed.write("train-labels.idx1-ubyte", idx_labels({1, 0}));
-  const auto digest_in = [](const TemporaryFolder& folder) { return open_named(folder.text()).pair.train->digest(); };
+  const auto digest_in = [](const ScratchFolder& folder) { return open_named(folder.path()).pair.train->digest(); };
   EXPECT_EQ(digest_in(plain), digest_in(packed));
 }
 
 TEST(OpenData, ReadsIdxFilesWithChannels) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train-images-idx4-ubyte", idx_file({0x804, 2, 3, 2, 1}, 12));
   folder.write("train-labels-idx1-ubyte", idx_labels({1, 0}));
-  EXPECT_EQ(open_named(folder.text()).pair.train->info().image, (Shape{3, 2, 1}));
+  EXPECT_EQ(open_named(folder.path()).pair.train->info().image, (Shape{3, 2, 1}));
 }
 
 TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_small_idx(folder);
   const auto with_images = [&](const Bytes& bytes) {
     folder.write("train-images-idx3-ubyte", bytes);
-    return refusal(ErrorSource::input, folder.text());
+    return refusal(ErrorSource::input, folder.path());
   };
   expect_in(with_images(idx_file({0x801, 2, 2, 3}, 12)), "train-images-idx3-ubyte' is malformed at byte 0: magic");
   expect_in(with_images(idx_file({0x803, 2, 2, 3}, 11)), "at byte 16: the header announces 12 more bytes");
@@ -119,18 +119,18 @@ TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
 }
 
 TEST(OpenData, ReportsAMissingIdxFileOfAPair) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
-  expect_in(refusal(ErrorSource::io, folder.text()), "train-labels-idx1-ubyte (or .gz) is missing");
+  expect_in(refusal(ErrorSource::io, folder.path()), "train-labels-idx1-ubyte (or .gz) is missing");
 }
 
 TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("data_batch_10.bin", cifar_file({7}, 70));
   folder.write("data_batch_2.bin.gz", gzipped(cifar_file({5, 6}, 50)));
   folder.write("data_batch_1.bin", cifar_file({4}, 40));
   folder.write("test_batch_short.bin", cifar_file({7}, 90));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   EXPECT_EQ(data.pair.train->info().image, (Shape{3, 32, 32}));
   EXPECT_EQ(data.pair.train->info().classes, 10);
   const Contents train = contents_of(*data.pair.train);
@@ -142,88 +142,88 @@ TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
 }
 
 TEST(OpenData, ReadsACifarBatchOnceWhenItExistsRawAndCompressed) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("data_batch_1.bin", cifar_file({4}));
   folder.write("data_batch_1.bin.gz", gzipped(cifar_file({4})));
-  EXPECT_EQ(open_named(folder.text()).pair.train->info().samples, 1);
+  EXPECT_EQ(open_named(folder.path()).pair.train->info().samples, 1);
 }
 
 TEST(OpenData, TakesCifarClassNamesFromTheFolder) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("data_batch_1.bin", cifar_file({4}));
   const std::string names = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
   folder.write("batches.meta.txt", Bytes(names.begin(), names.end()));
-  const OwnedData data = open_named(folder.text());
+  const OwnedData data = open_named(folder.path());
   ASSERT_EQ(data.pair.train->info().class_names.size(), 10u);
   EXPECT_EQ(data.pair.train->info().class_names[9], "truck");
 
   folder.write("batches.meta.txt", Bytes(names.begin(), names.begin() + 9));
-  expect_in(refusal(ErrorSource::input, folder.text()), "there are 1 class names, not 10");
+  expect_in(refusal(ErrorSource::input, folder.path()), "there are 1 class names, not 10");
 }
 
 TEST(OpenData, NamesFileOffsetAndReasonOfMalformedCifarBatches) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("data_batch_1.bin", cifar_file({1, 10}));
-  expect_in(refusal(ErrorSource::input, folder.text()),
+  expect_in(refusal(ErrorSource::input, folder.path()),
             "data_batch_1.bin' is malformed at byte 3073: label 10 is not one of 0 .. 9");
   Bytes torn = cifar_file(Bytes(40, 3));
   torn.pop_back();
   folder.write("data_batch_1.bin", torn);
-  expect_in(refusal(ErrorSource::input, folder.text()), "at byte 119847: a record has 3072 bytes, not 3073");
+  expect_in(refusal(ErrorSource::input, folder.path()), "at byte 119847: a record has 3072 bytes, not 3073");
   folder.write("data_batch_1.bin", {});
-  expect_in(refusal(ErrorSource::input, folder.text()), "at byte 0: the file contains no records");
+  expect_in(refusal(ErrorSource::input, folder.path()), "at byte 0: the file contains no records");
 }
 
 TEST(OpenData, TakesATestFolderWithFilesNamedEitherWay) {
-  const TemporaryFolder train;
+  const ScratchFolder train;
   write_small_idx(train);
-  const TemporaryFolder test;
+  const ScratchFolder test;
   test.write("train-images-idx3-ubyte", idx_file({0x803, 3, 2, 3}, 18));
   test.write("train-labels-idx1-ubyte", idx_labels({0, 1, 0}));
-  EXPECT_EQ(open_named(train.text(), test.text()).pair.test->info().samples, 3);
-  EXPECT_EQ(open_named(train.text(), test.text()).pair.train->info().classes, 2);
+  EXPECT_EQ(open_named(train.path(), test.path()).pair.test->info().samples, 3);
+  EXPECT_EQ(open_named(train.path(), test.path()).pair.train->info().classes, 2);
 
   test.write("t10k-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
   test.write("t10k-labels-idx1-ubyte.gz", gzipped(idx_labels({0, 1})));
-  EXPECT_EQ(open_named(train.text(), test.text()).pair.test->info().samples, 2);
+  EXPECT_EQ(open_named(train.path(), test.path()).pair.test->info().samples, 2);
 }
 
 TEST(OpenData, RefusesTestImagesOfAnotherShapeAndLabelsOfOtherClasses) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_small_idx(folder);
-  expect_in(refusal(ErrorSource::input, "glyphs", folder.text()), "training and test images must agree");
+  expect_in(refusal(ErrorSource::input, "glyphs", folder.path()), "training and test images must agree");
 
-  const TemporaryFolder many_classes;
+  const ScratchFolder many_classes;
   many_classes.write("train-images-idx4-ubyte", idx_file({0x804, 1, 3, 32, 32}, 3072));
   many_classes.write("train-labels-idx1-ubyte", idx_labels({10}));
-  const TemporaryFolder cifar;
+  const ScratchFolder cifar;
   cifar.write("data_batch_1.bin", cifar_file({4}));
-  expect_in(refusal(ErrorSource::input, cifar.text(), many_classes.text()), "the test label is 10, which no sample");
+  expect_in(refusal(ErrorSource::input, cifar.path(), many_classes.path()), "the test label is 10, which no sample");
 }
 
 TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
-  const TemporaryFolder idx;
+  const ScratchFolder idx;
   write_small_idx(idx);
   idx.write("t10k-images-idx3-ubyte", idx_file({0x803, 3, 2, 3}, 18));
   idx.write("t10k-labels-idx1-ubyte", idx_labels({0, 1, 254}));
-  const std::string message = refusal(ErrorSource::input, idx.text());
+  const std::string message = refusal(ErrorSource::input, idx.path());
   expect_in(message, "t10k-labels-idx1-ubyte', label 2 (counted from 0): the test label is 254, which no sample");
 
   DataRequest request;
-  request.train = idx.text();
+  request.train = idx.path();
   request.allow_untrained_labels = true;
   EXPECT_EQ(open_data(request).pair.test->info().classes, 255);
 
-  const TemporaryFolder cifar;
+  const ScratchFolder cifar;
   cifar.write("data_batch_1.bin", cifar_file({0, 1}));
   cifar.write("test_batch_1.bin", cifar_file({1, 0}));
   cifar.write("test_batch_2.bin", cifar_file({1, 9}));
-  expect_in(refusal(ErrorSource::input, cifar.text()),
+  expect_in(refusal(ErrorSource::input, cifar.path()),
             "test_batch_2.bin', label 1 (counted from 0): the test label is 9");
 }
 
 TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const auto& [place, label] : {std::pair<std::string, std::uint8_t>{"here/data/one", 3},
                                      {"here/two", 4},
                                      {"root/two", 5},
@@ -231,13 +231,13 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
     folder.write(place + "/data_batch_1.bin", cifar_file({label}));
   }
   const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(folder.path() / "here");
-  ASSERT_EQ(setenv("TUTTI_DATA", (folder.path() / "root").c_str(), 1), 0);
+  std::filesystem::current_path(folder.file("here"));
+  ASSERT_EQ(setenv("TUTTI_DATA", folder.file("root").c_str(), 1), 0);
   EXPECT_EQ(contents_of(*open_named("one").pair.train).labels[0], 3);
   EXPECT_EQ(contents_of(*open_named("two").pair.train).labels[0], 4);
   EXPECT_EQ(contents_of(*open_named("three").pair.train).labels[0], 6);
   expect_in(refusal(ErrorSource::io, "four"),
-            fmt::format("looked for ./four, ./data/four, {}/root/four", folder.text()));
+            fmt::format("looked for ./four, ./data/four, {}/root/four", folder.path()));
   ASSERT_EQ(unsetenv("TUTTI_DATA"), 0);
   const std::string message = refusal(ErrorSource::io, "three");
   expect_in(message, "(TUTTI_DATA is not set)");
@@ -247,25 +247,25 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
 
 TEST(OpenData, RefusesFoldersWithoutData) {
   expect_in(refusal(ErrorSource::usage, ""), "the name of the data set is empty");
-  const TemporaryFolder folder;
-  expect_in(refusal(ErrorSource::input, folder.text()),
-            fmt::format("'{}' is empty: put one folder of images per class there", folder.text()));
-  expect_in(refusal(ErrorSource::io, folder.text() + "/missing"), "/missing'");
+  const ScratchFolder folder;
+  expect_in(refusal(ErrorSource::input, folder.path()),
+            fmt::format("'{}' is empty: put one folder of images per class there", folder.path()));
+  expect_in(refusal(ErrorSource::io, folder.file("missing")), "/missing'");
   folder.write("file", {1});
-  expect_in(refusal(ErrorSource::input, folder.text() + "/file"),
+  expect_in(refusal(ErrorSource::input, folder.file("file")),
             "file' is not a data set: give a folder, or an HDF5 file that ");
-  expect_in(refusal(ErrorSource::input, folder.text()), "contains no images that can be read: neither idx files");
-  std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
-  expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
-  expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");
+  expect_in(refusal(ErrorSource::input, folder.path()), "contains no images that can be read: neither idx files");
+  std::filesystem::create_directory(folder.file("data_batch_1.bin"));
+  expect_in(refusal(ErrorSource::io, folder.path()), "cannot read");
+  expect_in(refusal(ErrorSource::io, folder.file(std::string(5000, 'x'))), "File name too long");
 }
 
 TEST(OpenData, NamesTheDownloadCommandForAnEmptyFolderOfAPublishedSet) {
-  const TemporaryFolder folder;
-  std::filesystem::create_directories(folder.path() / "sets/mnist");
-  expect_in(refusal(ErrorSource::input, folder.text() + "/sets/mnist/"),
-            fmt::format(" data fetch mnist --to {}/sets downloads it", folder.text()));
-  std::filesystem::create_directories(folder.path() / "data/cifar10");
+  const ScratchFolder folder;
+  std::filesystem::create_directories(folder.file("sets/mnist"));
+  expect_in(refusal(ErrorSource::input, folder.file("sets/mnist/")),
+            fmt::format(" data fetch mnist --to {}/sets downloads it", folder.path()));
+  std::filesystem::create_directories(folder.file("data/cifar10"));
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   const std::string message = refusal(ErrorSource::input, "cifar10");

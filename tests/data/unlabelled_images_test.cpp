@@ -4,6 +4,7 @@
 #include "data/written_images.hpp"
 #include "data/written_sets.hpp"
 #include "support/reports.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,6 @@ using testing_support::Bytes;
 using testing_support::dot;
 using testing_support::gradient;
 using testing_support::png_of;
-using testing_support::TemporaryFolder;
 
 OwnedData open_images(std::vector<std::string> images, bool skip_bad = false) {
   DataRequest request;
@@ -37,13 +37,13 @@ std::vector<std::string> files_of(const Dataset& data) {
 }
 
 TEST(UnlabelledImages, AreInTheOrderOfTheWordsAndOfTheNamesInFolders) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"b.png", "a.PNG", "deep/er/c.png", "deep/d.png", ".hidden/e.png"})
     folder.write(name, dot(1));
   folder.write("odd", dot(9));
   folder.write("table.csv", {'x'});
-  std::filesystem::create_directory_symlink(folder.path(), folder.path() / "loop");
-  const std::string in = folder.text();
+  std::filesystem::create_directory_symlink(folder.path(), folder.file("loop"));
+  const std::string in = folder.path();
   const OwnedData data = open_images({in + "/odd", in});
   EXPECT_THAT(files_of(*data.pair.train),
               ElementsAre(in + "/odd", in + "/a.PNG", in + "/b.png", in + "/deep/d.png", in + "/deep/er/c.png"));
@@ -57,11 +57,11 @@ TEST(UnlabelledImages, AreInTheOrderOfTheWordsAndOfTheNamesInFolders) {
 }
 
 TEST(UnlabelledImages, ThatAreBadAreReportedWithNamePositionAndReason) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* name : {"1.png", "4.png"}) folder.write(name, dot(1));
   for (const char* name : {"0.png", "2.png", "3.png", "5.png"}) folder.write(name, {'n', 'o'});
-  EXPECT_THAT(thrown_by([&] { open_images({folder.text()}); }), reports(ErrorSource::input, "--skip-bad-images"));
-  const OwnedData data = open_images({folder.text()}, true);
+  EXPECT_THAT(thrown_by([&] { open_images({folder.path()}); }), reports(ErrorSource::input, "--skip-bad-images"));
+  const OwnedData data = open_images({folder.path()}, true);
   const DatasetInfo& info = data.pair.train->info();
   EXPECT_EQ(info.samples, 2);
   std::vector<std::string> skipped_images;
@@ -74,13 +74,13 @@ TEST(UnlabelledImages, ThatAreBadAreReportedWithNamePositionAndReason) {
 }
 
 TEST(UnlabelledImages, ThatAreHeldOutHaveNoSkippedImages) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (int i = 0; i < 20; ++i) {
     const std::string name = (i < 10 ? "a/" : "b/") + std::to_string(10 + i) + ".png";
     folder.write(name, i % 2 == 0 ? dot(1) : Bytes{'n', 'o'});
   }
   DataRequest request;
-  request.train = folder.text();
+  request.train = folder.path();
   request.skip_bad_images = true;
   request.validation_ratio = 0.3;
   const OwnedData data = open_data(request);
@@ -94,10 +94,10 @@ TEST(UnlabelledImages, ThatAreHeldOutHaveNoSkippedImages) {
 }
 
 TEST(UnlabelledImages, InAFolderAreADataSetOnlyIfUnlabelledDataAreAllowed) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("1.png", dot(1));
   DataRequest request;
-  request.train = folder.text();
+  request.train = folder.path();
   EXPECT_EQ(thrown_by([&] { open_data(request); }).source(), ErrorSource::input);
   request.allow_unlabelled = true;
   request.validation_ratio = 0.5;
@@ -111,11 +111,11 @@ TEST(UnlabelledImages, InAFolderAreADataSetOnlyIfUnlabelledDataAreAllowed) {
 }
 
 TEST(UnlabelledImages, ThatDoNotExistAreRefusedByName) {
-  const TemporaryFolder folder;
-  EXPECT_THAT(thrown_by([&] { open_images({folder.text() + "/x.png"}); }),
-              reports(ErrorSource::io, "no image '" + folder.text() + "/x.png'"));
-  EXPECT_THAT(thrown_by([&] { open_images({folder.text()}); }),
-              reports(ErrorSource::input, "'" + folder.text() + "' ", "no .jpg, .jpeg, .png, .tif or .tiff files"));
+  const ScratchFolder folder;
+  EXPECT_THAT(thrown_by([&] { open_images({folder.file("x.png")}); }),
+              reports(ErrorSource::io, "no image '" + folder.file("x.png'")));
+  EXPECT_THAT(thrown_by([&] { open_images({folder.path()}); }),
+              reports(ErrorSource::input, "'" + folder.path() + "' ", "no .jpg, .jpeg, .png, .tif or .tiff files"));
 }
 
 }  // namespace

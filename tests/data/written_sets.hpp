@@ -1,53 +1,21 @@
 #pragma once
-// Data set files for tests: a temporary folder, and the bytes of idx files, CIFAR records and gzip streams.
+// Data set files for tests: the bytes of idx files, CIFAR records and gzip streams.
 
 #include "tutti/data/open_data.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <numeric>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace tutti::testing_support {
 
 using Bytes = std::vector<std::uint8_t>;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tutti-data-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::string text() const { return path_.string(); }
-
-  void write(const std::string& name, const Bytes& bytes) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream file(path_ / name, std::ios::binary);
-    for (const std::uint8_t byte : bytes) file.put(static_cast<char>(byte));
-    if (!file) throw std::runtime_error("cannot write " + name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline void append_word(Bytes& bytes, std::uint32_t word) {
   for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<std::uint8_t>(word >> shift));
