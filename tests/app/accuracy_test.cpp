@@ -1,4 +1,5 @@
 #include "support/child_process.hpp"
+#include "support/trainer_words.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +9,7 @@
 namespace tutti::test {
 namespace {
 
-double last_test_accuracy(const ChildResult& result) {
-  const std::string key = "test acc ";
-  const std::size_t at = result.out.rfind(key);
-  return at == std::string::npos ? -1 : std::atof(result.out.c_str() + at + key.size());
-}
+double last_test_accuracy(const ChildResult& result) { return std::atof(last_word(result.out, "test acc ").c_str()); }
 
 TEST(Accuracy, GlyphsAreHardForALinearModelAndNotForLenet) {
   const ChildResult linear = run_trainer(2, {"--model", "linear", "--epochs", "5"});

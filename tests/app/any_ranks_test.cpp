@@ -9,7 +9,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -23,11 +22,7 @@ ChildResult train(int ranks, const Words& words, const Words& more) {
 }
 
 // The output of a run without its times, and the digest of its weights.
-std::string account_of(const ChildResult& run) {
-  const std::string lines = std::regex_replace(run.out, std::regex("time [^,]*, [^,]*"), "time");
-  const std::size_t at = run.err.find(", weights ");
-  return at == std::string::npos ? run.err : lines + run.err.substr(at, 26);
-}
+std::string account_of(const ChildResult& run) { return without_times(run.out) + last_word(run.err, ", weights "); }
 
 TEST(AnyRanks, PrintTheSameLossesAccuraciesAndDigest) {
   const Words lenet{"--parts",        "8",     "--steps", "9",     "--batch-size", "100",

@@ -18,9 +18,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 Words of_twenty_images(const Words& more) {
-  Words words{"--model", "linear", "--data", "synthetic:20x1x4x4:2", "--threads", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return with({"--model", "linear", "--data", "synthetic:20x1x4x4:2", "--threads", "1"}, more);
 }
 
 TEST(Banner, CountsTheEpochsOfThePlannedSteps) {

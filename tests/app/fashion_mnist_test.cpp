@@ -1,4 +1,5 @@
 #include "support/child_process.hpp"
+#include "support/trainer_words.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +15,7 @@ double final_accuracy(const std::string& configuration) {
   if (sources == nullptr) throw std::runtime_error("TUTTI_SOURCE_DIR is not set: run this test by ctest");
   const ChildResult result = run_trainer(2, {"--config", std::string(sources) + "/jobs/" + configuration});
   EXPECT_EQ(result.status, 0) << result.err;
-  const std::string key = "test acc ";
-  const std::size_t at = result.out.rfind(key);
-  return at == std::string::npos ? -1 : std::atof(result.out.c_str() + at + key.size());
+  return std::atof(last_word(result.out, "test acc ").c_str());
 }
 
 TEST(FashionMnist, LenetReaches89PercentAfterFiveEpochs) {

@@ -353,22 +353,5 @@ TEST(Resume, TakesAutoAsTheChoiceOfTheRun) {
   EXPECT_THROW(merge_for_resume(requested, config_text(before), "step-1.h5"), Error);
 }
 
-TEST(Resume, RefusesAContradictionAndNamesBothValues) {
-  RunConfig before;
-  before.trainer.batch_size = 64;
-  RunConfig requested;
-  requested.trainer.batch_size = 32;
-  requested.given = {"batch-size"};
-  try {
-    merge_for_resume(requested, config_text(before), "step-1.h5");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_status(), ExitStatus::bad_input);
-    EXPECT_TRUE(
-        std::string(error.what()).starts_with("--batch-size 32 contradicts the checkpoint step-1.h5, which has 64"))
-        << error.what();
-  }
-}
-
 }  // namespace
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #include "support/child_process.hpp"
 #include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,25 +17,9 @@
 namespace tutti::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
 // A run of about a second.
 Words short_run(const Words& more = {}) {
-  Words words{"--data", "synthetic:512x1x12x12:4", "--model", "mlp", "--epochs", "2", "--batch-size", "64"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-// The text of the epoch lines without their times.
-std::string curve(const std::string& out) {
-  std::string lines;
-  for (std::size_t begin = 0; begin < out.size();) {
-    const std::size_t end = std::min(out.find('\n', begin), out.size());
-    const std::string line = out.substr(begin, end - begin);
-    if (line.starts_with("epoch ")) lines += line.substr(0, line.find(", time")) + "\n";
-    begin = end + 1;
-  }
-  return lines;
+  return with(words_of("--data synthetic:512x1x12x12:4 --model mlp --epochs 2 --batch-size 64"), more);
 }
 
 TEST(Program, TrainsWithoutALauncher) {
@@ -54,14 +39,14 @@ TEST(Program, TrainsOnOneAndFiveRanks) {
 }
 
 TEST(Program, PrintsTheSameAtEqualRankCounts) {
-  const std::string once = curve(run_trainer(3, short_run()).out);
+  const std::string once = without_times(run_trainer(3, short_run()).out);
   EXPECT_EQ(count(once, "epoch"), 2);
-  EXPECT_EQ(curve(run_trainer(3, short_run()).out), once);
+  EXPECT_EQ(without_times(run_trainer(3, short_run()).out), once);
 }
 
 TEST(Program, ComputesTheSameBitsHoweverBatchesArePrepared) {
   const auto run = [](const char* in_flight) {
-    return curve(
+    return without_times(
         run_trainer(2, short_run({"--in-flight", in_flight, "--augment", "crop-flip", "--normalize", "auto"})).out);
   };
   const std::string ahead = run("2");
@@ -145,11 +130,8 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
 // A job whose last rank has other options than the others. A shell starts it, since mpirun of Open MPI 5.0.7 crashes
 // when two programs are separated by a colon.
 ChildResult run_unlike(int ranks, const Words& options, const Words& of_last) {
-  const std::string script =
-      fmt::format("[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} -lt {} ] || exec \"$0\" {}; exec \"$0\" {}", ranks - 1,
-                  fmt::join(of_last, " "), fmt::join(options, " "));
-  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", std::to_string(ranks), "/bin/sh", "-c", script,
-                    std::getenv("TUTTI_TRAINER")});
+  return run_script(ranks, fmt::format("[ $RANK -lt {} ] || exec \"$T\" {}; exec \"$T\" {}", ranks - 1,
+                                       fmt::join(of_last, " "), fmt::join(options, " ")));
 }
 
 TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
@@ -165,9 +147,7 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
 
 TEST(Program, RefusesRanksThatWouldTrainDifferently) {
   for (const Words& options : std::vector<Words>{{"--lr", "0.1"}, {"--out", "nowhere"}, {"--dry-run"}}) {
-    Words of_last = short_run();
-    of_last.insert(of_last.end(), options.begin(), options.end());
-    const ChildResult result = run_unlike(2, short_run(), of_last);
+    const ChildResult result = run_unlike(2, short_run(), short_run(options));
     EXPECT_EQ(result.status, 65) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
     EXPECT_THAT(result.err, mentions("rank 1 has another " + options[0] + " than rank 0"));
@@ -180,8 +160,7 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
   const ChildResult run = run_trainer(2, {"--data", data, "--model", "mlp", "--epochs", "1", "--quiet", "--normalize",
                                           "0.5/0.25", "--out", folder.path() + "/run"});
   ASSERT_EQ(run.status, 0) << run.err;
-  const std::size_t at = run.out.find("test acc ");
-  const std::string trained = run.out.substr(at, run.out.find(',', at) - at);
+  const std::string trained = "test acc " + last_word(run.out, "test acc ");
   const std::string checkpoint = folder.path() + "/run/checkpoints/step-00000055.h5";
   const std::string json = folder.path() + "/eval.json";
 
@@ -229,17 +208,10 @@ TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
 
 TEST(Program, ComputesPartsInParallelToTheSameDigestOnAnyCores) {
   const auto digest_of = [](const Words& start) {
-    Words words = start;
-    const Words rest = short_run({"--parts", "4", "--exchange", "ring"});
-    words.push_back(std::getenv("TUTTI_TRAINER"));
-    words.insert(words.end(), rest.begin(), rest.end());
-    const std::string err = run_child(words).err;
-    const std::size_t at = err.find(", weights ");
-    return at == std::string::npos ? err : err.substr(at, 26);
+    const Words training = trainer_words(0, short_run({"--parts", "4", "--exchange", "ring"}));
+    return last_word(run_child(with(start, training)).err, ", weights ");
   };
-  const std::string parallel = digest_of({});
-  EXPECT_TRUE(parallel.starts_with(", weights ")) << parallel;
-  EXPECT_EQ(digest_of({"taskset", "1"}), parallel);
+  EXPECT_EQ(digest_of({"taskset", "1"}), digest_of({}));
 }
 
 TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
@@ -379,7 +351,7 @@ TEST(Program, ConvertsDataAndDescribesThem) {
   const auto train = [](const std::string& data) {
     return run_trainer({"--data", data, "--model", "mlp", "--epochs", "1"});
   };
-  EXPECT_EQ(curve(train(file).out), curve(train("synthetic:200x1x6x6:3").out));
+  EXPECT_EQ(without_times(train(file).out), without_times(train("synthetic:200x1x6x6:3").out));
 }
 
 }  // namespace

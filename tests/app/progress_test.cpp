@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
 #include <string>
 
 namespace tutti::test {
@@ -14,10 +13,6 @@ namespace {
 // A run of 16 steps, which takes about a second.
 Words two_epochs(const Words& more = {}) {
   return with({"--data", "synthetic:512x1x12x12:4", "--model", "mlp", "--epochs", "2", "--batch-size", "64"}, more);
-}
-
-std::string without_times(const std::string& out) {
-  return std::regex_replace(out, std::regex("time [0-9.]+ sec, [0-9]+ images/s"), "");
 }
 
 TEST(Progress, PrintsTheLossEveryNSteps) {

@@ -1,6 +1,7 @@
 #include "support/child_process.hpp"
 #include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,42 +13,17 @@
 namespace tutti::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
 Words run_words(const std::string& out, const Words& more) {
-  Words words{
-      "--data",
-      "synthetic:500x1x12x12:4",
-      "--model",
-      "mlp",
-      "--batch-size",
-      "64",
-      "--seed",
-      "7",
-      "--last-batch",
-      "rollover",
-      "--schedule",
-      "step",
-      "--lr-period",
-      "1",
-      "--augment",
-      "shift:2,alternate-flip,vertical-flip,rotate:9,jitter:0.4/0.4/0.4/0.1,trivial,erase:0.5,mixup:0.2,cutmix:1",
-      "--class-weights",
-      "1,2,1,3",
-      "--normalize",
-      "auto",
-      "--out",
-      out};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  const Words words = words_of(
+      "--data synthetic:500x1x12x12:4 --model mlp --batch-size 64 --seed 7 --last-batch rollover --schedule step "
+      "--lr-period 1 --class-weights 1,2,1,3 --normalize auto --augment "
+      "shift:2,alternate-flip,vertical-flip,rotate:9,jitter:0.4/0.4/0.4/0.1,trivial,erase:0.5,mixup:0.2,cutmix:1");
+  return with(with(words, {"--out", out}), more);
 }
 
 // The digest in the last epoch record.
 std::string last_digest(const std::string& out) {
-  const std::string text = read_text(out + "/metrics.jsonl");
-  const std::string key = "\"digest\":\"";
-  const std::size_t at = text.rfind(key);
-  return at == std::string::npos ? "none" : text.substr(at + key.size(), 16);
+  return last_word(read_text(out + "/metrics.jsonl"), "\"digest\":\"");
 }
 
 TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
@@ -64,7 +40,6 @@ TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
     const ChildResult rest = run_trainer(ranks, {"--resume", "--out", broken.path(), "--steps", "0"});
     ASSERT_EQ(rest.status, 0) << rest.err;
     EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
-    EXPECT_NE(last_digest(whole.path()), "none");
   }
 }
 
@@ -77,9 +52,7 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
       "--label-smoothing", "0.1",   "--adam-beta2", "0.99",  "--adam-epsilon", "1e-6",    "--schedule", "step",
       "--lr-period",       "1",     "--min-lr",     "0.005", "--shuffle",      "balanced"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), adamw)).status, 0);
-  Words stretch = adamw;
-  stretch.insert(stretch.end(), {"--steps", "5"});
-  ASSERT_EQ(run_trainer(2, run_words(broken.path(), stretch)).status, 0);
+  ASSERT_EQ(run_trainer(2, run_words(broken.path(), with(adamw, {"--steps", "5"}))).status, 0);
   EXPECT_THAT(run_trainer(2, {"--resume", "--out", broken.path(), "--momentum", "0.5"}), ends(65));
   const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path(), "--steps", "0"});
   ASSERT_EQ(rest.status, 0) << rest.err;
@@ -108,10 +81,6 @@ TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedR
   const ScratchFolder whole;
   const ScratchFolder broken;
   const Words plan{"--epochs", "3", "--schedule", "cosine", "--warmup-epochs", "0.5", "--parts", "4"};
-  const auto with = [](Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  };
   ASSERT_EQ(run_trainer(run_words(whole.path(), plan)).status, 0);
   const ChildResult first =
       run_trainer(3, run_words(broken.path(), with(plan, {"--part-map", "2,1,1", "--steps", "5"})));
@@ -138,9 +107,7 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecomm
   const ScratchFolder longer;
   const Words plan{"--schedule", "cosine", "--epochs", "2"};
   const auto run = [&](const std::string& out, const Words& more) {
-    Words words = run_words(out, plan);
-    words.insert(words.end(), more.begin(), more.end());
-    const ChildResult result = run_trainer(words);
+    const ChildResult result = run_trainer(run_words(out, with(plan, more)));
     EXPECT_EQ(result.status, 0) << result.err;
     return result.err;
   };
@@ -200,9 +167,7 @@ TEST(Resume, FindsACheckpointOfEachEpochByDefault) {
   const ChildResult run = run_trainer(2, run_words(each.path(), plan));
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, mentions("/checkpoints: every epoch, and every 15 minutes within longer epochs; all kept"));
-  Words seldom = plan;
-  seldom.insert(seldom.end(), {"--checkpoint-every", "end"});
-  ASSERT_EQ(run_trainer(2, run_words(last.path(), seldom)).status, 0);
+  ASSERT_EQ(run_trainer(2, run_words(last.path(), with(plan, {"--checkpoint-every", "end"}))).status, 0);
   const auto checkpoints = [](const ScratchFolder& folder) {
     return std::distance(std::filesystem::directory_iterator(folder.path() + "/checkpoints"), {}) / 2;
   };
@@ -228,7 +193,7 @@ TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
         Contradiction{"--model", "lenet", "\"mlp\""}, Contradiction{"--optimizer", "lars", "\"sgd\""},
         Contradiction{"--precision", "bf16", "\"fp32\""}, Contradiction{"--wire", "bf16", "\"fp32\""}}) {
     EXPECT_THAT(run_trainer({"--resume", "--out", folder.path(), option, requested}),
-                ends(65, option + " ", "which has " + of_run));
+                ends(65, option + " ", " contradicts the checkpoint ", "step-00000002.h5, which has " + of_run));
   }
 }
 
@@ -311,9 +276,8 @@ TEST(Resume, OfSuchARunWithWeightsOfAnotherNetworkKeepsItsNetwork) {
     const std::string model = folder.file(name + ".toml");
     std::ofstream(model) << "name = 'net'\nlayer = [" << layer
                          << "{name = 'head', type = 'linear', units = 'classes'}]";
-    Words words{"--data", "synthetic:60x1x8x8:4", "--steps", "2", "--model", model, "--out", folder.file(name)};
-    words.insert(words.end(), more.begin(), more.end());
-    ASSERT_THAT(run_trainer(words), ends(0));
+    const Words words{"--data", "synthetic:60x1x8x8:4", "--steps", "2", "--model", model, "--out", folder.file(name)};
+    ASSERT_THAT(run_trainer(with(words, more)), ends(0));
   };
   trained("weights", "", {});
   trained("run", "{name = 'drop', type = 'dropout', rate = 0.5},", {"--init-from", folder.file("weights")});

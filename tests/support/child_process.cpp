@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -187,6 +188,10 @@ int count(const std::string& text, const std::string& needle) {
   int found = 0;
   for (std::size_t at = text.find(needle); at != std::string::npos; at = text.find(needle, at + needle.size())) ++found;
   return found;
+}
+
+std::string without_times(const std::string& out) {
+  return std::regex_replace(out, std::regex("time [^,]*, [^,]*"), "");
 }
 
 std::string read_text(const std::string& path) {

@@ -54,6 +54,8 @@ ChildResult run_script(int ranks, const std::string& script,
 
 // The number of occurrences of `needle`.
 int count(const std::string& text, const std::string& needle);
+// The output of a run without the times and speeds in its epoch lines.
+std::string without_times(const std::string& out);
 // The whole content of a file.
 std::string read_text(const std::string& path);
 
