@@ -1,6 +1,6 @@
-#include "tutti/base/error.hpp"
-
 #include "bench/bench.hpp"
+#include "support/reports.hpp"
+#include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
 
@@ -47,13 +47,7 @@ TEST(RankOrder, TakesTheRequestedCounts) {
 }
 
 TEST(RankOrder, RefusesMoreNodesThanThereAreByTheOptionsName) {
-  try {
-    RankOrder(kUneven, 0).counts("", "1,4");
-    FAIL() << "4 nodes of 3";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.source(), ErrorSource::usage);
-    EXPECT_NE(std::string(error.what()).find("--nodes 1,4"), std::string::npos) << error.what();
-  }
+  EXPECT_THAT(thrown_by([] { RankOrder(kUneven, 0).counts("", "1,4"); }), reports(ErrorSource::usage, "--nodes 1,4"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tutti/comm/world.hpp"
 
 #include "shared_sums_contract.hpp"
+#include "support/thrown.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -62,14 +63,11 @@ TEST(SoloWorld, SplitsIntoItselfOrNothing) {
 
 TEST(SoloWorld, PassesAnErrorOnWithoutARank) {
   run_or_throw_on_all(solo_world(), [] {});
-  try {
-    run_or_throw_on_all(solo_world(), [] { throw Error(ErrorSource::io, "cannot read a.h5"); });
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "cannot read a.h5");
-    EXPECT_EQ(error.source(), ErrorSource::io);
-    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
-  }
+  const Error error =
+      thrown_by([] { run_or_throw_on_all(solo_world(), [] { throw Error(ErrorSource::io, "cannot read a.h5"); }); });
+  EXPECT_STREQ(error.what(), "cannot read a.h5");
+  EXPECT_EQ(error.source(), ErrorSource::io);
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
 }
 
 TEST(SoloWorldDeathTest, AbortsWithTheStatusGiven) {

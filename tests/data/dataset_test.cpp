@@ -53,13 +53,10 @@ TEST(MemoryDataset, HasTheDigestOfItsImagesAndLabels) {
 
 TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheDataSetAndTheSample) {
   for (const std::int32_t wrong : {5, -1}) {
-    try {
-      MemoryDataset(three_samples(), kSixPixels, std::array<std::int32_t, 3>{0, wrong, 2});
-      FAIL() << "accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.source(), ErrorSource::input);
-      EXPECT_EQ(error.what(), "sample 1 of three has label " + std::to_string(wrong) + ", but the classes are 0 .. 4");
-    }
+    const std::array<std::int32_t, 3> labels{0, wrong, 2};
+    const Error error = thrown_by([&] { MemoryDataset(three_samples(), kSixPixels, labels); });
+    EXPECT_EQ(error.source(), ErrorSource::input);
+    EXPECT_EQ(error.what(), "sample 1 of three has label " + std::to_string(wrong) + ", but the classes are 0 .. 4");
   }
 }
 

@@ -3,7 +3,9 @@
 #include "tutti/base/error.hpp"
 
 #include "data/written_sets.hpp"
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -27,17 +29,8 @@ using testing_support::idx_file;
 using testing_support::idx_labels;
 using testing_support::open_named;
 
-std::string refusal(ErrorSource source, const std::string& where, const std::string& test = "") {
-  try {
-    open_named(where, test);
-  } catch (const Error& error) {
-    return error.source() == source ? error.what() : fmt::format("from another source: {}", error.what());
-  }
-  return "accepted";
-}
-
-void expect_in(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+Error refusal_to_open(const std::string& where, const std::string& test = "") {
+  return thrown_by([&] { open_named(where, test); });
 }
 
 // Two images of 2x3 in the training set, one in the test set.
@@ -105,23 +98,29 @@ TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
   write_small_idx(folder);
   const auto with_images = [&](const Bytes& bytes) {
     folder.write("train-images-idx3-ubyte", bytes);
-    return refusal(ErrorSource::input, folder.path());
+    return refusal_to_open(folder.path());
   };
-  expect_in(with_images(idx_file({0x801, 2, 2, 3}, 12)), "train-images-idx3-ubyte' is malformed at byte 0: magic");
-  expect_in(with_images(idx_file({0x803, 2, 2, 3}, 11)), "at byte 16: the header announces 12 more bytes");
-  expect_in(with_images(idx_file({0x803, 2, 2, 3}, 13)), "at byte 28: there is more content");
-  expect_in(with_images(idx_file({0x803, 2, 0, 3}, 0)), "at byte 8: the height is 0");
-  expect_in(with_images(idx_file({0x803, 0xFFFFFFFF, 2, 3}, 12)), "at byte 4: the number of images is 4294967295");
-  expect_in(with_images(idx_file({0x803}, 1)), "at byte 5: the content ends here");
-  expect_in(with_images(gzipped(idx_file({0x803, 2, 2, 3}, 11))), "at byte 27 of its uncompressed content: ");
-  expect_in(with_images(idx_file({0x803, 3, 2, 2}, 12)),
-            "train-labels-idx1-ubyte' is malformed at byte 4: 2 labels do not match the 3 images");
+  EXPECT_THAT(with_images(idx_file({0x801, 2, 2, 3}, 12)),
+              reports(ErrorSource::input, "train-images-idx3-ubyte' is malformed at byte 0: magic"));
+  EXPECT_THAT(with_images(idx_file({0x803, 2, 2, 3}, 11)),
+              reports(ErrorSource::input, "at byte 16: the header announces 12 more bytes"));
+  EXPECT_THAT(with_images(idx_file({0x803, 2, 2, 3}, 13)),
+              reports(ErrorSource::input, "at byte 28: there is more content"));
+  EXPECT_THAT(with_images(idx_file({0x803, 2, 0, 3}, 0)), reports(ErrorSource::input, "at byte 8: the height is 0"));
+  EXPECT_THAT(with_images(idx_file({0x803, 0xFFFFFFFF, 2, 3}, 12)),
+              reports(ErrorSource::input, "at byte 4: the number of images is 4294967295"));
+  EXPECT_THAT(with_images(idx_file({0x803}, 1)), reports(ErrorSource::input, "at byte 5: the content ends here"));
+  EXPECT_THAT(with_images(gzipped(idx_file({0x803, 2, 2, 3}, 11))),
+              reports(ErrorSource::input, "at byte 27 of its uncompressed content: "));
+  EXPECT_THAT(with_images(idx_file({0x803, 3, 2, 2}, 12)),
+              reports(ErrorSource::input,
+                      "train-labels-idx1-ubyte' is malformed at byte 4: 2 labels do not match the 3 images"));
 }
 
 TEST(OpenData, ReportsAMissingIdxFileOfAPair) {
   const ScratchFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
-  expect_in(refusal(ErrorSource::io, folder.path()), "train-labels-idx1-ubyte (or .gz) is missing");
+  EXPECT_THAT(refusal_to_open(folder.path()), reports(ErrorSource::io, "train-labels-idx1-ubyte (or .gz) is missing"));
 }
 
 TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
@@ -158,20 +157,22 @@ TEST(OpenData, TakesCifarClassNamesFromTheFolder) {
   EXPECT_EQ(data.pair.train->info().class_names[9], "truck");
 
   folder.write("batches.meta.txt", Bytes(names.begin(), names.begin() + 9));
-  expect_in(refusal(ErrorSource::input, folder.path()), "there are 1 class names, not 10");
+  EXPECT_THAT(refusal_to_open(folder.path()), reports(ErrorSource::input, "there are 1 class names, not 10"));
 }
 
 TEST(OpenData, NamesFileOffsetAndReasonOfMalformedCifarBatches) {
   const ScratchFolder folder;
   folder.write("data_batch_1.bin", cifar_file({1, 10}));
-  expect_in(refusal(ErrorSource::input, folder.path()),
-            "data_batch_1.bin' is malformed at byte 3073: label 10 is not one of 0 .. 9");
+  EXPECT_THAT(
+      refusal_to_open(folder.path()),
+      reports(ErrorSource::input, "data_batch_1.bin' is malformed at byte 3073: label 10 is not one of 0 .. 9"));
   Bytes torn = cifar_file(Bytes(40, 3));
   torn.pop_back();
   folder.write("data_batch_1.bin", torn);
-  expect_in(refusal(ErrorSource::input, folder.path()), "at byte 119847: a record has 3072 bytes, not 3073");
+  EXPECT_THAT(refusal_to_open(folder.path()),
+              reports(ErrorSource::input, "at byte 119847: a record has 3072 bytes, not 3073"));
   folder.write("data_batch_1.bin", {});
-  expect_in(refusal(ErrorSource::input, folder.path()), "at byte 0: the file contains no records");
+  EXPECT_THAT(refusal_to_open(folder.path()), reports(ErrorSource::input, "at byte 0: the file contains no records"));
 }
 
 TEST(OpenData, TakesATestFolderWithFilesNamedEitherWay) {
@@ -191,14 +192,16 @@ TEST(OpenData, TakesATestFolderWithFilesNamedEitherWay) {
 TEST(OpenData, RefusesTestImagesOfAnotherShapeAndLabelsOfOtherClasses) {
   const ScratchFolder folder;
   write_small_idx(folder);
-  expect_in(refusal(ErrorSource::input, "glyphs", folder.path()), "training and test images must agree");
+  EXPECT_THAT(refusal_to_open("glyphs", folder.path()),
+              reports(ErrorSource::input, "training and test images must agree"));
 
   const ScratchFolder many_classes;
   many_classes.write("train-images-idx4-ubyte", idx_file({0x804, 1, 3, 32, 32}, 3072));
   many_classes.write("train-labels-idx1-ubyte", idx_labels({10}));
   const ScratchFolder cifar;
   cifar.write("data_batch_1.bin", cifar_file({4}));
-  expect_in(refusal(ErrorSource::input, cifar.path(), many_classes.path()), "the test label is 10, which no sample");
+  EXPECT_THAT(refusal_to_open(cifar.path(), many_classes.path()),
+              reports(ErrorSource::input, "the test label is 10, which no sample"));
 }
 
 TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
@@ -206,8 +209,9 @@ TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
   write_small_idx(idx);
   idx.write("t10k-images-idx3-ubyte", idx_file({0x803, 3, 2, 3}, 18));
   idx.write("t10k-labels-idx1-ubyte", idx_labels({0, 1, 254}));
-  const std::string message = refusal(ErrorSource::input, idx.path());
-  expect_in(message, "t10k-labels-idx1-ubyte', label 2 (counted from 0): the test label is 254, which no sample");
+  EXPECT_THAT(refusal_to_open(idx.path()),
+              reports(ErrorSource::input,
+                      "t10k-labels-idx1-ubyte', label 2 (counted from 0): the test label is 254, which no sample"));
 
   DataRequest request;
   request.train = idx.path();
@@ -218,8 +222,8 @@ TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
   cifar.write("data_batch_1.bin", cifar_file({0, 1}));
   cifar.write("test_batch_1.bin", cifar_file({1, 0}));
   cifar.write("test_batch_2.bin", cifar_file({1, 9}));
-  expect_in(refusal(ErrorSource::input, cifar.path()),
-            "test_batch_2.bin', label 1 (counted from 0): the test label is 9");
+  EXPECT_THAT(refusal_to_open(cifar.path()),
+              reports(ErrorSource::input, "test_batch_2.bin', label 1 (counted from 0): the test label is 9"));
 }
 
 TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
@@ -236,42 +240,42 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
   EXPECT_EQ(contents_of(*open_named("one").pair.train).labels[0], 3);
   EXPECT_EQ(contents_of(*open_named("two").pair.train).labels[0], 4);
   EXPECT_EQ(contents_of(*open_named("three").pair.train).labels[0], 6);
-  expect_in(refusal(ErrorSource::io, "four"),
-            fmt::format("looked for ./four, ./data/four, {}/root/four", folder.path()));
+  EXPECT_THAT(refusal_to_open("four"),
+              reports(ErrorSource::io, fmt::format("looked for ./four, ./data/four, {}/root/four", folder.path())));
   ASSERT_EQ(unsetenv("TUTTI_DATA"), 0);
-  const std::string message = refusal(ErrorSource::io, "three");
-  expect_in(message, "(TUTTI_DATA is not set)");
-  expect_in(message, "Built-in sets: glyphs, synthetic:NxCxHxW:classes");
+  EXPECT_THAT(refusal_to_open("three"),
+              reports(ErrorSource::io, "(TUTTI_DATA is not set)", "Built-in sets: glyphs, synthetic:NxCxHxW:classes"));
   std::filesystem::current_path(before);
 }
 
 TEST(OpenData, RefusesFoldersWithoutData) {
-  expect_in(refusal(ErrorSource::usage, ""), "the name of the data set is empty");
+  EXPECT_THAT(refusal_to_open(""), reports(ErrorSource::usage, "the name of the data set is empty"));
   const ScratchFolder folder;
-  expect_in(refusal(ErrorSource::input, folder.path()),
-            fmt::format("'{}' is empty: put one folder of images per class there", folder.path()));
-  expect_in(refusal(ErrorSource::io, folder.file("missing")), "/missing'");
+  EXPECT_THAT(refusal_to_open(folder.path()),
+              reports(ErrorSource::input,
+                      fmt::format("'{}' is empty: put one folder of images per class there", folder.path())));
+  EXPECT_THAT(refusal_to_open(folder.file("missing")), reports(ErrorSource::io, "/missing'"));
   folder.write("file", {1});
-  expect_in(refusal(ErrorSource::input, folder.file("file")),
-            "file' is not a data set: give a folder, or an HDF5 file that ");
-  expect_in(refusal(ErrorSource::input, folder.path()), "contains no images that can be read: neither idx files");
+  EXPECT_THAT(refusal_to_open(folder.file("file")),
+              reports(ErrorSource::input, "file' is not a data set: give a folder, or an HDF5 file that "));
+  EXPECT_THAT(refusal_to_open(folder.path()),
+              reports(ErrorSource::input, "contains no images that can be read: neither idx files"));
   std::filesystem::create_directory(folder.file("data_batch_1.bin"));
-  expect_in(refusal(ErrorSource::io, folder.path()), "cannot read");
-  expect_in(refusal(ErrorSource::io, folder.file(std::string(5000, 'x'))), "File name too long");
+  EXPECT_THAT(refusal_to_open(folder.path()), reports(ErrorSource::io, "cannot read"));
+  EXPECT_THAT(refusal_to_open(folder.file(std::string(5000, 'x'))), reports(ErrorSource::io, "File name too long"));
 }
 
 TEST(OpenData, NamesTheDownloadCommandForAnEmptyFolderOfAPublishedSet) {
   const ScratchFolder folder;
   std::filesystem::create_directories(folder.file("sets/mnist"));
-  expect_in(refusal(ErrorSource::input, folder.file("sets/mnist/")),
-            fmt::format(" data fetch mnist --to {}/sets downloads it", folder.path()));
+  EXPECT_THAT(refusal_to_open(folder.file("sets/mnist/")),
+              reports(ErrorSource::input, fmt::format(" data fetch mnist --to {}/sets downloads it", folder.path())));
   std::filesystem::create_directories(folder.file("data/cifar10"));
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
-  const std::string message = refusal(ErrorSource::input, "cifar10");
+  EXPECT_THAT(refusal_to_open("cifar10"),
+              reports(ErrorSource::input, "'./data/cifar10' is empty: ", " data fetch cifar10 downloads it"));
   std::filesystem::current_path(before);
-  expect_in(message, "'./data/cifar10' is empty: ");
-  expect_in(message, " data fetch cifar10 downloads it");
 }
 
 TEST(OpenData, DrawsSyntheticImagesThatShowTheirLabels) {
@@ -308,7 +312,8 @@ TEST(OpenData, DrawsSyntheticImagesThatShowTheirLabels) {
 TEST(OpenData, RefusesSyntheticSetsThatAreNotSpelledOut) {
   for (const char* text : {"", "10", "10x1x2:3", "10x1x2x3", "10x1x2x3:", "10x1x2x3:1", "0x1x2x3:4", "10x1x2x3:4 ",
                            "-1x1x2x3:4", "10x1x2x3x4:5", "99999999999x9999999x99999x9999:10"}) {
-    expect_in(refusal(ErrorSource::usage, std::string("synthetic:") + text), "synthetic:1000x3x32x32:10");
+    EXPECT_THAT(refusal_to_open(std::string("synthetic:") + text),
+                reports(ErrorSource::usage, "synthetic:1000x3x32x32:10"));
   }
 }
 

@@ -200,12 +200,8 @@ TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHave) {
 }
 
 TEST(ModelFile, ThatCannotBeReadIsNamed) {
-  try {
-    read_model_file("/no/such/model.toml");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error, reports(ErrorSource::io, "/no/such/model.toml"));
-  }
+  EXPECT_THAT(thrown_by([] { read_model_file("/no/such/model.toml"); }),
+              reports(ErrorSource::io, "/no/such/model.toml"));
 }
 
 TEST(ModelFile, IsNeverReadFromADeviceOrAPipe) {

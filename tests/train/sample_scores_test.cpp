@@ -2,6 +2,8 @@
 #include "tutti/train/evaluation.hpp"
 
 #include "support/mpi_world.hpp"
+#include "support/reports.hpp"
+#include "support/thrown.hpp"
 #include "train/rank_run.hpp"
 
 #include <gtest/gtest.h>
@@ -116,18 +118,13 @@ TEST(SampleScores, AreTheSameBitsOnAnyRanksAndWorkers) {
 }
 
 TEST(SampleScores, EndOnAllRanksWhenTheirReceiverFails) {
-  int caught = 0;
-  try {
+  const Error error = thrown_by([] {
     score(test_world(), 1, [](const ChunkScores& chunk) {
       if (chunk.first == 69) throw Error(ErrorSource::save, "the disk is full");
     });
-  } catch (const Error& error) {
-    ++caught;
-    EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
-    EXPECT_EQ(error.source(), ErrorSource::save);
-    EXPECT_NE(std::string(error.what()).find("the disk is full"), std::string::npos);
-  }
-  EXPECT_EQ(caught, 1);
+  });
+  EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
+  EXPECT_THAT(error, reports(ErrorSource::save, "the disk is full"));
   test_world().barrier();
 }
 

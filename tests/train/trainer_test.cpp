@@ -4,7 +4,9 @@
 #include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/train/evaluation.hpp"
 
+#include "support/reports.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
 #include "train/training_run.hpp"
 
 #include <gtest/gtest.h>
@@ -133,13 +135,8 @@ TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
   TrainingRun run(small());
   TrainState state = run.trainer.snapshot();
   state.parameters[0].shape = Shape{3, 3};
-  try {
-    run.trainer.restore(state);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-    EXPECT_NE(std::string(error.what()).find(state.parameters[0].name), std::string::npos) << error.what();
-  }
+  EXPECT_THAT(thrown_by([&] { run.trainer.restore(state); }),
+              reports(ErrorSource::checkpoint, state.parameters[0].name));
   state.optimizer.clear();
   state.parameters[0].shape = run.trainer.snapshot().parameters[0].shape;
   EXPECT_THROW(run.trainer.restore(state), Error);
