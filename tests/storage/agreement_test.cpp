@@ -2,9 +2,8 @@
 
 #include "storage/sample_state.hpp"
 #include "storage/state_equality.hpp"
-#include "support/mpi_world.hpp"
 #include "support/reports.hpp"
-#include "support/scratch_folder.hpp"
+#include "support/shared_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -12,29 +11,24 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 
 namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of rank 0, whose path all ranks know. Only rank 0 reads the files: other hosts may not have them.
-class SharedFolder : public testing::Test {
+// Only rank 0 reads the files: other hosts may not have them.
+class Agreement : public testing::Test {
  protected:
-  void SetUp() override {
-    if (world_.rank() == 0) folder_.emplace();
-    path_ = broadcast_text(world_, folder_ ? folder_->path() : std::string(), 0);
-  }
   bool first() const { return world_.rank() == 0; }
   Log log() const { return {world_.rank(), world_.host(), /*quiet=*/false}; }
 
   World& world_ = test_world();
-  std::optional<ScratchFolder> folder_;
-  std::string path_;
+  const SharedFolder folder_;
+  const std::string& path_ = folder_.path();
 };
 
-TEST_F(SharedFolder, GivesEveryRankTheCheckpointThatRankZeroFinds) {
+TEST_F(Agreement, GivesEveryRankTheCheckpointThatRankZeroFinds) {
   const CheckpointStore store(path_);
   EXPECT_FALSE(store.newest(world_, log()));
   if (first()) {
@@ -51,7 +45,7 @@ TEST_F(SharedFolder, GivesEveryRankTheCheckpointThatRankZeroFinds) {
   expect_equal_bits(load_checkpoint(world_, newest->path).state, sample_state());
 }
 
-TEST_F(SharedFolder, FailsOnEveryRankWhenNoCheckpointIsGood) {
+TEST_F(Agreement, FailsOnEveryRankWhenNoCheckpointIsGood) {
   const CheckpointStore store(path_);
   if (first()) {
     store.save(sample_state());
@@ -66,7 +60,7 @@ TEST_F(SharedFolder, FailsOnEveryRankWhenNoCheckpointIsGood) {
   }
 }
 
-TEST_F(SharedFolder, ReportsTheNamedCheckpointOnEveryRank) {
+TEST_F(Agreement, ReportsTheNamedCheckpointOnEveryRank) {
   const CheckpointStore store(path_);
   if (first()) {
     fs::create_directory(path_ + "/step-00000001.json");  // which cannot be read

@@ -7,7 +7,7 @@
 #include "tutti/watch/time_profile.hpp"
 
 #include "support/mpi_world.hpp"
-#include "train/training_run.hpp"
+#include "train/rank_run.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -88,16 +88,9 @@ class Ranks {
   explicit Ranks(World& world) : world_(world) {}
 
   void run(RunRecord& record, const TrainerOptions& options, const std::optional<Flip>& flip = {}) {
-    const auto backend = make_cpu_backend();
-    const auto communicator = make_mpi_communicator(world_, {});
     RankStatus rank_status;
-    Trainer trainer({.backend = *backend,
-                     .communicator = *communicator,
-                     .network = network_,
-                     .train = *data_.pair.train,
-                     .test = data_.pair.test.get(),
-                     .rank_status = &rank_status},
-                    options, {});
+    RankRun rank(world_, small_resnet(), data_.pair, options, &rank_status);
+    Trainer& trainer = rank.trainer;
     if (!record.checkpoints.empty()) trainer.restore(record.checkpoints.back());
     std::optional<Flipper> flipper;
     if (flip && flip->rank == world_.rank()) rank_status.add(flipper.emplace(trainer, *flip));
@@ -121,7 +114,6 @@ class Ranks {
  private:
   World& world_;
   OwnedData data_ = open_small("synthetic:103x1x8x8:5");
-  Network network_{small_resnet(), data_.pair.train->info().image, data_.pair.train->info().classes};
 };
 
 void expect_as_uninterrupted(const RunRecord& record, const RunRecord& uninterrupted) {

@@ -1,12 +1,11 @@
 // The guarantee of the exact exchange: any ranks with any shares of the parts have the same bits after every step.
 
-#include "support/scratch_folder.hpp"
+#include "support/shared_folder.hpp"
 #include "train/run_spec.hpp"
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -204,9 +203,7 @@ TEST(ExactRanks, NameTheTensorWhenGradientsAreNoLongerFinite) {
 
 // A run of 17 steps on 4 ranks, 12 on 7 and the rest on one.
 TEST(ExactRanks, ResumeFromACheckpointOfOtherRanksToTheSameBits) {
-  std::optional<ScratchFolder> folder;
-  if (test_world().rank() == 0) folder.emplace();
-  const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
+  const SharedFolder folder;
   const OwnedData data = open_small(kData);
   for (const bool shards : {false, true}) {
     RunSpec spec = small_run(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
@@ -219,7 +216,7 @@ TEST(ExactRanks, ResumeFromACheckpointOfOtherRanksToTheSameBits) {
     spec.ranks = 3;
     const std::string uninterrupted = reports_of({spec}, data.pair)[0];
     std::string resumed;
-    spec.to = path;
+    spec.to = folder.path();
     for (const auto& [ranks, steps] : {std::pair(4, 17), std::pair(7, 29), std::pair(1, 40)}) {
       spec.ranks = ranks;
       spec.options.steps = steps;
@@ -227,7 +224,7 @@ TEST(ExactRanks, ResumeFromACheckpointOfOtherRanksToTheSameBits) {
       EXPECT_EQ(lines_of(text, fmt::format("{} steps", steps)),
                 fmt::format("{} steps, {} repeated\n", steps, spec.from.empty() ? 1 : 0));
       resumed += lines_of(text, "step ");
-      spec.from = fmt::format("{}/step-{:08}.h5", path, steps);
+      spec.from = fmt::format("{}/step-{:08}.h5", folder.path(), steps);
     }
     EXPECT_EQ(first_difference(resumed, lines_of(uninterrupted, "step ")), "");
   }

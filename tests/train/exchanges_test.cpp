@@ -1,5 +1,6 @@
 // Properties that sharded and central exchanges share with the others.
 
+#include "train/rank_run.hpp"
 #include "train/run_spec.hpp"
 
 #include <cstdint>
@@ -91,15 +92,11 @@ TEST(Exchanges, ResumeAfterAStopToTheSameBits) {
 }
 
 // The bytes of the optimizer state on each rank.
-std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const Network& network,
-                                          const Dataset& data) {
-  const auto backend = make_cpu_backend();
-  const auto ring = make_mpi_communicator(test_world(), {});
-  Trainer trainer({.backend = *backend, .communicator = *ring, .network = network, .train = data},
-                  small_run({}, exchange).options, {});
+std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const DataPair& data) {
+  RankRun run(test_world(), built_in_model("lenet"), data, small_run({}, exchange).options);
   std::vector<std::int64_t> bytes;
   for (const std::string& text :
-       all_gather_text(test_world(), std::to_string(trainer.replica().state().optimizer_bytes()))) {
+       all_gather_text(test_world(), std::to_string(run.trainer.replica().state().optimizer_bytes()))) {
     bytes.push_back(std::stoll(text));
   }
   return bytes;
@@ -110,17 +107,17 @@ TEST(Exchanges, ThatShareTheOptimizerHoldItsStateOnce) {
   const Network network(built_in_model("lenet"), Shape{1, 28, 28}, 10);
   const std::int64_t whole = network.layout().trained_elements() * 4;
   const auto ranks = static_cast<std::size_t>(test_world().size());
-  EXPECT_EQ(optimizer_bytes({}, network, *data.pair.train), std::vector(ranks, whole));
+  EXPECT_EQ(optimizer_bytes({}, data.pair), std::vector(ranks, whole));
   for (const ExchangeOptions& exchange :
        {ExchangeOptions{.kind = Exchange::sharded}, {.kind = Exchange::exact, .shard_optimizer = true}}) {
-    const auto bytes = optimizer_bytes(exchange, network, *data.pair.train);
+    const auto bytes = optimizer_bytes(exchange, data.pair);
     EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}), whole);
     constexpr std::int64_t kBlockBytes = kNormBlock * sizeof(float);  // one bucket, whose shares begin with such blocks
     for (const std::int64_t each : bytes) EXPECT_NEAR(each, whole / test_world().size(), kBlockBytes);
   }
   auto all_at_first = std::vector<std::int64_t>(ranks, 0);
   all_at_first[0] = whole;
-  EXPECT_EQ(optimizer_bytes({.kind = Exchange::central}, network, *data.pair.train), all_at_first);
+  EXPECT_EQ(optimizer_bytes({.kind = Exchange::central}, data.pair), all_at_first);
 }
 
 }  // namespace

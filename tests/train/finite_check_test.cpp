@@ -4,14 +4,13 @@
 #include "tutti/data/part_map.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
-#include "support/scratch_folder.hpp"
+#include "support/shared_folder.hpp"
 #include "train/run_spec.hpp"
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 namespace tutti {
@@ -236,20 +235,18 @@ TEST(FiniteCheck, LeavesTheStateUnchangedByASkippedStep) {
 
 TEST(FiniteCheck, CountsTheSkippedStepsInTheCheckpoint) {
   const SpoiltData data;
-  std::optional<ScratchFolder> folder;
-  if (test_world().rank() == 0) folder.emplace();
-  const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
+  const SharedFolder folder;
   RunSpec spec = spoilt_run(small_resnet(), {});
   spec.ranks = 2;
   spec.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};  // depends on the number of updates
   spec.options.safeguards.on_not_finite = OnNotFinite::skip;
   const std::string uninterrupted = reports_of({spec}, data.pair)[0];
   std::string resumed;
-  spec.to = path;
+  spec.to = folder.path();
   for (const std::int64_t steps : {SpoiltData::kStep + 1, 9}) {
     spec.options.steps = steps;
     resumed += lines_of(reports_of({spec}, data.pair)[0], "step ");
-    spec.from = fmt::format("{}/step-{:08}.h5", path, steps);
+    spec.from = fmt::format("{}/step-{:08}.h5", folder.path(), steps);
     if (test_world().rank() > 0) continue;
     EXPECT_EQ(load_checkpoint(spec.from).state.progress.skipped_steps, 1);
   }

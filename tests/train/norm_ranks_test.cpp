@@ -1,9 +1,8 @@
 // Batch norm over the whole batch: any ranks with any shares of the parts have the same bits after every step.
 
-#include "support/scratch_folder.hpp"
+#include "support/shared_folder.hpp"
 #include "train/run_spec.hpp"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -94,20 +93,18 @@ TEST(GlobalBatchNorm, RunsWithEveryExchange) {
 }
 
 TEST(GlobalBatchNorm, ResumesOnOtherRanksToTheSameBits) {
-  std::optional<ScratchFolder> folder;
-  if (test_world().rank() == 0) folder.emplace();
-  const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
+  const SharedFolder folder;
   const OwnedData data = open_small(kNormData);
   RunSpec spec = run_of(8);
   spec.ranks = 3;
   const std::string uninterrupted = reports_of({spec}, data.pair)[0];
   std::string resumed;
-  spec.to = path;
+  spec.to = folder.path();
   for (const auto& [ranks, steps] : {std::pair(4, 17), std::pair(2, 29), std::pair(1, 40)}) {
     spec.ranks = ranks;
     spec.options.steps = steps;
     resumed += lines_of(reports_of({spec}, data.pair)[0], "step ");
-    spec.from = fmt::format("{}/step-{:08}.h5", path, steps);
+    spec.from = fmt::format("{}/step-{:08}.h5", folder.path(), steps);
   }
   EXPECT_EQ(first_difference(resumed, lines_of(uninterrupted, "step ")), "");
 }

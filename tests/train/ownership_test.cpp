@@ -1,6 +1,7 @@
 #include "tutti/train/optimizer.hpp"
 
 #include "backend/device_values.hpp"
+#include "storage/state_equality.hpp"
 #include "support/mpi_world.hpp"
 #include "train/exchange.hpp"
 #include "train/state_arrays.hpp"
@@ -155,15 +156,6 @@ class OwnedRank {
 
 std::unique_ptr<Communicator> ring_over(World& world) { return make_mpi_communicator(world, {}); }
 
-void expect_same(const std::vector<NamedArray>& one, const std::vector<NamedArray>& other) {
-  ASSERT_EQ(one.size(), other.size());
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    EXPECT_EQ(one[i].name, other[i].name);
-    EXPECT_EQ(one[i].shape, other[i].shape);
-    EXPECT_TRUE(same_bits(one[i].values, other[i].values)) << one[i].name;
-  }
-}
-
 const std::vector<OptimizerOptions> kOptimizers{
     {.momentum = 0, .weight_decay = 0.05, .clip_norm = 3},
     {.weight_decay = 0.05, .nesterov = true, .exempts_norms_and_biases = true},
@@ -184,7 +176,7 @@ TEST(Owners, UpdateTheirWeightsToTheBitsOfASingleRank) {
         OwnedRank replica(ring_over(test_world()), {options, owners, bucket_bytes});
         for (int step = 1; step <= kUpdates; ++step) replica.step(step);
         EXPECT_TRUE(same_bits(replica.weights(), alone.weights()));
-        expect_same(replica.state(), alone.state());
+        expect_equal_bits(replica.state(), alone.state());
       }
     }
   }
@@ -229,7 +221,7 @@ TEST(Owners, RestoreTheStateOfAnyNumberOfRanks) {
       OwnedRank after(ring_over(*world), {options, owners, kOneBucket});
       after.set_weights(weights);
       after.set_state(state);
-      expect_same(after.state(), state);
+      expect_equal_bits(after.state(), state);
       after.step(2);
       EXPECT_TRUE(same_bits(after.weights(), alone.weights())) << ranks << " ranks";
     }

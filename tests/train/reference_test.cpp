@@ -13,16 +13,13 @@ TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
   const OwnedData owned = open_small("glyphs");
   const DataPair& data = owned.pair;
   const DatasetInfo& info = data.train->info();
-  const auto backend = make_cpu_backend();
-  const auto communicator = make_solo_communicator();
-  const Network network(built_in_model("lenet"), info.image, info.classes);
   TrainerOptions options;
   options.batch_size = 16;
   options.learning_rate.base = 0.01;
   options.optimizer.momentum = 0;
   options.seed = 5;
-  Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = *data.train},
-                  options, {});
+  TrainingRun run(options, {.name = "glyphs", .model = built_in_model("lenet")});
+  Trainer& trainer = run.trainer;
 
   std::map<std::string, reference::Values> weights;
   for (const NamedArray& array : trainer.snapshot().parameters) {

@@ -3,8 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
 
-#include "support/mpi_world.hpp"
-#include "support/scratch_folder.hpp"
+#include "support/shared_folder.hpp"
 #include "support/thrown.hpp"
 #include "train/rank_run.hpp"
 
@@ -77,9 +76,8 @@ TEST_F(SnapshotRanks, HaveOnlyTheArraysOfTheirShareWithEveryExchange) {
 TEST_F(SnapshotRanks, SaveSharesThatLoadAsOneState) {
   RankRun run(test_world(), small_resnet(), data_.pair, options_);
   run.trainer.step();
-  std::optional<ScratchFolder> folder;
-  if (test_world().rank() == 0) folder.emplace();
-  const CheckpointStore store(broadcast_text(test_world(), folder ? folder->path() : "", 0));
+  const SharedFolder folder;
+  const CheckpointStore store(folder.path());
   const TrainState whole = run.trainer.snapshot();
   const TrainState mine = run.trainer.snapshot(share());
   if (share()) store.save(mine, *share());

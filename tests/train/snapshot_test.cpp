@@ -2,6 +2,7 @@
 
 #include "tutti/data/split_batch_sampler.hpp"
 
+#include "storage/state_equality.hpp"
 #include "support/thrown.hpp"
 #include "train/training_run.hpp"
 
@@ -30,15 +31,6 @@ TrainerOptions snapshot_options() {
   options.num_parts = 3;
   options.epochs = 3;
   return options;
-}
-
-void expect_equal(const std::vector<NamedArray>& found, const std::vector<NamedArray>& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i].name, expected[i].name);
-    EXPECT_EQ(found[i].shape, expected[i].shape) << expected[i].name;
-    EXPECT_EQ(found[i].values, expected[i].values) << expected[i].name;
-  }
 }
 
 void append(std::vector<NamedArray>& arrays, std::vector<NamedArray> more) {
@@ -81,10 +73,10 @@ TEST_F(Snapshot, OfMultipleSharesIsTheWholeState) {
       append(merged.optimizer, std::move(share.optimizer));
       append(merged.exchange, std::move(share.exchange));
     }
-    expect_equal(merged.parameters, whole_.parameters);
-    expect_equal(merged.statistics, whole_.statistics);
-    expect_equal(merged.optimizer, whole_.optimizer);
-    expect_equal(merged.exchange, whole_.exchange);
+    expect_equal_bits(merged.parameters, whole_.parameters);
+    expect_equal_bits(merged.statistics, whole_.statistics);
+    expect_equal_bits(merged.optimizer, whole_.optimizer);
+    expect_equal_bits(merged.exchange, whole_.exchange);
   }
 }
 
@@ -206,7 +198,7 @@ TEST(Progress, OfAResumedRunGivesTheBitsOfAnUninterruptedOne) {
       done = state->progress.step;
     }
     EXPECT_EQ(state->progress.learning_rate, whole.trainer.snapshot().progress.learning_rate) << run;
-    expect_equal(state->parameters, whole.trainer.snapshot().parameters);
+    expect_equal_bits(state->parameters, whole.trainer.snapshot().parameters);
   }
 }
 
@@ -316,8 +308,8 @@ TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
   TrainingRun run(snapshot_options(), {.model = small_resnet()});
   EXPECT_TRUE(run.trainer.initialize_from(state_).empty());
   const TrainState started = run.trainer.snapshot();
-  expect_equal(started.parameters, state_.parameters);
-  expect_equal(started.statistics, state_.statistics);
+  expect_equal_bits(started.parameters, state_.parameters);
+  expect_equal_bits(started.statistics, state_.statistics);
   EXPECT_EQ(started.optimizer.at(0).values, std::vector<float>(started.optimizer.at(0).values.size()));
   EXPECT_EQ(started.progress.step, 0);
   EXPECT_EQ(run.evaluate(), trained_.evaluate());
