@@ -4,8 +4,9 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import Programs
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_spills.py"
 NVCC = sys.argv.pop()
@@ -24,12 +25,7 @@ STACKED = """__global__ void stacked(float* values, int count) {
 """
 
 
-class SpillCheck(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
+class SpillCheck(Programs):
     def check(self, sources):
         commands = []
         for name, text in sources.items():

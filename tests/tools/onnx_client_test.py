@@ -5,8 +5,9 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import Programs
 
 CLIENT = pathlib.Path(__file__).resolve().parents[2] / "tools/exporting/onnx_client.py"
 CALLED = """import sys
@@ -17,12 +18,7 @@ sys.exit(onnx_client.main(sys.argv[1:]))
 """
 
 
-class CommandLine(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
+class CommandLine(Programs):
     def call(self, *words, has_packages=False):
         program = ["-c", CALLED, CLIENT.parent] if has_packages else ["-S", CLIENT]  # -S: no installed packages
         done = subprocess.run([sys.executable, "-B", *program, *words], cwd=self.root, capture_output=True, text=True,

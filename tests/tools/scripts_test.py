@@ -6,10 +6,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import textwrap
 import unittest
 import unittest.mock
+
+from programs import Programs
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 
@@ -22,11 +23,10 @@ def packages():
     return subprocess.run([TOOLS / "setup", "--list"], capture_output=True, text=True, check=True).stdout.split()
 
 
-class Scripts(unittest.TestCase):
+class Scripts(Programs):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name).resolve()
+        super().setUp()
+        self.root = self.root.resolve()
         self.programs = self.root / "programs"
         self.programs.mkdir()
         (self.root / "tools").mkdir()
@@ -38,9 +38,7 @@ class Scripts(unittest.TestCase):
         self.install_packages(packages())
 
     def program(self, name, script):
-        path = self.programs / name
-        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
+        return super().program(f"programs/{name}", script)
 
     def install_packages(self, packages):
         self.program("dpkg-query", f"printf '%s ii \\n' {' '.join(packages)}")

@@ -6,8 +6,9 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import Programs
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "tutorials"
 MPIRUN = """[[ $* != *--version ]] || { echo 'mpirun (Open MPI) 4.1.4'; exit; }
@@ -37,19 +38,11 @@ echo "{\\"sweep\\": [\\"batch-size\\", \\"ranks\\"], \\"libraries\\": \\"all\\",
 """
 
 
-class Tutorials(unittest.TestCase):
+class Tutorials(Programs):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
+        super().setUp()
         self.calls = self.root / "calls"
         self.calls.touch()
-
-    def program(self, name, script):
-        path = self.root / name
-        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
-        return str(path)
 
     def tool(self, *arguments):
         environment = {key: value for key, value in os.environ.items() if key != "TUTTI_DATA"}
