@@ -97,20 +97,12 @@ inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
-inline float __frcp_rn(float a) { return 1.0F / a; }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dsub_rn(double a, double b) { return a - b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
-inline double __ddiv_rn(double a, double b) { return a / b; }
-inline double __dsqrt_rn(double a) { return std::sqrt(a); }
-inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 
 inline float rsqrtf(float a) { return 1.0F / std::sqrt(a); }
-inline double rsqrt(double a) { return 1.0 / std::sqrt(a); }
 inline float __expf(float a) { return std::exp(a); }
 inline float __logf(float a) { return std::log(a); }
-inline float __fdividef(float a, float b) { return a / b; }
 
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
@@ -120,10 +112,6 @@ inline int __popc(unsigned a) { return std::popcount(a); }
 inline int __clz(int a) { return std::countl_zero(static_cast<unsigned>(a)); }
 inline int __ffs(int a) { return a == 0 ? 0 : std::countr_zero(static_cast<unsigned>(a)) + 1; }
 inline int __float_as_int(float a) { return std::bit_cast<int>(a); }
-inline unsigned __float_as_uint(float a) { return std::bit_cast<unsigned>(a); }
-inline float __int_as_float(int a) { return std::bit_cast<float>(a); }
-inline float __uint_as_float(unsigned a) { return std::bit_cast<float>(a); }
-inline long long __double_as_longlong(double a) { return std::bit_cast<long long>(a); }
 inline long long __double2ll_rn(double a) { return std::llrint(a); }
 inline int __double2int_rn(double a) {
   return std::isnan(a) ? 0 : static_cast<int>(std::clamp(std::nearbyint(a), -0x1p31, 0x1p31 - 1));
