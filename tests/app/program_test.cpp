@@ -77,8 +77,7 @@ TEST(Program, DryRunPrintsWhatCanBeRunAgain) {
   EXPECT_THAT(printed, ends(0));
   EXPECT_THAT(printed.out, mentions("parts = 2\n", "precision = \"fp32\"\n"));
   const std::string path = folder.path() + "/run.toml";
-  const ChildResult saved = run_child({"sh", "-c", "printf '%s' \"$TEXT\" > " + path}, {{"TEXT", printed.out}});
-  ASSERT_EQ(saved.status, 0);
+  ASSERT_THAT(run_child({"sh", "-c", "printf '%s' \"$TEXT\" > " + path}, {{"TEXT", printed.out}}), ends(0));
   EXPECT_EQ(run_trainer(2, {"--config", path, "--dry-run"}).out, printed.out);
 }
 

@@ -33,12 +33,10 @@ TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
     ASSERT_EQ(run_trainer(ranks, run_words(whole.path(), {"--epochs", "3"})).status, 0);
     // Once in the middle of an epoch, once at the end of one.
     for (const char* steps : {"5", "15"}) {
-      const ChildResult stretch =
-          run_trainer(ranks, run_words(broken.path(), {"--epochs", "3", "--steps", steps, "--resume"}));
-      ASSERT_EQ(stretch.status, 0) << stretch.err;
+      ASSERT_THAT(run_trainer(ranks, run_words(broken.path(), {"--epochs", "3", "--steps", steps, "--resume"})),
+                  ends(0));
     }
-    const ChildResult rest = run_trainer(ranks, {"--resume", "--out", broken.path(), "--steps", "0"});
-    ASSERT_EQ(rest.status, 0) << rest.err;
+    ASSERT_THAT(run_trainer(ranks, {"--resume", "--out", broken.path(), "--steps", "0"}), ends(0));
     EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
   }
 }
@@ -54,8 +52,7 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), adamw)).status, 0);
   ASSERT_EQ(run_trainer(2, run_words(broken.path(), with(adamw, {"--steps", "5"}))).status, 0);
   EXPECT_THAT(run_trainer(2, {"--resume", "--out", broken.path(), "--momentum", "0.5"}), ends(65));
-  const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path(), "--steps", "0"});
-  ASSERT_EQ(rest.status, 0) << rest.err;
+  ASSERT_THAT(run_trainer(2, {"--resume", "--out", broken.path(), "--steps", "0"}), ends(0));
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
 }
 
@@ -82,9 +79,7 @@ TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedR
   const ScratchFolder broken;
   const Words plan{"--epochs", "3", "--schedule", "cosine", "--warmup-epochs", "0.5", "--parts", "4"};
   ASSERT_EQ(run_trainer(run_words(whole.path(), plan)).status, 0);
-  const ChildResult first =
-      run_trainer(3, run_words(broken.path(), with(plan, {"--part-map", "2,1,1", "--steps", "5"})));
-  ASSERT_EQ(first.status, 0) << first.err;
+  ASSERT_THAT(run_trainer(3, run_words(broken.path(), with(plan, {"--part-map", "2,1,1", "--steps", "5"}))), ends(0));
   const Words resumed{"--resume", "--out", broken.path(), "--steps"};
   const ChildResult second = run_trainer(2, with(resumed, {"13"}));
   ASSERT_EQ(second.status, 0) << second.err;
@@ -97,8 +92,7 @@ TEST(Resume, OfACosineRunOnOtherRanksAndPartMapsGivesTheDigestOfAnUninterruptedR
                    "this run has 4, so it can use at most 4 ranks; start a new run with --parts N to resume on "
                    "up to N"));
   EXPECT_FALSE(std::filesystem::exists(broken.file("exit.json")));
-  const ChildResult last = run_trainer(4, with(resumed, {"0", "--part-map", "1,1,1,1"}));
-  ASSERT_EQ(last.status, 0) << last.err;
+  ASSERT_THAT(run_trainer(4, with(resumed, {"0", "--part-map", "1,1,1,1"})), ends(0));
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
 }
 

@@ -57,8 +57,7 @@ TEST(BenchScaling, ReportsTheSharesOfTimeOfEveryPoint) {
 TEST(BenchScaling, WritesTheInputsOfAForecast) {
   const ScratchFolder folder;
   const std::string json_path = folder.path() + "/s.json";
-  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "strong", "--json", json_path}));
-  ASSERT_EQ(bench.status, 0) << bench.err;
+  ASSERT_THAT(run_trainer(2, test::with(kSmall, {"--mode", "strong", "--json", json_path})), ends(0));
   Json content = json_of(folder);
   Json& inputs = content.at("forecast").at("inputs");
   std::vector<int> images;
@@ -80,18 +79,18 @@ TEST(BenchScaling, WritesTheInputsOfAForecast) {
 TEST(BenchScaling, SendsGradientsAsTheExchangesCan) {
   for (const char* const wire : {"auto", "int64", "bf16"}) {
     const ScratchFolder folder;
-    const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "weak", "--exchanges", "ring,exact",
-                                                                 "--wire", wire, "--json", folder.path() + "/s.json"}));
-    ASSERT_EQ(bench.status, 0) << bench.err;
+    ASSERT_THAT(run_trainer(2, test::with(kSmall, {"--mode", "weak", "--exchanges", "ring,exact", "--wire", wire,
+                                                   "--json", folder.path() + "/s.json"})),
+                ends(0));
     EXPECT_EQ(json_of(folder).at("wire"), wire);
   }
 }
 
 TEST(BenchScaling, OfPacedStepsIsNeverOversubscribed) {
   const ScratchFolder folder;
-  const ChildResult bench = run_trainer(
-      4, test::with(kSmall, {"--mode", "weak", "--paced", "--ranks", "4", "--json", folder.path() + "/s.json"}));
-  ASSERT_EQ(bench.status, 0) << bench.err;
+  ASSERT_THAT(run_trainer(4, test::with(kSmall, {"--mode", "weak", "--paced", "--ranks", "4", "--json",
+                                                 folder.path() + "/s.json"})),
+              ends(0));
   const Json json = json_of(folder);
   EXPECT_EQ(json.at("paced"), true);
   EXPECT_EQ(json.at("results").at(0).at("oversubscribed"), false);

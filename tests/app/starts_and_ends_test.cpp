@@ -29,10 +29,7 @@ ChildResult run_redirected(const std::string& options, const std::string& redire
 
 class Output : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out_), "");
-    ASSERT_EQ(run.status, 0) << run.err;
-  }
+  void SetUp() override { ASSERT_THAT(run_redirected(fmt::format("{} --out {}", kTraining, out_), ""), ends(0)); }
   // The commands that print results.
   std::vector<std::string> commands() const {
     return {"--help",
