@@ -23,12 +23,11 @@ struct Launches {
 Launches launches_of(int steps, std::size_t bucket_bytes) {
   const OwnedData data = open_small("synthetic:160x1x16x16:4");
   const Network network(built_in_model("lenet"), data.pair.train->info().image, data.pair.train->info().classes);
-  TrainerOptions options;
-  options.batch_size = 10;
-  options.num_parts = test_world().size();
-  options.steps = steps;
-  options.test_every_epochs = 0;
-  options.bucket_bytes = bucket_bytes;
+  const TrainerOptions options{.batch_size = 10,
+                               .num_parts = test_world().size(),
+                               .steps = steps,
+                               .bucket_bytes = bucket_bytes,
+                               .test_every_epochs = 0};
   const auto communicator = tutti_nccl_library().make_communicator(test_world(), gpu_of_rank());
   Trainer trainer(
       {.backend = backend_of_rank(), .communicator = *communicator, .network = network, .train = *data.pair.train},
