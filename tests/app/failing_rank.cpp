@@ -46,10 +46,7 @@ ExitStatus train_on_torn_data(World& world, int failing_rank) {
   const auto backend = make_cpu_backend();
   const auto communicator = make_mpi_communicator(world, {.helper_thread = false});
   const Network network(built_in_model("linear"), data.info().image, data.info().classes);
-  TrainerOptions options;
-  options.num_parts = world.size();
-  options.shuffle = Shuffle::none;
-  options.batch_size = 30;
+  const TrainerOptions options{.batch_size = 30, .num_parts = world.size(), .shuffle = Shuffle::none};
   Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = data}, options, {});
   RunObserver silent;
   trainer.run(silent);

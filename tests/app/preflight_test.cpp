@@ -355,13 +355,9 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
                                {"vgg11", color, 8, 1, Exchange::ring},
                                {"vgg11", color, 64, 2, Exchange::exact}}) {
     SCOPED_TRACE(testing::Message() << run.model << ", batch " << run.batch << ", parts " << run.parts);
-    DataRequest request;
-    request.train = run.data;
-    const OwnedData data = open_data(request);
+    const OwnedData data = open_data({.train = run.data});
     const Network network(built_in_model(run.model), data.pair.train->info().image, 10);
-    TrainerOptions options;
-    options.batch_size = run.batch;
-    options.num_parts = run.parts;
+    TrainerOptions options{.batch_size = run.batch, .num_parts = run.parts};
     options.exchange.kind = run.exchange;
     options.recipe.image = data.pair.train->info().image;
     options.optimizer.momentum = 0.9;
@@ -387,9 +383,7 @@ TEST(MemoryEstimate, IsWithinAQuarterOfTheMemoryOfATrainer) {
 
 TEST(MemoryEstimate, CoversTheMostPartsThatARankCanHave) {
   const Network network(built_in_model("lenet"), {1, 28, 28}, 10);
-  TrainerOptions options;
-  options.batch_size = 60;
-  options.num_parts = 6;
+  TrainerOptions options{.batch_size = 60, .num_parts = 6};
   options.exchange.kind = Exchange::exact;
   options.max_workers = 8;
   const auto estimate_with = [&](const PartMapOptions& map) {

@@ -93,9 +93,7 @@ TEST(SharedData, IsLoadedWithoutACopy) {
 
 TEST(SharedData, HasTheSameDigestOnEveryRank) {
   const std::string name = "synthetic:100x1x8x8:3";
-  DataRequest request;
-  request.train = name;
-  EXPECT_EQ(open(name).data_digest, open_data(request).pair.train->digest());
+  EXPECT_EQ(open(name).data_digest, open_data({.train = name}).pair.train->digest());
 }
 
 TEST(SharedData, IsRefusedToRanksOfOneHostThatRequestDifferentData) {

@@ -83,11 +83,7 @@ class Noise {
     pixels_.resize(static_cast<std::size_t>(image.batch_of(samples).elements()));
     for (auto& pixel : pixels_) pixel = static_cast<std::uint8_t>(random.next() >> 24);
     for (std::int64_t i = 0; i < samples; ++i) labels_.push_back(static_cast<std::int32_t>(i % 5));
-    DatasetInfo info;
-    info.name = "noise";
-    info.image = image;
-    info.classes = 5;
-    info.samples = samples;
+    const DatasetInfo info{.name = "noise", .image = image, .classes = 5, .samples = samples};
     data_ = std::make_unique<MemoryDataset>(info, pixels_, labels_);
   }
   const Dataset& data() const { return *data_; }
@@ -129,15 +125,13 @@ struct Setting {
 LateDevice device_of(const Setting& setting) { return LateDevice(setting.seed, setting.faults); }
 
 LoaderPlan plan_of(const ImageRecipe& recipe, int steps_ahead) {
-  LoaderPlan plan;
-  plan.batch_size = 7;
-  plan.num_parts = 3;
-  plan.parts = {0, 3};
-  plan.order = {Shuffle::global, 5};
-  plan.steps_ahead = steps_ahead;
-  plan.readers = 2;
-  plan.recipe = recipe;
-  return plan;
+  return {.batch_size = 7,
+          .num_parts = 3,
+          .parts = {0, 3},
+          .order = {Shuffle::global, 5},
+          .steps_ahead = steps_ahead,
+          .readers = 2,
+          .recipe = recipe};
 }
 
 constexpr int kFedSteps = 12;
@@ -248,11 +242,7 @@ TEST(BatchFeedReader, MovesAndMirrorsImagesAndReflectsThemAtTheEdges) {
   std::vector<std::uint8_t> pixels(18);
   std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
   const std::vector<std::int32_t> labels{0, 1};
-  DatasetInfo info;
-  info.name = "counted";
-  info.image = Shape{1, 3, 3};
-  info.classes = 2;
-  info.samples = 2;
+  const DatasetInfo info{.name = "counted", .image = Shape{1, 3, 3}, .classes = 2, .samples = 2};
   const MemoryDataset data(info, pixels, labels);
   for (const bool holds : {false, true}) {
     LateDevice device = device_of({.holds = holds});

@@ -33,11 +33,7 @@ class Conversions : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return folder_.file(name); }
   static OwnedData open(const std::string& train, double validation_ratio = 0) {
-    DataRequest request;
-    request.train = train;
-    request.validation_ratio = validation_ratio;
-    request.seed = 3;
-    return open_data(request);
+    return open_data({.train = train, .validation_ratio = validation_ratio, .seed = 3});
   }
   void write_text(const std::string& name, const std::string& text) const {
     folder_.write(name, {text.begin(), text.end()});

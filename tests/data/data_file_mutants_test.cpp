@@ -79,10 +79,7 @@ bool same(const Contents& a, const Contents& b) { return a.images == b.images &&
 class DataFileMutants : public ::testing::Test {
  protected:
   DataFileMutants() {
-    DataRequest request;
-    request.train = "synthetic:40x1x6x5:4";
-    request.validation_ratio = 0.25;
-    write_data_file(open_data(request).pair, path_);
+    write_data_file(open_data({.train = "synthetic:40x1x6x5:4", .validation_ratio = 0.25}).pair, path_);
     good_ = read_file_bytes(path_);
     const OwnedData data = open_named(path_);
     train_ = contents_of(*data.pair.train);
@@ -92,10 +89,7 @@ class DataFileMutants : public ::testing::Test {
   // As training reads it: all at once, or in pieces without comparing digests.
   int outcome(bool resident) const {
     return outcome_in_child([&] {
-      DataRequest request;
-      request.train = path_;
-      request.most_resident_bytes = resident ? 0 : 1;
-      const OwnedData data = open_data(request);
+      const OwnedData data = open_data({.train = path_, .most_resident_bytes = resident ? 0U : 1U});
       const Contents train = contents_of(*data.pair.train);
       const Contents test = contents_of(*data.pair.test);
       return resident ? same(train, train_) && same(test, test_)

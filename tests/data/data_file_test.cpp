@@ -38,11 +38,8 @@ class DataFile : public ::testing::Test {
  protected:
   std::string path() const { return folder_.file("set.h5"); }
   OwnedData open(std::size_t most_resident_bytes, double validation_ratio = 0) const {
-    DataRequest request;
-    request.train = path();
-    request.most_resident_bytes = most_resident_bytes;
-    request.validation_ratio = validation_ratio;
-    return open_data(request);
+    return open_data(
+        {.train = path(), .validation_ratio = validation_ratio, .most_resident_bytes = most_resident_bytes});
   }
   // Of the fifth training image of 16 bytes.
   void damage_pixel() const {
@@ -243,10 +240,8 @@ TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeOnRequest) {
   EXPECT_EQ(open(0).pair.train->info().statistics, source.pair.train->info().statistics);
   EXPECT_THAT(open(0).pair.notes, ::testing::IsEmpty());
   EXPECT_THAT(open(1).pair.notes, ::testing::ElementsAre(mentions("set.h5' ", "has no checksums", "data convert")));
-  DataRequest request;
-  request.train = path();
-  request.most_resident_bytes = 1;
-  request.data_file_check = DataFileCheck::without_checksums;
+  const DataRequest request{
+      .train = path(), .data_file_check = DataFileCheck::without_checksums, .most_resident_bytes = 1};
   EXPECT_EQ(contents_of(*open_data(request).pair.train).images, contents_of(*source.pair.train).images);
   damage_pixel();
   EXPECT_EQ(open(1).pair.train->info().samples, 200);

@@ -17,14 +17,7 @@ namespace {
 constexpr std::array<std::uint8_t, 6> kSixPixels{10, 11, 20, 21, 30, 31};
 constexpr std::array<std::int32_t, 3> kLabels{0, 4, 2};
 
-DatasetInfo three_samples() {
-  DatasetInfo info;
-  info.name = "three";
-  info.image = Shape{1, 1, 2};
-  info.classes = 5;
-  info.samples = 3;
-  return info;
-}
+DatasetInfo three_samples() { return {.name = "three", .image = Shape{1, 1, 2}, .classes = 5, .samples = 3}; }
 
 MemoryDataset three() { return {three_samples(), kSixPixels, kLabels}; }
 

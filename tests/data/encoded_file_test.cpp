@@ -65,11 +65,7 @@ class EncodedFile : public ::testing::Test {
       }
     }
   }
-  static DataRequest request(const std::string& source) {
-    DataRequest made;
-    made.train = source;
-    return made;
-  }
+  static DataRequest request(const std::string& source) { return {.train = source}; }
   static OwnedData open(const std::string& source, double validation_ratio = 0, bool exif = true) {
     DataRequest made = request(source);
     made.validation_ratio = validation_ratio;
@@ -373,9 +369,7 @@ TEST_F(EncodedFile, IsTheSameFromAFolderAListAndArchives) {
 }
 
 std::size_t samples_in(const std::string& path) {
-  DataRequest request;
-  request.train = path;
-  return static_cast<std::size_t>(open_data(request).pair.train->info().samples);
+  return static_cast<std::size_t>(open_data({.train = path}).pair.train->info().samples);
 }
 
 TEST_F(EncodedFile, TakesClassNumbersOfArchivesAndATestSetBesideThem) {

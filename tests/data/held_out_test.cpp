@@ -39,11 +39,7 @@ void write_numbered(const ScratchFolder& folder, std::uint8_t count) {
 }
 
 OwnedData hold_out(const std::string& train, double ratio, std::uint64_t seed = 0) {
-  DataRequest request;
-  request.train = train;
-  request.validation_ratio = ratio;
-  request.seed = seed;
-  return open_data(request);
+  return open_data({.train = train, .validation_ratio = ratio, .seed = seed});
 }
 
 TEST(HeldOut, SamplesAreAShareOfTheTrainingSetInOrder) {
@@ -76,12 +72,9 @@ TEST(HeldOut, SamplesDependOnTheSeedAlone) {
 }
 
 std::vector<std::int64_t> classes_held_out(const ScratchFolder& folder, double ratio, std::uint64_t seed, Split split) {
-  DataRequest request;
-  request.train = folder.path();
-  request.validation_ratio = ratio;
-  request.seed = seed;
-  request.split = split;
-  return open_data(request).pair.test->info().class_samples;
+  return open_data({.train = folder.path(), .validation_ratio = ratio, .split = split, .seed = seed})
+      .pair.test->info()
+      .class_samples;
 }
 
 // 60, 25, 10, 4 and 1 images of five classes, in any order.
@@ -130,12 +123,7 @@ class Groups : public ::testing::Test {
   }
   std::string path(const std::string& name) const { return folder_.file(name); }
   OwnedData hold_out(const std::string& groups, double ratio = 0.3, std::uint64_t seed = 0) const {
-    DataRequest request;
-    request.train = path("in");
-    request.validation_ratio = ratio;
-    request.validation_groups = path(groups);
-    request.seed = seed;
-    return open_data(request);
+    return open_data({.train = path("in"), .validation_ratio = ratio, .validation_groups = path(groups), .seed = seed});
   }
   void write(const std::string& name, const std::vector<std::string>& rows) const {
     const std::string text = fmt::format("{}", fmt::join(rows, ""));
@@ -172,8 +160,7 @@ TEST_F(Groups, StayTogetherNearTheRatioOfEveryClass) {
     for (const std::int64_t samples : data.pair.test->info().class_samples) EXPECT_GT(samples, 0);
     choices.insert(held);
     // The same from the file of the same images, and recognized in the whole set.
-    DataRequest request;
-    request.train = path("in");
+    DataRequest request{.train = path("in")};
     const OwnedData whole = open_data(request);
     request.validation_ratio = 0.3;
     request.seed = seed;
@@ -213,10 +200,8 @@ TEST_F(Groups, AreRefusedByLineOrImageIfTheyAreNotClear) {
   std::ranges::replace(rows, std::string("well/p1-0.png,x,P1\n"), std::string("p1-0,x,P1\n"));
   EXPECT_THAT(problem(rows, "t.csv:patient"),
               mentions("'p1-0' ", "ill/p1-0.png and of well/p1-0.png", "give the path"));
-  DataRequest unnamed;
-  unnamed.train = "synthetic:20x1x4x4:2";
-  unnamed.validation_ratio = 0.2;
-  unnamed.validation_groups = path("t.csv");
+  const DataRequest unnamed{
+      .train = "synthetic:20x1x4x4:2", .validation_ratio = 0.2, .validation_groups = path("t.csv")};
   EXPECT_THAT(thrown_by([&] { open_data(unnamed); }), reports(ErrorSource::input, "--validation-groups: ", "no names"));
 }
 
@@ -253,8 +238,7 @@ TEST(Statistics, OfAFolderInCifarFormatAreThoseOfItsImages) {
 }
 
 TEST(DataBlock, CanBeAtAnyAddress) {
-  DataRequest request;
-  request.train = "synthetic:20x1x3x3:2";
+  const DataRequest request{.train = "synthetic:20x1x3x3:2"};
   GrowingMemory memory;
   load_data(request, memory);
   const Buffer block = memory.take();

@@ -227,9 +227,7 @@ TEST(HostileDataFiles, AreRefusedOrRead) {
     Bytes bytes = good;
     mutator.damage(bytes);
     folder.write("set.h5", bytes);
-    DataRequest request;
-    request.train = path;
-    request.most_resident_bytes = mutator.below(2);
+    const DataRequest request{.train = path, .most_resident_bytes = mutator.below(2)};
     SCOPED_TRACE(number);
     const auto read_all = [&] { contents_of(*open_data(request).pair.train); };
     read += survives(read_all, "set.h5", 4 * bytes.size()) ? 1 : 0;

@@ -88,10 +88,7 @@ TEST(ClassFolders, MayBeBelowOthers) {
   for (const char* name : {"train/pets/dog/1", "train/pets/dog/old/2", "train/farm/cow/3", "test/pets/dog/4"}) {
     folder.write(std::string(name) + ".png", png_of(gradient(1, 4, 4)));
   }
-  DataRequest request;
-  request.train = folder.path();
-  request.class_depth = 2;
-  const OwnedData data = open_data(request);
+  const OwnedData data = open_data({.train = folder.path(), .class_depth = 2});
   EXPECT_EQ(data.pair.train->info().class_names, (std::vector<std::string>{"farm/cow", "pets/dog"}));
   EXPECT_EQ(contents_of(*data.pair.train).labels, (std::vector<std::int32_t>{0, 1, 1}));
   EXPECT_EQ(data.pair.train->name_of(2), "pets/dog/old/2.png");
@@ -216,9 +213,7 @@ TEST(ClassFolders, LeaveOutAndCountBadImagesOnRequest) {
   torn[torn.size() - 20] ^= 1;
   folder.write("dog/aa.png", torn);
   folder.write("dog/c.jpg", text(""));
-  DataRequest request;
-  request.train = folder.path();
-  request.skip_bad_images = true;
+  DataRequest request{.train = folder.path(), .skip_bad_images = true};
   const OwnedData data = open_data(request);
   EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre(3, 1, 2));
   EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(0, 1, 1));
@@ -253,10 +248,7 @@ TEST(ClassFolders, CanHoldOutAShareForValidation) {
   for (int i = 0; i < 10; ++i) {
     folder.write((i < 5 ? "a/" : "b/") + std::to_string(i) + ".png", dot(static_cast<std::uint8_t>(i)));
   }
-  DataRequest request;
-  request.train = folder.path();
-  request.validation_ratio = 0.3;
-  const OwnedData data = open_data(request);
+  const OwnedData data = open_data({.train = folder.path(), .validation_ratio = 0.3});
   std::vector<int> all = first_pixels(*data.pair.train);
   const std::vector<int> held_out = first_pixels(*data.pair.test);
   EXPECT_EQ(held_out.size(), 3u);

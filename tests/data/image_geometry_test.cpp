@@ -187,7 +187,7 @@ TEST(Augmentation, FlipsOneImageInTwo) {
 
 TEST(Augmentation, FlipsVerticallyWithoutChangingWhatElseIsDrawn) {
   for (const char* const with : {"none", "resized-crop", "flip"}) {
-    ImageRecipe recipe{.augment = parse_augment(with), .image = Shape{1, 8, 8}, .statistics = {}, .seed = 3};
+    const ImageRecipe recipe{.augment = parse_augment(with), .image = Shape{1, 8, 8}, .statistics = {}, .seed = 3};
     ImageRecipe turned = recipe;
     turned.augment.vertical_flip = true;
     int both = 0;
@@ -357,13 +357,13 @@ std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, c
   const auto backend = make_cpu_backend();
   std::uint64_t sum = 0;
   for (int rank = 0; rank < loading.ranks; ++rank) {
-    LoaderPlan plan{.batch_size = 90,
-                    .num_parts = kParts,
-                    .parts = PartMap(kParts, loading.ranks).parts_of(rank),
-                    .order = {Shuffle::global, 5},
-                    .steps_ahead = loading.steps_ahead,
-                    .readers = loading.readers,
-                    .recipe = recipe};
+    const LoaderPlan plan{.batch_size = 90,
+                          .num_parts = kParts,
+                          .parts = PartMap(kParts, loading.ranks).parts_of(rank),
+                          .order = {Shuffle::global, 5},
+                          .steps_ahead = loading.steps_ahead,
+                          .readers = loading.readers,
+                          .recipe = recipe};
     BatchLoader loader(data, *backend, plan);
     const auto stream = backend->make_stream();
     const std::int64_t steps = loader.sampler().steps(0) + loader.sampler().steps(1);
@@ -379,11 +379,7 @@ std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, c
 }
 
 TEST(Augmentation, IsEqualAtAnyNumberOfRanksReadersAndStepsAhead) {
-  DatasetInfo info;
-  info.name = "noise";
-  info.image = Shape{3, 16, 16};
-  info.classes = 2;
-  info.samples = 333;
+  const DatasetInfo info{.name = "noise", .image = Shape{3, 16, 16}, .classes = 2, .samples = 333};
   const auto images = noise(333 * 3 * 16 * 16);
   std::vector<std::int32_t> labels(333);
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 2);

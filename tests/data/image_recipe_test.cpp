@@ -13,10 +13,7 @@ namespace tutti {
 namespace {
 
 DatasetInfo photographs(std::int64_t height, std::int64_t width) {
-  DatasetInfo info;
-  info.name = "photographs";
-  info.image = Shape{3, height, width};
-  return info;
+  return {.name = "photographs", .image = Shape{3, height, width}};
 }
 
 RecipeRequest request_of(Crop augment, const std::string& normalize, std::int64_t size = 0) {

@@ -213,10 +213,7 @@ TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
               reports(ErrorSource::input,
                       "t10k-labels-idx1-ubyte', label 2 (counted from 0): the test label is 254, which no sample"));
 
-  DataRequest request;
-  request.train = idx.path();
-  request.allow_untrained_labels = true;
-  EXPECT_EQ(open_data(request).pair.test->info().classes, 255);
+  EXPECT_EQ(open_data({.train = idx.path(), .allow_untrained_labels = true}).pair.test->info().classes, 255);
 
   const ScratchFolder cifar;
   cifar.write("data_batch_1.bin", cifar_file({0, 1}));

@@ -24,10 +24,7 @@ using testing_support::gradient;
 using testing_support::png_of;
 
 OwnedData open_images(std::vector<std::string> images, bool skip_bad = false) {
-  DataRequest request;
-  request.skip_bad_images = skip_bad;
-  request.images = std::move(images);
-  return open_data(request);
+  return open_data({.skip_bad_images = skip_bad, .images = std::move(images)});
 }
 
 std::vector<std::string> files_of(const Dataset& data) {
@@ -79,11 +76,7 @@ TEST(UnlabelledImages, ThatAreHeldOutHaveNoSkippedImages) {
     const std::string name = (i < 10 ? "a/" : "b/") + std::to_string(10 + i) + ".png";
     folder.write(name, i % 2 == 0 ? dot(1) : Bytes{'n', 'o'});
   }
-  DataRequest request;
-  request.train = folder.path();
-  request.skip_bad_images = true;
-  request.validation_ratio = 0.3;
-  const OwnedData data = open_data(request);
+  const OwnedData data = open_data({.train = folder.path(), .validation_ratio = 0.3, .skip_bad_images = true});
   EXPECT_TRUE(data.pair.test->info().skipped.empty());
   const DatasetInfo& info = data.pair.train->info();
   ASSERT_EQ(info.skipped.size(), 10u);
@@ -96,8 +89,7 @@ TEST(UnlabelledImages, ThatAreHeldOutHaveNoSkippedImages) {
 TEST(UnlabelledImages, InAFolderAreADataSetOnlyIfUnlabelledDataAreAllowed) {
   const ScratchFolder folder;
   folder.write("1.png", dot(1));
-  DataRequest request;
-  request.train = folder.path();
+  DataRequest request{.train = folder.path()};
   EXPECT_EQ(thrown_by([&] { open_data(request); }).source(), ErrorSource::input);
   request.allow_unlabelled = true;
   request.validation_ratio = 0.5;

@@ -79,10 +79,7 @@ inline Contents contents_of(const Dataset& data) {
 }
 
 inline OwnedData open_named(const std::string& train, const std::string& test = "") {
-  DataRequest request;
-  request.train = train;
-  request.test = test;
-  return open_data(request);
+  return open_data({.train = train, .test = test});
 }
 
 }  // namespace tutti::testing_support

@@ -37,9 +37,7 @@ EnqueuedWork work_of_a_step(const NetworkSpec& model, const std::string& data_na
   const auto communicator = make_solo_communicator(backend.get());
   const OwnedData data = open_small(data_name);
   const Network network(model, data.pair.train->info().image, data.pair.train->info().classes);
-  TrainerOptions options;
-  options.batch_size = 2;
-  options.epochs = 1;
+  TrainerOptions options{.batch_size = 2, .epochs = 1};
   options.learning_rate.base = 0.001;
   options.learning_rate.warmup_epochs = 0;
   options.class_weights = class_weights;

@@ -134,14 +134,13 @@ std::vector<Training> large_trainings() {
 }
 
 TrainerOptions options_of(const Training& training) {
-  TrainerOptions options;
-  options.batch_size = training.batch_size;
-  options.num_parts = training.parts;
-  options.max_workers = training.max_workers;
-  options.batch_norm = training.batch_norm;
-  options.steps_ahead = training.steps_ahead;
-  options.steps = 6;
-  options.epochs = 2;
+  TrainerOptions options{.batch_size = training.batch_size,
+                         .num_parts = training.parts,
+                         .batch_norm = training.batch_norm,
+                         .max_workers = training.max_workers,
+                         .epochs = 2,
+                         .steps = 6,
+                         .steps_ahead = training.steps_ahead};
   options.recipe.augment = parse_augment(training.augment);
   options.class_weights = training.class_weights;
   if (!training.class_weights.empty()) options.label_smoothing = 0.1;

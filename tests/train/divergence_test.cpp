@@ -70,9 +70,7 @@ class RunRecord : public RunObserver {
 };
 
 TrainerOptions options_for(Exchange exchange, int every) {
-  TrainerOptions options;
-  options.batch_size = 16;
-  options.num_parts = 3;
+  TrainerOptions options{.batch_size = 16, .num_parts = 3};
   options.exchange.kind = exchange;
   options.epochs = 100;
   options.steps = kFlippedSteps;

@@ -10,12 +10,7 @@ namespace tutti {
 namespace {
 
 TrainerOptions until(const EarlyStop& stop) {
-  TrainerOptions options;
-  options.batch_size = 16;
-  options.epochs = 20;
-  options.early_stop = stop;
-  options.checkpoint_at_end = true;
-  return options;
+  return {.batch_size = 16, .epochs = 20, .early_stop = stop, .checkpoint_at_end = true};
 }
 
 TEST(EarlyStop, ComesAtTheFirstEvaluationThatReachesAnAccuracy) {

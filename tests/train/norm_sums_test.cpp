@@ -89,9 +89,7 @@ Trained train(TrainerOptions options, int parts, BatchNorm batch_norm, int steps
 }
 
 TrainerOptions slowly() {
-  TrainerOptions options;
-  options.batch_size = 40;
-  options.epochs = 100;
+  TrainerOptions options{.batch_size = 40, .epochs = 100};
   options.learning_rate.base = 1e-3;
   options.optimizer.momentum = 0;
   options.exchange.kind = Exchange::exact;

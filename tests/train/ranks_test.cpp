@@ -61,9 +61,7 @@ Curve train_on(const RanksRun& spec, const DataPair& data, const TrainerOptions&
 }
 
 TrainerOptions eight_parts(std::int64_t batch_size) {
-  TrainerOptions options;
-  options.batch_size = batch_size;
-  options.num_parts = kParts;
+  TrainerOptions options{.batch_size = batch_size, .num_parts = kParts};
   options.learning_rate.base = 0.01;
   options.optimizer.momentum = 0;
   options.epochs = 1000;

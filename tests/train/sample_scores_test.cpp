@@ -24,9 +24,7 @@ constexpr const char* kScoredData = "synthetic:11000x1x8x8:3";  // 1,100 test im
 // The state after a short training, which is the same on every rank.
 const TrainState& trained() {
   static const TrainState state = [] {
-    TrainerOptions options;
-    options.batch_size = 64;
-    options.epochs = 1000;
+    const TrainerOptions options{.batch_size = 64, .epochs = 1000};
     TrainingRun run(options, {.name = kScoredData, .model = small_resnet()});
     for (int step = 0; step < 20; ++step) run.trainer.step();
     return run.trainer.snapshot();

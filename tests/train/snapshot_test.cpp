@@ -25,13 +25,7 @@ namespace {
 constexpr std::int64_t kSamples = 100;
 constexpr std::int64_t kBatch = 16;
 
-TrainerOptions snapshot_options() {
-  TrainerOptions options;
-  options.batch_size = kBatch;
-  options.num_parts = 3;
-  options.epochs = 3;
-  return options;
-}
+TrainerOptions snapshot_options() { return {.batch_size = kBatch, .num_parts = 3, .epochs = 3}; }
 
 void append(std::vector<NamedArray>& arrays, std::vector<NamedArray> more) {
   std::ranges::move(more, std::back_inserter(arrays));

@@ -82,9 +82,7 @@ StepRecorder train_on(const ThrottledRun& spec, const DataPair& data) {
   const auto world = test_world().split(test_world().rank() < spec.ranks ? 0 : -1);
   StepRecorder recorder;
   if (world) {
-    TrainerOptions options;
-    options.batch_size = 35;
-    options.num_parts = kThrottledParts;
+    TrainerOptions options{.batch_size = 35, .num_parts = kThrottledParts};
     options.exchange.kind = Exchange::exact;
     options.part_map = spec.map;
     options.epochs = 1000;

@@ -21,12 +21,7 @@
 namespace tutti {
 namespace {
 
-TrainerOptions small() {
-  TrainerOptions options;
-  options.batch_size = 16;
-  options.epochs = 2;
-  return options;
-}
+TrainerOptions small() { return {.batch_size = 16, .epochs = 2}; }
 
 TEST(Trainer, ReportsEveryEpochWithItsSums) {
   TrainingRun run(small());

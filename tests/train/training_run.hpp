@@ -14,11 +14,7 @@
 
 namespace tutti {
 
-inline OwnedData open_small(const std::string& name) {
-  DataRequest request;
-  request.train = name;
-  return open_data(request);
-}
+inline OwnedData open_small(const std::string& name) { return open_data({.train = name}); }
 
 // A stem and two residual blocks with batch norm, for images of 8 x 8 or more.
 inline NetworkSpec small_resnet() {

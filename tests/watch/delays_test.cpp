@@ -81,11 +81,8 @@ class Reader : public RunObserver {
 
 RunTimes train(const Planned& planned, const DataPair& data) {
   World& world = test_world();
-  TrainerOptions options;
-  options.batch_size = 4 * world.size();
-  options.num_parts = world.size();
-  options.epochs = kEpochs;
-  options.checkpoint_every_steps = 1;
+  const TrainerOptions options{
+      .batch_size = 4 * world.size(), .num_parts = world.size(), .epochs = kEpochs, .checkpoint_every_steps = 1};
   RankStatus rank_status;
   RankRun run(world, built_in_model("mlp"), data, options, &rank_status);
   TimeProfile time_profile(world, rank_status);
