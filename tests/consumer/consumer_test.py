@@ -21,7 +21,9 @@ def run(*words, cwd=None):
 class Consumer(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
         cls.prefix = cls.folder / "somewhere else"
         shutil.copytree(ASKED.prefix, cls.prefix, symlinks=True)
         cls.source = cls.folder / "source"

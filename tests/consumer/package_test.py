@@ -19,7 +19,9 @@ def run(*words):
 class Package(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
         cls.made = run(ASKED.cpack, "-G", "DEB", "--config", ASKED.build / "CPackConfig.cmake", "-B", cls.folder)
         cls.files = {path.name.split("_")[0]: path for path in cls.folder.glob("*.deb")}
         cls.root = cls.folder / "root"
