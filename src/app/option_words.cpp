@@ -106,10 +106,9 @@ class WordReader {
     const auto missing = std::ranges::find_if(options_, [&](const Option& option) {
       return option.is_required && !option.is_operand && !given_text(given_, option.name);
     });
-    const std::string meant =
-        missing == options_.end() || unexpected_->empty()
-            ? "see"
-            : fmt::format("did you mean --{} {}? See", missing->name, *unexpected_);
+    const std::string meant = missing == options_.end() || unexpected_->empty()
+                                  ? "see"
+                                  : fmt::format("did you mean --{} {}? See", missing->name, *unexpected_);
     throw Error(ErrorSource::usage, fmt::format("unexpected argument '{}': {} {}", *unexpected_, meant, help_));
   }
 
