@@ -29,8 +29,8 @@ namespace tutti {
 
 enum class OptionUse {
   fixed,        // affects the result: a resume takes it from the checkpoint
-  replayed,     // does not affect the result: a resume takes it from the checkpoint unless it is given again. A replay
-                // of a stranger's run takes it from the run, so it must name no file or device.
+  replayed,     // may differ in a resume, which takes it from the checkpoint unless it is given again. A replay of a
+                // stranger's run takes it from the run, so it must name no file or device.
   changeable,   // the same, but a replay does not take it
   data_source,  // where the data are and how they are read: as replayed, but may differ between ranks, since the
                 // digests of the data are compared instead
