@@ -2,6 +2,7 @@
 
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -116,10 +117,7 @@ bool Machine::has_nvidia_card() const {
   return false;
 }
 
-bool Machine::has_nvidia_driver() const {
-  std::error_code unknown;
-  return fs::exists(root_ + "/proc/driver/nvidia/version", unknown);
-}
+bool Machine::has_nvidia_driver() const { return file_exists(root_ + "/proc/driver/nvidia/version"); }
 
 bool Machine::has_fast_network() const {
   std::error_code absent;

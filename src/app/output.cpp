@@ -40,7 +40,7 @@ std::string first_bytes(const std::string& path, std::size_t count) {
 std::string_view kind_of_own_file(const std::string& path) {
   std::error_code absent;
   const fs::path file = fs::canonical(path, absent);
-  if (absent || !fs::is_regular_file(file, absent)) return "";
+  if (absent || !is_plain_file(file)) return "";
   if (first_bytes(file, kHdf5Signature.size()) == kHdf5Signature) {
     try {
       check_seal(file);  // HDF5 may crash on a damaged file
@@ -52,7 +52,7 @@ std::string_view kind_of_own_file(const std::string& path) {
   if (first_bytes(file, kManifestStart.size()) == kManifestStart) return "the manifest of a checkpoint";
   constexpr std::array kNames{"config.toml", "metrics.jsonl", "exit.json", "lock"};
   const bool is_named_so = std::ranges::find(kNames, file.filename().string()) != kNames.end();
-  return is_named_so && fs::is_directory(checkpoints_folder(file.parent_path()), absent) ? "a file of a run" : "";
+  return is_named_so && is_folder(checkpoints_folder(file.parent_path())) ? "a file of a run" : "";
 }
 
 }  // namespace

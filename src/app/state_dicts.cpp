@@ -3,6 +3,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include "commands.hpp"
 #include "plan_choices.hpp"
@@ -29,10 +30,9 @@ namespace fs = std::filesystem;
 
 // tutti-export next to the installed program, or tools/export next to the companions of a checkout; else empty.
 fs::path export_program() {
-  std::error_code unknown;
   for (const fs::path& found :
        {program_path().parent_path() / "tutti-export", companions_folder().parent_path() / "export"}) {
-    if (::access(found.c_str(), X_OK) == 0 && fs::is_regular_file(found, unknown)) return found;
+    if (::access(found.c_str(), X_OK) == 0 && is_plain_file(found)) return found;
   }
   return {};
 }
@@ -125,7 +125,7 @@ std::string checkpoint_of_state_dict(const std::string& path, const Log& log) {
   const fs::path program = export_program();
   const fs::path checkpoint = cached_checkpoint(path);
   if (program.empty() || checkpoint.empty()) return path;
-  if (fs::is_regular_file(checkpoint, unknown)) {
+  if (is_plain_file(checkpoint)) {
     log.info(fmt::format("{} was converted to {} before", path, checkpoint.string()));
     return checkpoint;
   }
@@ -133,7 +133,7 @@ std::string checkpoint_of_state_dict(const std::string& path, const Log& log) {
   fs::create_directories(checkpoint.parent_path(), unknown);
   const Ended ended = run({program, path, "--names", "torchvision", "--to-checkpoint", checkpoint});
   std::string last = reason_in(ended.said, log);
-  if (ended.status != 0 || !fs::is_regular_file(checkpoint, unknown)) {
+  if (ended.status != 0 || !is_plain_file(checkpoint)) {
     if (last.empty()) last = fmt::format("{} ended with status {}", program.string(), ended.status);
     const bool names_file = last.find(path) != std::string::npos;
     throw Error(ErrorSource::checkpoint, names_file ? last : fmt::format("{} cannot be converted: {}", path, last));

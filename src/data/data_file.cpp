@@ -7,6 +7,7 @@
 #include "tutti/base/text.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/seal.hpp"
 
 #include "data_file_content.hpp"
@@ -21,12 +22,10 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -232,8 +231,7 @@ constexpr std::array<std::uint8_t, 8> kHdf5Signature{0x89, 'H', 'D', 'F', '\r', 
 // Throws an input error for a file without an HDF5 signature; ignores files that cannot be read.
 void refuse_foreign_file(const std::string& path) {
   std::array<std::uint8_t, kHdf5Signature.size()> first{};
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return;
+  if (!is_plain_file(path)) return;
   std::ifstream file(path, std::ios::binary);
   if (!file) return;
   file.read(reinterpret_cast<char*>(first.data()), first.size());

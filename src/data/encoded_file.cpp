@@ -5,6 +5,7 @@
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/base/unique_handle.hpp"
+#include "tutti/storage/atomic_file.hpp"
 #include "tutti/storage/seal.hpp"
 
 #include "data_file_content.hpp"
@@ -19,7 +20,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -153,8 +153,7 @@ class EncodedFileReader : DataFileContent {
  private:
   ArrayFile open_shard(std::int64_t shard, const std::string& digest) const {
     const std::string path = shard_path(file_.path(), shard);
-    std::error_code unknown;
-    if (!fs::exists(path, unknown)) {
+    if (!file_exists(path)) {
       throw Error(ErrorSource::io, fmt::format("'{}' is missing, which has a part of the images of '{}': restore it",
                                                path, file_.path()));
     }

@@ -77,9 +77,8 @@ struct RecordHead {
 // Refuses another plan, and notes this one.
 void agree_on_plan(const std::string& folder, const JournalJson& plan) {
   const std::string path = folder + "/plan.json";
-  std::error_code unknown;
   const std::string text = plan.dump(2);
-  if (!fs::exists(path, unknown)) return write_atomically(path, std::as_bytes(std::span(text)));
+  if (!file_exists(path)) return write_atomically(path, std::as_bytes(std::span(text)));
   const JournalJson before = JournalJson::parse(read_file_text(path), nullptr, /*allow_exceptions=*/false);
   if (before == plan) return;
   std::string difference = "its plan.json is damaged";
@@ -109,10 +108,9 @@ std::string PartialFile::file(std::int64_t shard) const { return fmt::format("{}
 
 void PartialFile::replay() {
   const std::vector<std::byte> journal = read_file_bytes(folder_ + "/journal");
-  std::error_code unknown;
   std::size_t at = 0;
   // The folder of a finished file, whose process was killed before it removed the folder, is begun again.
-  const bool is_old = !journal.empty() && !fs::exists(file(0), unknown);
+  const bool is_old = !journal.empty() && !file_exists(file(0));
   while (!is_old && at + sizeof(RecordHead) <= journal.size()) {
     RecordHead head;
     std::memcpy(&head, journal.data() + at, sizeof head);
@@ -231,7 +229,7 @@ void PartialFile::begin_shard(std::size_t set, std::int64_t bytes) {
   if (is_full) {
     flush(file_, file(files() - 1));
     const std::string path = shard_path(target_, files());
-    if (std::error_code unknown; fs::exists(path, unknown)) {
+    if (file_exists(path)) {
       throw Error(ErrorSource::usage, fmt::format("'{}' exists: remove it, or choose another name", path));
     }
     for (EncodedIndex& index : state_.indices) index.shards.push_back(std::ssize(index.labels));
@@ -310,9 +308,8 @@ std::string PartialFile::digest_of(std::int64_t shard) const {
 }
 
 bool PartialFile::is_finished(std::int64_t shard) const {
-  std::error_code unknown;
   const std::string path = shard_path(target_, shard);
-  if (fs::exists(file(shard), unknown) || !fs::exists(path, unknown)) return false;
+  if (file_exists(file(shard)) || !file_exists(path)) return false;
   check_seal(path);
   const ArrayFile found(path);
   return found.contains("/digest") && found.read_text("/digest") == digest_of(shard);
@@ -364,7 +361,7 @@ void PartialFile::finish(DatasetInfo info, const std::vector<std::int32_t>& new_
   info.statistics = statistics();
   for (std::int64_t shard = files() - 1; shard >= 0; --shard) {
     if (shard > 0 && is_finished(shard)) continue;
-    if (std::error_code unknown; !fs::exists(file(shard), unknown)) {
+    if (!file_exists(file(shard))) {
       throw Error(ErrorSource::input,
                   fmt::format("'{}' is missing: remove the folder '{}' to begin again", file(shard), folder_));
     }

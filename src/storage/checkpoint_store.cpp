@@ -46,8 +46,7 @@ void gather_files(const std::string& folder, double wait_seconds, int files, Man
   const Stopwatch watch;
   for (int file = 1; file < files; ++file) {
     const std::string path = folder + "/" + manifest_name(manifest.step, file);
-    std::error_code unknown;
-    while (!fs::exists(path, unknown)) {
+    while (!file_exists(path)) {
       if (watch.seconds() > wait_seconds) {
         throw Error(ErrorSource::save,
                     fmt::format("'{}' did not appear within {:.0f} s: see the messages of the rank that writes it, and "

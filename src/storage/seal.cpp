@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/storage/atomic_file.hpp"
 
 #include <fmt/format.h>
 
@@ -148,8 +149,7 @@ std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector
 }
 
 void check_seal(const std::string& path) {
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) {
+  if (!is_plain_file(path)) {
     throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
   }
   std::uint64_t bytes = 0;
